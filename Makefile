@@ -1,0 +1,36 @@
+# Two commands do all set-up on a machine with Python 3.11 and make:
+#   make demo   the core in .venv, and a table on the bundled sample
+#   make test   everything the tests need in .venv, then the linter, the type checker and the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint types clean
+
+demo: $(VENV)/.core
+	$(BIN)/r2med run bm25 bm25-classic
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[test]"
+	touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

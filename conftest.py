@@ -1,0 +1,26 @@
+"""What all tests share: a home of their own, never the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has its own empty `R2MED_HOME`."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("R2MED_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def collections() -> Path:
+    """The folder of real collections; the test is skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("the real collections are not here")
+    return SHARED

@@ -1,0 +1,47 @@
+"""r2med: how well does a search system find the medical evidence that a question only implies?
+
+A research instrument for reasoning-driven medical retrieval, not a clinical decision system.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "load": "r2med.data",
+    "Dataset": "r2med.data.model",
+    "Run": "r2med.ranking",
+    "System": "r2med.system",
+    "evaluate": "r2med.evaluation",
+    "BM25": "r2med.retrieve.bm25",
+    "BM25Classic": "r2med.retrieve.bm25",
+    "Measure": "r2med.measure.metrics",
+    "R2medError": "r2med.errors",
+}
+"""Every public name and the module that holds it; a module is imported when its name is first used."""
+
+__all__ = ["__version__", *_PUBLIC]
+
+if TYPE_CHECKING:
+    from r2med.data import load as load
+    from r2med.data.model import Dataset as Dataset
+    from r2med.errors import R2medError as R2medError
+    from r2med.evaluation import evaluate as evaluate
+    from r2med.measure.metrics import Measure as Measure
+    from r2med.ranking import Run as Run
+    from r2med.retrieve.bm25 import BM25 as BM25
+    from r2med.retrieve.bm25 import BM25Classic as BM25Classic
+    from r2med.system import System as System
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'r2med' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
