@@ -1,0 +1,44 @@
+"""Tasks and their data: `load` gives a `Dataset` by a task's name or from a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from r2med.data.model import Dataset
+    from r2med.data.tasks import Task
+
+__all__ = ["load"]
+
+
+def load(task: str | Path | Task, *, split: str | None = None, revision: str | None = None) -> Dataset:
+    """The data of a task: from the hub by its pinned revision, from the bundled sample, or from a folder.
+
+    `split` chooses among the splits of a folder (`test` unless it has only one), `revision` overrides a hub task's own.
+
+    >>> dataset = load("sample/Biology")
+    >>> dataset.name, dataset.task.family, len(dataset.collection.queries) == len(dataset.gold.qrels)
+    ('sample/Biology', 'qa-reference', True)
+    """
+    from dataclasses import replace
+
+    from r2med.data.reader import read_dataset
+    from r2med.data.tasks import resolve
+    from r2med.errors import DataError
+
+    found = resolve([task], split=split)
+    if len(found) != 1:
+        raise DataError(f"{task} stands for {len(found)} tasks; load one of {', '.join(each.name for each in found)}")
+    chosen = found[0]
+    if chosen.folder is not None:
+        if revision is not None:
+            raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
+        return read_dataset(chosen, chosen.folder)
+
+    from r2med.data.hub import fetch_task
+
+    chosen = replace(chosen, revision=revision or chosen.revision)
+    snapshot = fetch_task(chosen)
+    return read_dataset(chosen, snapshot.folder, snapshot.commit)

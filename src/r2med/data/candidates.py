@@ -1,0 +1,72 @@
+"""The candidate lists that lie beside a nano set, as runs that a reranker can start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from r2med.data.layout import config_files, listing
+from r2med.data.model import Collection
+from r2med.data.problems import Findings, Spot
+from r2med.data.qrels import QUERY_FIELDS
+from r2med.data.rows import describe, read_rows, shorten
+from r2med.data.tasks import candidate_configs
+from r2med.errors import DataError, suggest
+from r2med.ranking import Run
+
+LIST_FIELDS = ("corpus-ids", "corpus_ids")
+
+
+def candidates(collection: Collection, kind: str) -> Run:
+    """The candidates of a nano task's queries: `bm25`, `dense` or `hybrid`, from its folder or from the hub.
+
+    Lists are stored in order without scores; a document's score is how many places it stands above the end.
+    """
+    if kind not in candidate_configs():
+        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
+    files = _files(collection, candidate_configs()[kind])
+    found = Findings()
+    lists = _read(files, collection, found)
+    found.raise_errors(collection.task.name)
+    absent = [query for query in collection.queries.ids if query not in lists]
+    if absent:
+        raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
+    ranked = ((query, lists[query]) for query in collection.queries.ids)
+    return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
+
+
+def _files(collection: Collection, config: str) -> list[Path]:
+    task, folder = collection.task, collection.origin
+    if folder is None:
+        raise DataError(f"{task.name} was not read from a folder, so no candidates lie beside it")
+    names = config_files(config, listing(folder, config), task.split)
+    if names:
+        return [folder / name for name in names]
+    if not task.hub:
+        raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
+    from r2med.data.hub import fetch_config
+
+    # The folder of a download is named by its commit: the lists must come from the same one as the documents.
+    return fetch_config(replace(task, revision=folder.name), config)
+
+
+def _read(files: Sequence[Path], collection: Collection, found: Findings) -> dict[str, list[str]]:
+    """The list of each query, with every defect noted."""
+    lists: dict[str, list[str]] = {}
+    for file in files:
+        for line, row in read_rows(file, found):
+            spot = Spot(file, line, found)
+            query = next((row[name] for name in QUERY_FIELDS if name in row), None)
+            ids = next((row[name] for name in LIST_FIELDS if name in row), None)
+            if not isinstance(query, str) or not isinstance(ids, list):
+                spot.note("wrong-type", f"expected a query id and a list of document ids, found {describe(query)}")
+                continue
+            unknown = [name for name in ids if type(name) is not str or name not in collection.documents.position]
+            if unknown:
+                spot.note("unknown-document", f"lists {describe(unknown[0])}, which does not exist")
+            elif len(set(ids)) < len(ids) or query in lists:
+                spot.note("conflicting-id", f"a document or the query {shorten(query)!r} is listed twice")
+            else:
+                lists[query] = ids
+    return lists

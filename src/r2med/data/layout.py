@@ -1,0 +1,182 @@
+"""Where the parts of a task lie in a folder or a hub repository: the layouts as a table, and the choice among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from r2med.data.problems import Findings
+from r2med.errors import DataError
+
+DEFAULT_SPLIT = "test"
+
+PATTERNS: Mapping[str, Sequence[str]] = {
+    "documents": (
+        "corpus.jsonl",
+        "corpus.parquet",
+        "corpus/{split}.parquet",
+        "corpus/{split}/{shard}.parquet",
+    ),
+    "queries": (
+        "query.jsonl",
+        "queries.jsonl",
+        "query.parquet",
+        "queries.parquet",
+        "query/{split}.parquet",
+        "queries/{split}.parquet",
+        "query/{split}/{shard}.parquet",
+        "queries/{split}/{shard}.parquet",
+    ),
+    "qrels": (
+        "qrels.jsonl",
+        "qrels.txt",
+        "qrels.tsv",
+        "qrels/{split}.tsv",
+        "qrels.parquet",
+        "qrels/{split}.parquet",
+        "qrels/{split}/{shard}.parquet",
+    ),
+}
+"""The files each part may lie in, the first that is there is read. R2MED's own files come first, then BEIR's, then
+parquet: one file a part, or a folder a part as the hub's configs are written. Text files may end in .gz, a
+`{split}.parquet` may be cut into `{split}-00000-of-00002.parquet` and so on."""
+
+_SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The files of a task, relative to its folder; a part that was not found has none."""
+
+    documents: tuple[str, ...]
+    queries: tuple[str, ...]
+    qrels: tuple[str, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.documents + self.queries + self.qrels
+
+    @property
+    def complete(self) -> bool:
+        """Whether every part is there."""
+        return bool(self.documents and self.queries and self.qrels)
+
+
+def choose(names: Iterable[str], split: str = DEFAULT_SPLIT) -> Parts:
+    """The files to read among those that exist.
+
+    >>> choose(["corpus.jsonl", "queries.jsonl", "qrels/dev.tsv", "qrels/test.tsv"]).files
+    ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
+    """
+    known = sorted(names)
+    return Parts(*(choose_part(part, known, split) for part in PATTERNS))
+
+
+def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> tuple[str, ...]:
+    """The files of one part among those that exist; none when there are none, or pieces of one are missing."""
+    for pattern in PATTERNS[part]:
+        by_split = _matches(pattern, names)
+        if "{split}" in pattern:
+            chosen = _choose_split(by_split, pattern, split)
+            if chosen and _whole(chosen):
+                return tuple(chosen)
+        # Judgements without a split of their own cannot be those of a split asked for by name.
+        elif by_split and (part != "qrels" or split == DEFAULT_SPLIT):
+            return tuple(by_split[""][:1])
+    return ()
+
+
+def _choose_split(by_split: Mapping[str, Sequence[str]], pattern: str, split: str) -> Sequence[str] | None:
+    """The files of a split, or of one named like the part, or, when no split was asked for, of the only one."""
+    chosen = by_split.get(split) or by_split.get(pattern.partition("/")[0])
+    if chosen is None and len(by_split) == 1 and split == DEFAULT_SPLIT and pattern.endswith(".parquet"):
+        return next(iter(by_split.values()))
+    return chosen
+
+
+def splits(names: Iterable[str], part: str = "qrels") -> list[str]:
+    """The splits by which a part is stored; empty when it is not stored by splits."""
+    known = sorted(names)
+    found: set[str] = set()
+    for pattern in PATTERNS[part]:
+        if "{split}" in pattern:
+            found.update(_matches(pattern, known))
+    return sorted(found)
+
+
+def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ...]:
+    """The files of a further config, such as a list of candidates, in a folder or repository that has configs.
+
+    >>> config_files("bm25", ["bm25/A-00000-of-00001.parquet", "bm25/B-00000-of-00001.parquet"], "B")
+    ('bm25/B-00000-of-00001.parquet',)
+    """
+    for pattern in (f"{config}/{{split}}.parquet", f"{config}/{{split}}/{{shard}}.parquet"):
+        chosen = _choose_split(_matches(pattern, names), pattern, split)
+        if chosen and _whole(chosen):
+            return tuple(chosen)
+    return ()
+
+
+def listing(folder: Path, *configs: str) -> list[str]:
+    """What lies in a folder that could be a part or belong to one of these configs, as names relative to it."""
+    folders = {pattern.partition("/")[0] for patterns in PATTERNS.values() for pattern in patterns if "/" in pattern}
+    folders.update(configs)
+    names = []
+    try:
+        for entry in sorted(folder.iterdir()):
+            if entry.name in folders and entry.is_dir():
+                names += [file.relative_to(folder).as_posix() for file in sorted(entry.rglob("*")) if not file.is_dir()]
+            else:
+                names.append(entry.name)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror}") from error
+    return names
+
+
+def locate(folder: Path, split: str, found: Findings) -> Parts:
+    """The parts in a folder; what is missing is noted with the name it should have."""
+    names = listing(folder)
+    parts = choose(names, split)
+    for part in PATTERNS:
+        if not getattr(parts, part):
+            found.add("missing-file", folder, 0, missing(part, names, split))
+    return parts
+
+
+def missing(part: str, names: Sequence[str], split: str) -> str:
+    """What to say of a part that could not be chosen."""
+    pieces = [name for pattern in PATTERNS[part] for name in _matches(pattern, names).get(split, [])]
+    if pieces:
+        return f"{part} are incomplete: {len(pieces)} of {_SHARD.findall(pieces[0])[0].lstrip('0')} pieces"
+    present = splits(names, part)
+    if present:
+        return f"no {part} for the split {split!r}; splits here: {', '.join(present)}"
+    plain = [pattern for pattern in PATTERNS[part] if "{shard}" not in pattern]
+    return f"no {part}; expected {', '.join(plain[:-1])} or {plain[-1]}".replace("{split}", split)
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    text = re.escape(pattern).replace(r"\{split\}", r"(?P<split>[^/]+?)").replace(r"\{shard\}", r"[^/]+")
+    if pattern.endswith("{split}.parquet"):
+        text = text.replace(r"\.parquet", r"(?:-\d+-of-\d+)?\.parquet")
+    return re.compile(text + (r"(?:\.gz)?" if not pattern.endswith(".parquet") else ""))
+
+
+def _matches(pattern: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """The names a pattern fits, by split ("" where it has none)."""
+    by_split: dict[str, list[str]] = {}
+    for name in names:
+        match = _regex(pattern).fullmatch(name)
+        if match:
+            by_split.setdefault(match.groupdict().get("split") or "", []).append(name)
+    return by_split
+
+
+def _whole(names: Sequence[str]) -> bool:
+    totals = {int(count) for name in names for count in _SHARD.findall(name)}
+    return not totals or totals == {len(names)}

@@ -1,0 +1,179 @@
+"""What a benchmark task is made of: a `Collection` that every stage may read, and the `Gold` that only `measure` may.
+
+The two are separate types so that judgements cannot leak into retrieval by accident: a stage is handed a
+`Collection`, and nothing reachable from a `Collection` leads to relevance judgements or gold answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from r2med.data.tasks import Task
+
+_HASH_BLOCK = 64  # texts hashed at a time: few calls, and pieces that still fit the processor's cache
+
+
+def text_fingerprint(*columns: Sequence[str]) -> str:
+    """A content hash of columns of texts: equal content gives an equal hash, whatever file it came from.
+
+    >>> text_fingerprint(["a", "bc"]) == text_fingerprint(["ab", "c"])
+    False
+    """
+    digest = hashlib.sha256()
+    for column in columns:
+        digest.update(b"%d\n" % len(column))
+        for start in range(0, len(column), _HASH_BLOCK):
+            pieces = [text.encode("utf-8", "surrogatepass") for text in column[start : start + _HASH_BLOCK]]
+            digest.update(b",".join([b"%d" % len(piece) for piece in pieces]) + b"\n")
+            digest.update(b"".join(pieces))
+    return digest.hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Two aligned columns, ids and texts: the documents or the queries of a task.
+
+    >>> documents = Texts(["d1", "d2"], ["one", "two"])
+    >>> len(documents), documents.position["d2"], documents.text("d1")
+    (2, 1, 'one')
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.texts):
+            raise ValueError(f"{len(self.ids)} ids for {len(self.texts)} texts")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.ids, self.texts, strict=True)
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Where each id stands."""
+        return {identifier: place for place, identifier in enumerate(self.ids)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The content hash of both columns."""
+        return text_fingerprint(self.ids, self.texts)
+
+    def text(self, identifier: str) -> str:
+        """The text under an id."""
+        return self.texts[self.position[identifier]]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A text that a model wrote for a query, and where it came from. The retriever decides how to search with it."""
+
+    text: str
+    """What is searched with: the passage or final answer, never the reasoning."""
+    method: str
+    """Who asked for it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay, ..."""
+    model: str = ""
+    """The model that wrote it."""
+    reasoning: str = ""
+    """Its reasoning trace, kept for people to read."""
+    join: str = ""
+    """How the retriever shall join it with the query; empty for the retriever's own protocol for `method`."""
+    incomplete: str = ""
+    """Why nothing usable was written (unclosed trace, refusal, failed request); empty when all is well."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The documents and queries of a task, with what expanders have added: all that a stage is handed."""
+
+    task: Task
+    documents: Texts
+    queries: Texts
+    generations: tuple[tuple[Generation, ...], ...] = ()
+    """One tuple a query, aligned with `queries`; empty when nothing was generated."""
+    origin: Path | None = None
+    """The folder the data was read from, where published generations may lie beside it."""
+
+    def expanded(self, generations: Sequence[Sequence[Generation]]) -> Collection:
+        """The same collection with one more generation list a query, after those already there."""
+        if len(generations) != len(self.queries):
+            raise ValueError(f"{len(generations)} generation lists for {len(self.queries)} queries")
+        before = self.generations or ((),) * len(self.queries)
+        merged = tuple((*old, *new) for old, new in zip(before, generations, strict=True))
+        return replace(self, generations=merged)
+
+    def select(self, query_ids: Sequence[str]) -> Collection:
+        """The same documents with only these queries, in this order."""
+        places = [self.queries.position[identifier] for identifier in query_ids]
+        queries = Texts([self.queries.ids[i] for i in places], [self.queries.texts[i] for i in places])
+        return replace(
+            self, queries=queries, generations=tuple(self.generations[i] for i in places) if self.generations else ()
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The content hash of documents and queries (generations are a stage's output and not part of the data)."""
+        return text_fingerprint([self.documents.fingerprint, self.queries.fingerprint])
+
+    @cached_property
+    def state(self) -> str:
+        """The content hash with the generations: what a retriever's output depends on."""
+        written = [f"{g.method}\t{g.join}\t{g.incomplete}\t{g.text}" for row in self.generations for g in row]
+        counts = [str(len(row)) for row in self.generations]
+        return text_fingerprint([self.fingerprint], counts, written)
+
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""Judgements: query id to document id to grade; a grade of 1 or more is relevant."""
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What a system must never see: judgements, and where the task has them, gold answers and reasoning paths."""
+
+    qrels: Qrels
+    answers: Mapping[str, str] = field(default_factory=dict)
+    reasoning: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The content hash of the judgements and answers, independent of their order."""
+        rows = sorted(f"{q}\t{d}\t{grade}" for q, judged in self.qrels.items() for d, grade in judged.items())
+        answers = [f"{q}\t{text}" for q, text in sorted(self.answers.items())]
+        return text_fingerprint(rows, answers)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A task's `Collection` and its `Gold`, with what the reader noticed."""
+
+    collection: Collection
+    gold: Gold
+    warnings: tuple[str, ...] = ()
+    """What was folded or put right while reading, a sentence each, with counts."""
+    revision: str = ""
+    """The hub revision that was read; empty for local files."""
+
+    @property
+    def task(self) -> Task:
+        """The task this data belongs to."""
+        return self.collection.task
+
+    @property
+    def name(self) -> str:
+        """The task's name, as in `r2med run --tasks NAME`."""
+        return self.task.name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The content hash of everything a result depends on."""
+        return text_fingerprint([self.collection.fingerprint, self.gold.fingerprint])

@@ -1,0 +1,139 @@
+"""What can be wrong with data files: the kinds of problem as a table, and the list that readers add to.
+
+`load` and `validate` read with the same code. Readers never stop at a problem, they note it; `load` then raises the
+first error as one line, and `validate` shows everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
+
+from r2med.errors import DataError
+
+ERROR = "error"
+WARNING = "warning"
+
+
+class Kind(NamedTuple):
+    """A kind of problem: how bad it is, and what several of them are called together."""
+
+    severity: str
+    summary: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "missing-file": Kind(ERROR, "files that are missing"),
+    "unreadable-file": Kind(ERROR, "files that cannot be opened"),
+    "damaged-file": Kind(ERROR, "files that are cut short or damaged"),
+    "empty-file": Kind(ERROR, "files without any row"),
+    "bad-encoding": Kind(ERROR, "lines that are not UTF-8"),
+    "broken-json": Kind(ERROR, "lines that are not JSON objects"),
+    "missing-field": Kind(ERROR, "rows that lack a field"),
+    "wrong-type": Kind(ERROR, "fields of the wrong type"),
+    "wrong-columns": Kind(ERROR, "lines with the wrong number of columns"),
+    "empty-query": Kind(ERROR, "queries without text"),
+    "conflicting-id": Kind(ERROR, "rows that repeat an id with another text"),
+    "bad-grade": Kind(ERROR, "grades that are not integers"),
+    "conflicting-grade": Kind(ERROR, "judgements repeated with another grade"),
+    "unknown-query": Kind(ERROR, "judgements of a query that does not exist"),
+    "unknown-document": Kind(ERROR, "judgements of a document that does not exist"),
+    "no-queries": Kind(ERROR, "tasks without a query that has a relevant document"),
+    "bom": Kind(WARNING, "files that start with a byte order mark, which was skipped"),
+    "crlf": Kind(WARNING, "files with Windows line ends (CRLF), which were accepted"),
+    "empty-document": Kind(WARNING, "documents without text, which nothing can find"),
+    "number-as-id": Kind(WARNING, "ids written as numbers, which were read as text"),
+    "repeated-id": Kind(WARNING, "rows that repeat an id with the same text, which were folded into one"),
+    "repeated-judgement": Kind(WARNING, "repeated judgements, which were counted once"),
+    "no-positive": Kind(WARNING, "queries without a relevant document, which were left out"),
+    "unexpected-count": Kind(WARNING, "counts that differ from the published ones"),
+    "unused-field": Kind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
+}
+"""Every kind of problem by its code."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem and where it is.
+
+    >>> print(Problem("broken-json", "corpus.jsonl", 3, "not JSON"))
+    corpus.jsonl:3: not JSON
+    """
+
+    code: str
+    file: str
+    line: int
+    """The line, or in a parquet file the row, counted from 1; 0 when it concerns the file as a whole."""
+    message: str
+
+    @property
+    def severity(self) -> str:
+        """How bad it is: "error" or "warning"."""
+        return KINDS[self.code].severity
+
+    def __str__(self) -> str:
+        return f"{place(self.file, self.line)}: {self.message}"
+
+
+def place(file: str | Path, line: int) -> str:
+    """`file:line`, or the file alone for line 0."""
+    return f"{file}:{line}" if line else str(file)
+
+
+@dataclass
+class Findings:
+    """The problems met so far, in the order in which they were met."""
+
+    problems: list[Problem] = field(default_factory=list)
+    errors: int = 0
+    """How many of them are errors."""
+
+    def add(self, code: str, file: str | Path, line: int, message: str) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(code, str(file), line, message))
+        self.errors += KINDS[code].severity == ERROR
+
+    def lost_a_file(self, since: int) -> bool:
+        """Whether a file could not be read to its end, among the problems from this one on."""
+        return any(problem.code in ("unreadable-file", "damaged-file") for problem in self.problems[since:])
+
+    def of(self, severity: str) -> Iterator[Problem]:
+        """The problems of a severity."""
+        return (problem for problem in self.problems if problem.severity == severity)
+
+    def raise_errors(self, source: str | Path) -> None:
+        """Raise the first error as one line; when there are more, it says how many and how to see them."""
+        if self.errors:
+            more = f" (and {self.errors - 1} more, see: r2med validate {quote(str(source))})" if self.errors > 1 else ""
+            raise DataError(f"{next(self.of(ERROR))}{more}")
+
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, one counted sentence for those of a kind in a file."""
+        groups: dict[tuple[str, str, str], list[Problem]] = {}
+        for problem in self.of(WARNING):
+            # What concerns a file as a whole is said in full.
+            groups.setdefault((problem.file, problem.code, "" if problem.line else problem.message), []).append(problem)
+        return tuple(_sentence(group) for group in groups.values())
+
+
+def _sentence(group: list[Problem]) -> str:
+    first = group[0]
+    if len(group) == 1:
+        return str(first)
+    return f"{first.file}: {len(group):,} {KINDS[first.code].summary}; the first in line {first.line}"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A row's place, to note problems at."""
+
+    file: Path
+    line: int
+    found: Findings
+
+    def note(self, code: str, message: str) -> None:
+        """Note a problem of this row."""
+        self.found.add(code, self.file, self.line, message)

@@ -1,0 +1,83 @@
+"""A task's folder to a `Dataset`: find the parts, read them, check them against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.data.layout import locate
+from r2med.data.model import Collection, Dataset, Gold, Texts
+from r2med.data.problems import Findings, Spot
+from r2med.data.qrels import Judgements, no_positive, read_judgements
+from r2med.data.tasks import Task
+from r2med.data.texts import TextTable, gold_extras, read_documents, read_queries
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What was read from a folder, before it is known to be usable."""
+
+    documents: TextTable
+    queries: TextTable
+    judgements: Judgements
+
+
+def read_contents(folder: Path, split: str, found: Findings) -> Contents:
+    """Read all that a folder holds of a task, noting every problem."""
+    parts = locate(folder, split, found)
+    contents = Contents(
+        read_documents([folder / name for name in parts.documents], found),
+        read_queries([folder / name for name in parts.queries], found),
+        read_judgements([folder / name for name in parts.qrels], found),
+    )
+    _check_references(contents, folder, found)
+    return contents
+
+
+def _check_references(contents: Contents, folder: Path, found: Findings) -> None:
+    """Check ids across parts, as far as they were read to their end: half a file would make much look unknown."""
+    queries, judgements = contents.queries, contents.judgements
+    if queries.whole:
+        judgements.check_ids("query", queries.position, found)
+    if contents.documents.whole:
+        judgements.check_ids("document", contents.documents.position, found)
+    if not (queries.whole and judgements.whole):
+        return
+    positive = judgements.positive()
+    for query, position in queries.position.items():
+        if query not in positive:
+            Spot(*queries.origin(position), found).note("no-positive", no_positive(query))
+    if not positive.keys() & queries.position.keys():
+        found.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
+
+
+def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
+    """The dataset of a task in a folder; the first problem that makes it unusable is raised as one line."""
+    found = Findings()
+    contents = read_contents(folder, task.split, found)
+    found.raise_errors(task.name)
+    _compare_counts(task, contents, found)
+    qrels = contents.judgements.positive()
+    kept = [position for position, query in enumerate(contents.queries.ids) if query in qrels]
+    ids = [contents.queries.ids[position] for position in kept]
+    queries = Texts(ids, [contents.queries.texts[position] for position in kept])
+    extras = gold_extras(contents.queries, ids)
+    return Dataset(
+        Collection(task, contents.documents.column(), queries, origin=folder),
+        Gold(qrels, extras["answer"], extras["reasoning"]),
+        warnings=found.warnings(),
+        revision=revision,
+    )
+
+
+def _compare_counts(task: Task, contents: Contents, found: Findings) -> None:
+    """Warn where there is more or less than was published; whether that counted repeated rows is not known."""
+    counts = (
+        ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
+        ("documents", task.documents, contents.documents.rows, len(contents.documents.ids)),
+        ("judgements", task.qrels, contents.judgements.rows, sum(map(len, contents.judgements.grades.values()))),
+    )
+    for what, published, rows, distinct in counts:
+        if published is not None and published not in (rows, distinct):
+            message = f"{rows:,} {what}, where {published:,} are published"
+            found.add("unexpected-count", task.hub or task.name, 0, message)

@@ -1,0 +1,131 @@
+"""Rows of data files: JSON lines, plain or gzipped, and parquet, with every defect noted and stepped over."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import orjson
+
+from r2med.data.problems import Findings
+
+Row = Mapping[str, object]
+Rows = Iterator[tuple[int, Row]]
+"""Rows with their numbers, counted from 1."""
+
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_GZIP = b"\x1f\x8b"
+_BUFFER = 1 << 20
+_ROWS_AT_ONCE = 4096
+
+
+def read_rows(path: Path, found: Findings) -> Rows:
+    """The rows of a file, by its format."""
+    return _READERS.get(path.suffix, json_rows)(path, found)
+
+
+def lines(path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
+    """The lines of a text file with their numbers, unzipped and without a byte order mark."""
+    number = 0
+    crlf = False
+    try:
+        with _opened(path) as stream:
+            for number, line in enumerate(stream, 1):
+                if number == 1 and line.startswith(_UTF16):
+                    found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
+                    return
+                if number == 1 and line.startswith(_BOM):
+                    found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
+                    line = line.removeprefix(_BOM)
+                if not crlf and line.endswith(b"\r\n"):
+                    crlf = True
+                    found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
+                yield number, line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({_plain(error)})")
+    except OSError as error:
+        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or _plain(error)}")
+
+
+def json_rows(path: Path, found: Findings) -> Rows:
+    """The objects of a file of JSON lines; blank lines are skipped."""
+    for number, line in lines(path, found):
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            if line.strip():
+                code, message = _broken(line, error)
+                found.add(code, path, number, message)
+            continue
+        if type(row) is dict:
+            yield number, row
+        else:
+            found.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
+
+
+def parquet_rows(path: Path, found: Findings) -> Rows:
+    """The rows of a parquet file."""
+    import polars
+
+    try:
+        with path.open("rb") as stream:
+            frame = polars.read_parquet(stream)
+    except OSError as error:
+        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or _plain(error)}")
+        return
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        found.add("damaged-file", path, 0, f"is not a whole parquet file ({_plain(error)})")
+        return
+    yield from enumerate(frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE), 1)
+
+
+_READERS: Mapping[str, Callable[[Path, Findings], Rows]] = {".parquet": parquet_rows}
+
+
+def describe(value: object) -> str:
+    """A value as an error message names it.
+
+    >>> describe(None), describe([1]), describe(0.5)
+    ('null', 'a list', 'the number 0.5')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {shorten(value)!r}"
+    return {"dict": "an object", "list": "a list"}.get(type(value).__name__, type(value).__name__)
+
+
+def shorten(text: str) -> str:
+    """A text short enough to stand in one line of a message."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _opened(path: Path) -> BinaryIO:
+    stream = io.BufferedReader(io.FileIO(path), _BUFFER)
+    if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
+        # The outer buffer finds line ends in C; a GzipFile on its own does it in Python.
+        return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=stream)), _BUFFER)
+    return stream
+
+
+def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
+    """The code and message of a line that does not parse."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        return "bad-encoding", f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
+    if b"\0" in line:
+        return "broken-json", f"not JSON: a null byte at position {line.index(0) + 1}"
+    return "broken-json", f"not JSON: {error.msg.partition(':')[0]} at column {error.colno}"
+
+
+def _plain(error: BaseException) -> str:
+    """The first line of an exception's own words."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,259 @@
+"""The registry: every task by name, the groups, and what a name, a group or a folder on the command line stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from r2med.data import layout
+from r2med.errors import DataError, suggest
+
+GROUPS = ("full", "nano", "sample")
+_HERE = Path(__file__).parent
+SAMPLE = _HERE / "sample"
+"""The folder of the bundled demonstration."""
+_STATED = ("family", "scenario", "noun", "target", "purpose", "subject")
+_TASK_FILE = "task.toml"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is known of a task before its data is read.
+
+    >>> task("biology").sentence
+    'Given a Biology post, retrieve relevant passages that help answer the post'
+    """
+
+    name: str
+    """The name by which it is asked for: `Biology`, `nano/Biology`, or the path of a folder."""
+    base: str
+    """The name without its group."""
+    group: str
+    """`full`, `nano`, `sample`, or `custom` for a folder. Scores of different groups never share a column."""
+    family: str = "custom"
+    """`qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`."""
+    scenario: str = ""
+    noun: str = "question"
+    """What a query is."""
+    target: str = "relevant passages"
+    """What is looked for."""
+    purpose: str = "answer the question"
+    """What it is good for."""
+    subject: str = "paragraph"
+    """What a document is, in the words of Instructor's prompts."""
+    hub: str = ""
+    """The dataset repository; empty for a folder."""
+    revision: str = ""
+    """The pinned revision in it."""
+    folder: Path | None = None
+    """The folder of a task that does not come from the hub."""
+    split: str = layout.DEFAULT_SPLIT
+    queries: int | None = None
+    """How many there should be, as published; None where nobody said."""
+    documents: int | None = None
+    qrels: int | None = None
+    query_length: float | None = None
+    """The published average, in `length_unit`."""
+    document_length: float | None = None
+    length_unit: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The task in one sentence, from which instruction prefixes are made."""
+        return f"Given a {self.noun}, retrieve {self.target} that help {self.purpose}"
+
+    @property
+    def family_title(self) -> str:
+        """The family as a person reads it."""
+        return families().get(self.family, self.family)
+
+
+@cache
+def _facts() -> Mapping[str, Any]:
+    import tomllib
+
+    return tomllib.loads((_HERE / "tasks.toml").read_text("utf-8"))
+
+
+def families() -> Mapping[str, str]:
+    """The families: their names in the command line, and their titles.
+
+    >>> list(families())
+    ['qa-reference', 'clinical-evidence', 'clinical-case']
+    """
+    titles: Mapping[str, str] = _facts()["families"]
+    return titles
+
+
+def candidate_configs() -> Mapping[str, str]:
+    """The candidate lists that nano sets carry: what they are called here, and their config on the hub.
+
+    >>> candidate_configs()["bm25"]
+    'bm25'
+    """
+    configs: Mapping[str, str] = _facts()["candidates"]
+    return configs
+
+
+@cache
+def registry() -> Mapping[str, Task]:
+    """Every task that has a name, in the order of the paper: the full ones, the nano ones, the sample.
+
+    >>> len(registry())
+    24
+    """
+    made = [_MAKERS[group](entry) for group in GROUPS for entry in _facts()["task"]]
+    return {each.name: each for each in made}
+
+
+def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in _STATED if name in entry}
+
+
+def _full(entry: Mapping[str, Any]) -> Task:
+    base = entry["base"]
+    hub = _facts()["hub"]["full"].format(base=base)
+    return Task(base, base, "full", **_stated(entry), hub=hub, **entry["full"], length_unit="words")
+
+
+def _nano(entry: Mapping[str, Any]) -> Task:
+    base, hub = entry["base"], _facts()["hub"]["nano"]
+    # No revision of this repository is known to be the published one: the commit that was read is recorded instead.
+    pinned: dict[str, Any] = {"revision": "main", "length_unit": "characters"}
+    return Task(f"nano/{base}", base, "nano", **_stated(entry), hub=hub, **pinned, **entry["nano"])
+
+
+def _sample(entry: Mapping[str, Any]) -> Task:
+    base = entry["base"]
+    folder = SAMPLE / base
+    files = {"queries": "query.jsonl", "documents": "corpus.jsonl", "qrels": "qrels.jsonl"}
+    counted: dict[str, Any] = {name: _lines(folder / file) for name, file in files.items()}
+    return Task(f"sample/{base}", base, "sample", **_stated(entry), folder=folder, **counted)
+
+
+_MAKERS = {"full": _full, "nano": _nano, "sample": _sample}
+
+
+def _lines(file: Path) -> int | None:
+    return sum(not line.isspace() for line in file.open("rb")) if file.is_file() else None
+
+
+def task(name: str) -> Task:
+    """The registered task of a name, in any case."""
+    for known, found in registry().items():
+        if known.casefold() == name.casefold():
+            return found
+    raise DataError(f"unknown task {name!r}{suggest(name, registry())}")
+
+
+@cache
+def groups() -> Mapping[str, Sequence[Task]]:
+    """Every group: `full`, `nano`, `sample`; the families of the full tasks; `nano/clinical-case` and the like.
+
+    >>> [task.base for task in groups()["clinical-case"]]
+    ['PMC-Clinical', 'IIYi-Clinical']
+    """
+    found: dict[str, Sequence[Task]] = {
+        group: tuple(each for each in registry().values() if each.group == group) for group in GROUPS
+    }
+    for family in families():
+        for group in GROUPS:
+            name = family if group == "full" else f"{group}/{family}"
+            found[name] = tuple(each for each in found[group] if each.family == family)
+    return found
+
+
+def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> list[Task]:
+    """What names, groups and folders stand for, each task once, in the order given.
+
+    A registered name wins over a folder of the same name; write `./Biology` for the folder. A folder of several
+    tasks stands for all of them. `split` chooses among the splits of a folder, which `FOLDER/SPLIT` does too.
+
+    >>> [task.name for task in resolve(["sample/Biology", "SAMPLE/clinical-case"])]
+    ['sample/Biology', 'sample/PMC-Clinical', 'sample/IIYi-Clinical']
+    """
+    found: dict[Task, None] = {}
+    for name in names:
+        found.update(dict.fromkeys([name] if isinstance(name, Task) else _resolve_one(name, split)))
+    return list(found)
+
+
+def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
+    if isinstance(name, str) and name.casefold() in _names():
+        if split not in (None, layout.DEFAULT_SPLIT):
+            raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
+        return _names()[name.casefold()]
+    path = Path(name).expanduser()
+    try:
+        found = _at(path, split) if str(name) else ()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if found:
+        return found
+    if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
+        what = "not a folder" if path.exists() else "no such folder"
+        raise DataError(f"{path}: {what}; a task is a folder of files")
+    raise DataError(f"unknown task {name!r}{suggest(name, [*registry(), *groups()])}")
+
+
+def _at(path: Path, split: str | None) -> Sequence[Task]:
+    """The tasks at a path; none when nothing is there."""
+    if path.is_dir():
+        return folder_tasks(path) if split is None else [folder_task(path, split)]
+    if path.parent.is_dir() and path.name in layout.splits(layout.listing(path.parent)):
+        return [folder_task(path.parent, path.name)]
+    return ()
+
+
+@cache
+def _names() -> Mapping[str, Sequence[Task]]:
+    known: dict[str, Sequence[Task]] = {name.casefold(): (found,) for name, found in registry().items()}
+    return known | {name.casefold(): members for name, members in groups().items()}
+
+
+def folder_tasks(folder: Path) -> list[Task]:
+    """The tasks in a folder: itself, one for each split of nano-shaped files, or the folders in it that are tasks."""
+    names = layout.listing(folder)
+    if not any(layout.choose(names).files):
+        folders = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+        inner = [path for path in folders if layout.choose(layout.listing(path)).files]
+        if inner:
+            return [folder_task(path) for path in inner]
+        several = [split for split in layout.splits(names) if layout.choose(names, split).complete]
+        if several:
+            return [folder_task(folder, split) for split in several]
+    return [folder_task(folder)]
+
+
+def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
+    """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
+    base = folder.resolve().name
+    known = {each["base"].casefold(): each for each in _facts()["task"]}
+    known |= {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
+    entry = known.get(split.casefold()) or known.get(base.casefold()) or {}
+    name = str(folder) if str(folder).casefold() not in _names() else f".{os.sep}{folder}"
+    if split != layout.DEFAULT_SPLIT:
+        name, base = str(folder / split), entry.get("base", split)
+    made = Task(name, base, "custom", **_stated(entry), folder=folder, split=split)
+    return replace(made, **_task_file(folder / _TASK_FILE))
+
+
+def _task_file(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    import tomllib
+
+    try:
+        stated = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{file}: cannot be read: {error}") from error
+    for name, value in stated.items():
+        if name not in _STATED:
+            raise DataError(f"{file}: unknown key {name!r}{suggest(name, _STATED)}")
+        if not isinstance(value, str) or not value:
+            raise DataError(f"{file}: {name} must be a non-empty string")
+    return stated

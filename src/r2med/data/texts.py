@@ -1,0 +1,156 @@
+"""Documents and queries: rows to aligned columns of ids and texts, with repeated ids folded."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from r2med.data.model import Texts
+from r2med.data.problems import Findings, Spot, place
+from r2med.data.rows import Row, describe, read_rows, shorten
+
+ID_FIELDS = ("id", "_id")
+EXTRAS = ("answer", "reasoning")
+"""What a query row may hold for the gold."""
+
+
+@dataclass
+class TextTable:
+    """A column of ids, a column of texts, and where each row came from."""
+
+    ids: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    rows: int = 0
+    """How many rows were read, repeated ones included."""
+    extras: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in EXTRAS})
+    position: dict[str, int] = field(default_factory=dict)
+    whole: bool = True
+    """Whether every file was read to its end, so that an id that is not here does not exist."""
+    _lines: array[int] = field(default_factory=lambda: array("q"))
+    _files: list[tuple[int, Path]] = field(default_factory=list)
+
+    def origin(self, position: int) -> tuple[Path, int]:
+        """The file and line of a row."""
+        file = self._files[bisect_right(self._files, position, key=lambda start: start[0]) - 1][1]
+        return file, self._lines[position]
+
+    def begin(self, file: Path) -> None:
+        """Say which file the next rows come from."""
+        self._files.append((len(self.ids), file))
+
+    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
+        """Append a row, or fold it into the row that has its id already."""
+        self.rows += 1
+        here = len(self.ids)
+        first = self.position.setdefault(identifier, here)
+        if first == here:
+            self.ids.append(identifier)
+            self.texts.append(text)
+            self._lines.append(line)
+            return
+        spot = Spot(self._files[-1][1], line, found)
+        repeats = f"repeats the id {shorten(identifier)!r} of {place(*self.origin(first))}"
+        if self.texts[first] == text:
+            spot.note("repeated-id", f"{repeats} with the same text, folded")
+        else:
+            spot.note("conflicting-id", f"{repeats} with another text")
+
+    def column(self) -> Texts:
+        """The two columns."""
+        return Texts(self.ids, self.texts)
+
+
+def read_documents(files: Sequence[Path], found: Findings) -> TextTable:
+    """The documents; a title is put before its text."""
+    return _read(files, found, "empty-document")
+
+
+def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
+    """The queries, with the gold answers and reasoning paths that their rows may hold."""
+    return _read(files, found, "empty-query")
+
+
+def _read(files: Sequence[Path], found: Findings, empty: str) -> TextTable:
+    table = TextTable()
+    errors, start = found.errors, len(found.problems)
+    documents = empty == "empty-document"
+    for file in files:
+        table.begin(file)
+        id_field = ID_FIELDS[0]
+        for line, row in read_rows(file, found):
+            if id_field not in row:
+                id_field = next((name for name in ID_FIELDS if name in row), id_field)
+            identifier, text = row.get(id_field), row.get("text")
+            if type(identifier) is not str or type(text) is not str or not identifier:
+                identifier, text = _mended(identifier, id_field, row, Spot(file, line, found))
+                if identifier is None or text is None:
+                    continue
+            if documents:
+                title = row.get("title")
+                if title:
+                    text = _titled(title, text, Spot(file, line, found))
+            else:
+                _keep_extras(table, identifier, row, Spot(file, line, found))
+            if not text or text.isspace():
+                found.add(empty, file, line, f"{shorten(identifier)!r} has no text")
+            table.add(identifier, text, line, found)
+    if files and not table.rows and found.errors == errors:
+        found.add("empty-file", files[0], 0, "holds no rows")
+    table.whole = table.rows > 0 and not found.lost_a_file(start)
+    return table
+
+
+def identifier_of(value: object, name: str, spot: Spot) -> str | None:
+    """An id as text; None, and a note, when it is not one."""
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        spot.note("number-as-id", f"{name} is {describe(value)}, read as text")
+        return str(value)
+    spot.note("wrong-type", f"the field {name} must be a non-empty string, not {describe(value)}")
+    return None
+
+
+def _mended(identifier: object, id_field: str, row: Row, spot: Spot) -> tuple[str | None, str | None]:
+    """The id and text of a row that is not as it should be, where it can still be used; every defect is noted."""
+    mended: str | None = None
+    if id_field in row:
+        mended = identifier_of(identifier, id_field, spot)
+    else:
+        spot.note("missing-field", f"no {' or '.join(ID_FIELDS)}; the row has {_names(row)}")
+    if "text" not in row:
+        spot.note("missing-field", f"no text; the row has {_names(row)}")
+        return mended, None
+    text = row["text"]
+    if type(text) is not str:
+        spot.note("wrong-type", f"the field text must be a string, not {describe(text)}")
+        return mended, None
+    return mended, text
+
+
+def _names(row: Row) -> str:
+    return shorten(", ".join(row)) or "no fields"
+
+
+def _titled(title: object, text: str, spot: Spot) -> str:
+    if type(title) is not str:
+        spot.note("wrong-type", f"the field title must be a string, not {describe(title)}")
+        return text
+    return f"{title} {text}" if text else title
+
+
+def _keep_extras(table: TextTable, identifier: str, row: Row, spot: Spot) -> None:
+    for name in EXTRAS:
+        value = row.get(name)
+        if type(value) is str:
+            table.extras[name].setdefault(identifier, value)
+        elif value is not None:
+            spot.note("unused-field", f"the field {name} must be a string, not {describe(value)}; left out")
+
+
+def gold_extras(table: TextTable, queries: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """The extras of these queries, by field."""
+    return {name: {query: texts[query] for query in queries if query in texts} for name, texts in table.extras.items()}

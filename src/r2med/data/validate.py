@@ -1,0 +1,118 @@
+"""`validate`: everything that is wrong with a task's files, each with its place, grouped and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from r2med.data.problems import ERROR, KINDS, Findings, Problem
+from r2med.data.qrels import read_judgements
+from r2med.data.reader import read_contents
+from r2med.data.tasks import Task, resolve
+from r2med.data.texts import read_documents, read_queries
+from r2med.errors import DataError
+
+
+class Group(NamedTuple):
+    """All problems of one kind."""
+
+    severity: str
+    summary: str
+    code: str
+    problems: Sequence[Problem]
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {len(self.problems):,} {self.summary}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `validate` found.
+
+    >>> report = validate("sample/Biology")
+    >>> report.ok, report.problems
+    (True, ())
+    """
+
+    source: str
+    problems: tuple[Problem, ...]
+    queries: int = 0
+    """How many rows of each part could be read."""
+    documents: int = 0
+    judgements: int = 0
+
+    @property
+    def errors(self) -> int:
+        """How many problems make the data unusable."""
+        return sum(problem.severity == ERROR for problem in self.problems)
+
+    @property
+    def warnings(self) -> int:
+        """How many problems were put right or can be lived with."""
+        return len(self.problems) - self.errors
+
+    @property
+    def ok(self) -> bool:
+        """Whether `load` accepts it."""
+        return not self.errors
+
+    def groups(self) -> list[Group]:
+        """The problems by kind: errors first, in the order of the table of kinds."""
+        by_code: dict[str, list[Problem]] = {}
+        for problem in self.problems:
+            by_code.setdefault(problem.code, []).append(problem)
+        return [Group(*KINDS[code], code, by_code[code]) for code in KINDS if code in by_code]
+
+    def as_dict(self) -> dict[str, object]:
+        """The report for JSON."""
+        return {
+            "source": self.source,
+            "ok": self.ok,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "queries": self.queries,
+            "documents": self.documents,
+            "judgements": self.judgements,
+            "problems": [{"severity": problem.severity, **vars(problem)} for problem in self.problems],
+        }
+
+
+_READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
+    "corpus": read_documents,
+    "quer": read_queries,
+    "qrels": read_judgements,
+}
+"""How a file is read on its own, by the beginning of its name or of its folder's name."""
+
+
+def validate(source: str | Path | Task, *, split: str | None = None) -> Report:
+    """Check a task, a group of tasks, a folder, or one file whose name says what it holds."""
+    found = Findings()
+    path = None if isinstance(source, Task) else Path(source).expanduser()
+    if path is not None and path.is_file():
+        _reader(path)([path], found)
+        return Report(str(path), tuple(found.problems))
+    counts = [0, 0, 0]
+    for task in resolve([source], split=split):
+        contents = read_contents(_folder(task), task.split, found)
+        read = (contents.queries.rows, contents.documents.rows, contents.judgements.rows)
+        counts = [before + more for before, more in zip(counts, read, strict=True)]
+    return Report(source.name if isinstance(source, Task) else str(source), tuple(found.problems), *counts)
+
+
+def _folder(task: Task) -> Path:
+    if task.folder is not None:
+        return task.folder
+    from r2med.data.hub import fetch_task
+
+    return fetch_task(task).folder
+
+
+def _reader(path: Path) -> Callable[[Sequence[Path], Findings], object]:
+    for name in (path.name, path.parent.name):
+        for beginning, reader in _READERS.items():
+            if name.startswith(beginning):
+                return reader
+    raise DataError(f"{path}: cannot tell what it holds; its name must begin with corpus, query, queries or qrels")
