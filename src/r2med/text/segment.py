@@ -1,0 +1,154 @@
+"""Word segmentation as Lucene's StandardTokenizer does it: UAX #29 with rules of its own for emoji and Asian scripts.
+
+The tokenizer is a longest-match scanner over 29 classes of characters. Here a text is translated to a string of class
+letters, one for each character, and the rules are regular expressions over those letters, so that a position in the
+class string is a position in the text. The classes are Lucene's own (a fixed, old version of Unicode with some
+later additions): :mod:`r2med.text._tables` holds them for every code point.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cache
+from typing import Final
+
+MAX_UNITS: Final = 255
+"""The longest token, in UTF-16 code units; Lucene cuts a longer one and goes on behind the cut."""
+
+NO_TOKEN: Final = "-"
+"""The class of the characters that no token ever contains, wherever they stand."""
+
+# Class letters: A letter, H Hebrew letter, G Hangul, I letter that is also an emoji, D ASCII digit, N other digit,
+# K Katakana, U Hiragana, Z Han, S South-East Asian, C South-East Asian mark, _ connector, ' single quote,
+# " double quote, : between letters, . between letters or digits, comma between digits, P pictograph, R regional
+# indicator, M emoji modifier, # the keycap bases that are not digits, Q keycap, J zero-width joiner, V and W text and
+# emoji presentation selectors, T tag, E end of tags, X any other combining or format character.
+#
+# Quantifiers of single classes are possessive, which keeps matching linear; those of groups are not, because CPython
+# before 3.11.5 gets them wrong.
+_MARKS: Final = "[XCJQVWMTE]*+"
+_EMOJI_MARKS: Final = "[XCJQMTE]*+"
+
+
+def _unit(classes: str) -> str:
+    """Match one character of the classes with the marks that follow it (rule WB4)."""
+    return f"[{classes}]{_MARKS}"
+
+
+_LETTER, _HEBREW, _DIGIT, _KATAKANA = _unit("AGHI"), _unit("H"), _unit("DN"), _unit("K")
+_BETWEEN_LETTERS, _BETWEEN_DIGITS = _unit(":.'"), _unit(",.'")
+_SINGLE_QUOTE, _DOUBLE_QUOTE = _unit("'"), _unit('"')
+_WORD_PART: Final = (
+    # The quote after a Hebrew letter comes first: taken as a plain letter it would leave the quote behind.
+    f"(?:(?:{_HEBREW}(?:{_SINGLE_QUOTE}|{_DOUBLE_QUOTE}{_HEBREW})"
+    f"|{_LETTER}(?:{_BETWEEN_LETTERS}{_LETTER})*"
+    f"|{_DIGIT}(?:{_BETWEEN_DIGITS}{_DIGIT})*)+"
+    f"|(?:{_KATAKANA})+)"
+)
+_CONNECTOR: Final = f"(?:{_unit('_')})"
+_WORD: Final = re.compile(f"{_CONNECTOR}*{_WORD_PART}(?:{_CONNECTOR}+{_WORD_PART})*{_CONNECTOR}*")
+
+# The elements of an emoji sequence are joined by a zero-width joiner, which is also one of the marks that may follow an
+# element: hence the look-behind. After the emoji presentation selector (W) only a joiner or, once, tags can follow.
+_PICTOGRAPH: Final = f"[PI]{_EMOJI_MARKS}"
+_MODIFIER: Final = f"M{_EMOJI_MARKS}"
+_JOINED: Final = (
+    f"(?:(?<=J){_PICTOGRAPH}|WJ++{_PICTOGRAPH}|WJ{_MODIFIER}(?<=J){_PICTOGRAPH})*"  # further elements
+    f"(?:WJ{_MODIFIER}|W)?"
+)
+_EMOJI: Final = re.compile(f"J*+{_PICTOGRAPH}(?:WT++E|{_JOINED})|{_MODIFIER}(?:(?<=J){_PICTOGRAPH}{_JOINED})?")
+_KEYCAP: Final = re.compile(f"#(?:{_EMOJI_MARKS}WQ{_EMOJI_MARKS}|[XCJQMTE]*Q{_EMOJI_MARKS})")
+_FLAG: Final = re.compile(_unit("R") * 2)
+_SOUTH_EAST_ASIAN: Final = re.compile("[SC][SXCJQVWMTE]*+")
+_IDEOGRAPH: Final = re.compile(_unit("ZU"))
+
+# The rules that can match at a character, by its class; of two the longer match counts.
+_RULES: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
+    **dict.fromkeys("AGHDNK_", (_WORD,)),
+    **dict.fromkeys("PJM", (_EMOJI,)),
+    **dict.fromkeys("SC", (_SOUTH_EAST_ASIAN,)),
+    **dict.fromkeys("ZU", (_IDEOGRAPH,)),
+    "I": (_WORD, _EMOJI),
+    "#": (_KEYCAP,),
+    "R": (_FLAG,),
+}
+
+_SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class _ClassTable(dict[int, str]):
+    """A table for ``str.translate`` that looks a code point up among the runs when it is first met."""
+
+    def __init__(self, runs: str) -> None:
+        super().__init__()
+        self._starts: list[int] = []
+        self._letters: list[str] = []
+        start = 0
+        for letter, length in re.findall("([^0-9a-f])([0-9a-f]+)", runs):
+            self._starts.append(start)
+            self._letters.append(letter)
+            start += int(length, 16)
+
+    def __missing__(self, code_point: int) -> str:
+        letter = self._letters[bisect_right(self._starts, code_point) - 1]
+        self[code_point] = letter
+        return letter
+
+
+@cache
+def _class_table() -> _ClassTable:
+    from r2med.text._tables import RUNS  # only a text beyond ASCII needs it
+
+    return _ClassTable(RUNS)
+
+
+def classes_of(text: str) -> str:
+    """Return the class letter of each character of a text.
+
+    >>> classes_of("naïve 5µl")
+    'AAAAA-DAA'
+    """
+    return text.translate(_class_table())
+
+
+def segment(text: str) -> list[str]:
+    """Cut a text into tokens, dropping what lies between them.
+
+    >>> segment("IL-1β's half-life: 3.5 h, 東京 👩\u200d🔬")
+    ['IL', "1β's", 'half', 'life', '3.5', 'h', '東', '京', '👩\u200d🔬']
+    """
+    if _SURROGATE_PAIR.search(text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    classes = classes_of(text)
+    tokens: list[str] = []
+    position = 0
+    while position < len(classes):
+        end = _match_end(text, classes, position)
+        if end > position:
+            tokens.append(text[position:end])
+            position = end
+        else:
+            position += 1
+    return tokens
+
+
+def _match_end(text: str, classes: str, start: int) -> int:
+    """Return where the longest token that begins at ``start`` ends, or ``start`` if none does."""
+    rules = _RULES.get(classes[start], ())
+    window = start + MAX_UNITS
+    end = _longest(rules, classes, start, window)
+    if 2 * (end - start) > MAX_UNITS and len(text[start:end].encode("utf-16-le", "replace")) > 2 * MAX_UNITS:
+        # Beyond the basic plane a character is two units; a pair that does not fit stays out as a whole.
+        cut = text[start:end].encode("utf-16-le")[: 2 * MAX_UNITS].decode("utf-16-le", "ignore")
+        end = _longest(rules, classes, start, start + len(cut))
+    return end
+
+
+def _longest(rules: tuple[re.Pattern[str], ...], classes: str, start: int, stop: int) -> int:
+    end = start
+    for rule in rules:
+        found = rule.match(classes, start, stop)
+        if found and found.end() > end:
+            end = found.end()
+    return end
