@@ -1,0 +1,165 @@
+"""Measures as values: `nDCG@10` parses from and prints to the same string, in the command line, tables and JSON alike.
+
+All of them follow trec_eval: a document is relevant from grade 1 on, nDCG's gain is the grade itself over
+log2(rank + 1), average precision divides by all relevant documents, precision divides by its cutoff even where the
+list is shorter. Unjudged and negatively judged documents gain nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import R2medError, suggest
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """What the ranked lists of some queries gained, a row a query: all that a measure needs to know."""
+
+    found: Floats
+    """Grade of the document at each rank, 0 where it is not relevant or the list has ended."""
+    ideal: Floats
+    """Grades of all relevant documents, best first, padded with 0."""
+    relevant: NDArray[np.int64]
+    """How many relevant documents there are, 1 at least."""
+
+    def cut(self, depth: int | None) -> Gains:
+        """The same, with only the first `depth` ranks of both the list and the ideal list."""
+        return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant)
+
+
+def _discounted(gains: Floats) -> Floats:
+    total: Floats = (gains / np.log2(np.arange(2, gains.shape[1] + 2))).sum(axis=1)
+    return total
+
+
+def _ndcg(gains: Gains, _: int | None) -> Floats:
+    return _discounted(gains.found) / _discounted(gains.ideal)
+
+
+def _average_precision(gains: Gains, _: int | None) -> Floats:
+    hits = gains.found > 0
+    precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
+    total: Floats = np.where(hits, precisions, 0.0).sum(axis=1) / gains.relevant
+    return total
+
+
+def _reciprocal_rank(gains: Gains, _: int | None) -> Floats:
+    hits = gains.found > 0
+    if not hits.shape[1]:
+        return np.zeros(len(hits))
+    return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+
+
+def _recall(gains: Gains, _: int | None) -> Floats:
+    total: Floats = (gains.found > 0).sum(axis=1) / gains.relevant
+    return total
+
+
+def _precision(gains: Gains, cutoff: int | None) -> Floats:
+    total: Floats = (gains.found > 0).sum(axis=1) / float(cutoff or 1)
+    return total
+
+
+def _hit(gains: Gains, _: int | None) -> Floats:
+    return np.asarray((gains.found > 0).any(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A measure without its cutoff."""
+
+    compute: Callable[[Gains, int | None], Floats]
+    aliases: tuple[str, ...]
+    whole: bool = False
+    """Whether it is also meant without a cutoff, over the whole list."""
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "nDCG": _Kind(_ndcg, ("ndcg", "ndcg_cut"), whole=True),
+    "MAP": _Kind(_average_precision, ("map", "ap", "map_cut"), whole=True),
+    "MRR": _Kind(_reciprocal_rank, ("mrr", "rr", "recip_rank", "mrr_cut", "recip_rank_cut"), whole=True),
+    "Recall": _Kind(_recall, ("recall", "r")),
+    "P": _Kind(_precision, ("p", "precision", "prec")),
+    "Hit": _Kind(_hit, ("hit", "hits", "hit_rate", "success", "accuracy")),
+}
+_NAMES: Mapping[str, str] = {alias: name for name, kind in _KINDS.items() for alias in kind.aliases}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure and its cutoff.
+
+    >>> Measure.parse("ndcg_cut_10")
+    Measure(name='nDCG', cutoff=10)
+    >>> str(Measure.parse("recall_at_100")), str(Measure("MAP"))
+    ('Recall@100', 'MAP')
+    """
+
+    name: str
+    cutoff: int | None = None
+    """How many documents of each list count; None for all of them."""
+
+    def __post_init__(self) -> None:
+        if self.name not in _KINDS:
+            raise R2medError(f"unknown measure {self.name!r}{suggest(self.name, _KINDS)}")
+        if self.cutoff is None and not _KINDS[self.name].whole:
+            raise R2medError(f"{self.name} needs a cutoff, such as {self.name}@10")
+        if self.cutoff is not None and (type(self.cutoff) is not int or self.cutoff < 1):
+            raise R2medError(f"{self.name}@{self.cutoff}: the cutoff must be a whole number from 1 on")
+
+    @classmethod
+    def parse(cls, text: str) -> Measure:
+        """A measure from its name in any usual spelling: nDCG@10, ndcg_at_10, ndcg_cut.10, recip_rank, Success@5."""
+        plain = text.strip().lower()
+        if plain in _NAMES:
+            return cls(_NAMES[plain])
+        name, cutoff = _split(plain)
+        if name not in _NAMES:
+            tail = f"@{cutoff}" if cutoff else ""
+            near = [known + (tail or ("" if kind.whole else "@10")) for known, kind in _KINDS.items()]
+            raise R2medError(f"unknown measure {text!r}{suggest(plain, near)}")
+        if not re.fullmatch(r"[0-9]{1,9}", cutoff):
+            raise R2medError(f"{text!r}: the cutoff must be a whole number from 1 on, as in {_NAMES[name]}@10")
+        return cls(_NAMES[name], int(cutoff))
+
+    def __str__(self) -> str:
+        return self.name if self.cutoff is None else f"{self.name}@{self.cutoff}"
+
+    def values(self, gains: Gains) -> Floats:
+        """Its value for each query."""
+        return _KINDS[self.name].compute(gains.cut(self.cutoff), self.cutoff)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Name and cutoff of a spelling: at the @ where there is one, else at the last mark between words."""
+    match = re.fullmatch(r"([^@]*)@(.*)", text) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", text)
+    name, cutoff = match.groups() if match else (text, "")
+    return name.strip(), cutoff.strip()
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
+    """Measures in the order they are named, each once.
+
+    >>> parse_all(["ndcg@10", "MAP", "nDCG@10"])
+    (Measure(name='nDCG', cutoff=10), Measure(name='MAP', cutoff=None))
+    """
+    return tuple(dict.fromkeys(map(Measure.parse, texts)))
+
+
+DEFAULT: tuple[Measure, ...] = (
+    Measure("nDCG", 10),
+    Measure("Recall", 100),
+    Measure("MAP", 100),
+    Measure("MRR", 10),
+    Measure("Hit", 10),
+    Measure("P", 10),
+)
+"""What is measured unless one says otherwise; the first is the headline."""

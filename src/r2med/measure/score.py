@@ -1,0 +1,106 @@
+"""Scores of a run against judgements, query by query.
+
+Averages are over every query that has at least one relevant document in the judgements, in their order: one that
+is missing from the run scores 0 (trec_eval's `-c`). A query whose judgements are all 0 or negative cannot be
+answered and is not averaged; trec_eval would average it as 0, and the loaders leave such queries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import R2medError
+from r2med.measure.metrics import DEFAULT, Floats, Gains, Measure
+from r2med.ranking import Run
+
+if TYPE_CHECKING:
+    from r2med.data.model import Qrels
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Per-query values of some measures, as columns aligned with `queries`."""
+
+    queries: tuple[str, ...]
+    """Every query with a relevant document, in the order of the judgements."""
+    columns: Mapping[Measure, Floats]
+    """Measure to one value a query."""
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """What was measured, in the order it was asked for."""
+        return tuple(self.columns)
+
+    def values(self, measure: Measure) -> Floats:
+        """One value a query, aligned with `queries`."""
+        return self.columns[measure]
+
+    def mean(self, measure: Measure) -> float:
+        """The mean over all queries."""
+        return float(self.columns[measure].mean())
+
+    def as_dict(self) -> dict[str, float]:
+        """The means by the measures' names, as results and JSON have them."""
+        return {str(measure): self.mean(measure) for measure in self.columns}
+
+    def per_query(self) -> dict[str, dict[str, float]]:
+        """Query id to each measure's value."""
+        rows = zip(*(column.tolist() for column in self.columns.values()), strict=True)
+        names = [str(measure) for measure in self.columns]
+        return {query: dict(zip(names, row, strict=True)) for query, row in zip(self.queries, rows, strict=True)}
+
+
+def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Scores:
+    """Measure a run.
+
+    >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.4, 0.9]), "q2": (["d1"], [1.0])})
+    >>> scores = score(run, {"q1": {"d1": 1}, "q2": {"d1": 2, "d7": 1}, "q3": {"d3": 1}}, [Measure("MRR", 10)])
+    >>> scores.queries, scores.values(Measure("MRR", 10)).tolist(), scores.as_dict()
+    (('q1', 'q2', 'q3'), [0.5, 1.0, 0.0], {'MRR@10': 0.5})
+    """
+    wanted = tuple(dict.fromkeys(measures))
+    if not wanted:
+        raise R2medError("no measure to score by")
+    positives = positive(qrels)
+    if not positives:
+        raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
+    cutoffs = [measure.cutoff for measure in wanted]
+    depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
+    gains = _gains(run, positives, depth)
+    return Scores(tuple(positives), {measure: measure.values(gains) for measure in wanted})
+
+
+def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
+    """The relevant documents of each query that has any, with their grades.
+
+    >>> positive({"q1": {"d1": 2, "d2": 0, "d3": -1}, "q2": {"d1": 0}})
+    {'q1': {'d1': 2}}
+    """
+    kept = {query: {document: g for document, g in judged.items() if g > 0} for query, judged in qrels.items()}
+    return {query: judged for query, judged in kept.items() if judged}
+
+
+def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | None) -> Gains:
+    """Grades along each list and of the ideal lists, down to `depth`."""
+    places: list[tuple[int, int, int]] = []
+    longest = 0
+    for row, (query, grades) in enumerate(positives.items()):
+        if query in run:
+            documents = run[query].documents[:depth]
+            longest = max(longest, len(documents))
+            places += [(row, rank, grades[d]) for rank, d in enumerate(documents) if d in grades]
+    found = np.zeros((len(positives), longest))
+    if places:
+        rows, ranks, values = zip(*places, strict=True)
+        found[list(rows), list(ranks)] = values
+    relevant: NDArray[np.int64] = np.array([len(grades) for grades in positives.values()], dtype=np.int64)
+    ideal = np.zeros((len(positives), int(relevant.max())))
+    for row, grades in enumerate(positives.values()):
+        ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
+    return Gains(found, ideal, relevant)

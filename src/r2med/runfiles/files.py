@@ -1,0 +1,121 @@
+"""Reading and writing run files: which format a file is in, gzip, and every way in which a file can be bad."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from r2med.errors import DataError
+from r2med.ranking import Run
+from r2med.runfiles import objects, parquet, trec
+from r2med.runfiles.rows import Found, assemble
+
+
+class Format(NamedTuple):
+    """One way to write a run into bytes and to read it back."""
+
+    extensions: tuple[str, ...]
+    read: Callable[[bytes, str], Found]
+    write: Callable[[Run, str], bytes]
+
+
+FORMATS: Mapping[str, Format] = {
+    "trec": Format((".trec", ".run", ".txt", ".res"), trec.read, trec.write),
+    "jsonl": Format((".jsonl", ".ndjson"), objects.read_lines, objects.write_lines),
+    "json": Format((".json",), objects.read_object, objects.write_object),
+    "parquet": Format((".parquet", ".pq"), parquet.read, parquet.write),
+}
+"""Every format of run files."""
+
+_BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
+
+
+def read_run(path: Path | str) -> tuple[Run, list[str]]:
+    """A run file of any known format, and a sentence with a count for each kind of thing that was put right."""
+    path = Path(path)
+    data = _content(path)
+    if not data.strip():
+        raise DataError(f"{path}: the file is empty")
+    found = FORMATS[_format(path, data)].read(data, str(path))
+    if not found.lists:
+        raise DataError(f"{path}: the file holds no query")
+    return assemble(found)
+
+
+def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
+    """Write a run in the format of the file's extension, whole or not at all; `tag` is the last column of trec."""
+    path = Path(path)
+    extension, zipped = _extension(path)
+    if extension not in _BY_EXTENSION:
+        raise DataError(f"{path}: no format of that name; end it in {' '.join(_BY_EXTENSION)}, with .gz if you like")
+    try:
+        _check_finite(run)
+        data = FORMATS[_BY_EXTENSION[extension]].write(run, tag)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
+        raise DataError(f"{path}: an id of the run is not valid Unicode") from error
+    _replace(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data)
+
+
+def _check_finite(run: Run) -> None:
+    bad = np.flatnonzero(~np.isfinite(run.scores))
+    if len(bad):
+        place = int(bad[0])
+        raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put a file in place in one step, so that nobody ever reads half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_bytes(data)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _content(path: Path) -> bytes:
+    """A file's bytes, unzipped, without a byte order mark."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: a folder, not a run file") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{path}: the gzip data is damaged or cut short") from error
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _extension(path: Path) -> tuple[str, bool]:
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix, name.endswith(".gz")
+
+
+def _format(path: Path, data: bytes) -> str:
+    """By the extension; by the content where that is unknown, or is .json, under which both kinds of JSON are met."""
+    extension, _ = _extension(path)
+    if extension in _BY_EXTENSION and extension != ".json":
+        return _BY_EXTENSION[extension]
+    if data.startswith(b"PAR1"):
+        return "parquet"
+    if extension != ".json" and data.lstrip()[:1] != b"{":
+        return "trec"
+    return "jsonl" if objects.is_lines(data) else "json"
