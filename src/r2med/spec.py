@@ -1,0 +1,238 @@
+"""The spec language: a whole retrieval system as one line that parses and prints to the same string.
+
+    system := call (">>" call)*
+    call   := NAME [ "(" [ argument ("," argument)* ] ")" ]
+    argument := [ NAME "=" ] value
+    value  := number | true | false | none | "text" | NAME | "[" value, ... "]" | system
+
+A bare NAME as an argument is a plain string, quoted only where it must be: `replay("my file.tsv")`, `hyde(gpt-4o)`.
+Numbers are finite. A call without arguments keeps its brackets as a value, `rrf(bm25())`: `bm25` alone is a string.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Union
+
+from r2med.errors import SpecError
+
+Value = Union[str, int, float, bool, None, "Call", "Chain", tuple["Value", ...]]
+
+_NAME = r"[A-Za-z_./~][\w.:/@+~-]*"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+        (?P<then>>>) | (?P<mark>[()\[\],=]) |
+        (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.:/@+~-])) |
+        (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*') |
+        (?P<name>{_NAME}|\d[\w.:/@+~-]*)
+    )""",
+    re.VERBOSE,
+)
+_BARE = re.compile(rf"(?!\.\d){_NAME}\Z")
+_DEEPEST = 50
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A name with arguments: one stage, or a value shaped like one.
+
+    >>> str(Call("bm25", (), (("k1", 1.2),)))
+    'bm25(k1=1.2)'
+    """
+
+    name: str
+    args: tuple[Value, ...] = ()
+    options: tuple[tuple[str, Value], ...] = ()
+
+    def __str__(self) -> str:
+        parts = [_show(value) for value in self.args]
+        parts += [f"{name}={_show(value)}" for name, value in self.options]
+        return f"{self.name}({', '.join(parts)})" if parts else self.name
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Calls joined by `>>`.
+
+    >>> str(parse("hyde( 'gpt-4o' )>>bm25(k1 = 1.20)"))
+    'hyde(gpt-4o) >> bm25(k1=1.2)'
+    """
+
+    calls: tuple[Call, ...]
+
+    def __str__(self) -> str:
+        return " >> ".join(map(str, self.calls))
+
+
+def parse(text: str) -> Chain:
+    """Read a whole system; the inverse of `str`."""
+    reader = _Reader(text)
+    chain = reader.chain()
+    reader.end()
+    return chain
+
+
+def _show(value: Value) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_show, value))}]"
+    if isinstance(value, str):
+        bare = _BARE.match(value) and value not in _WORDS
+        return value if bare else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Call):
+        # The brackets keep a nested call apart from a bare name, which is a string.
+        return str(value) if value.args or value.options else f"{value.name}()"
+    return str(value)
+
+
+class _Reader:
+    """A recursive-descent parser over the tokens of one spec."""
+
+    def __init__(self, text: str) -> None:
+        self.source = text
+        self.tokens: list[tuple[str, str, int]] = []
+        place = 0
+        stripped = text.rstrip()
+        while place < len(stripped):
+            match = _TOKEN.match(text, place)
+            if match is None:
+                column = place + len(text[place:]) - len(text[place:].lstrip())
+                raise self.error(f"unexpected {text[column : column + 12]!r}", column)
+            kind = match.lastgroup or ""
+            self.tokens.append((kind, match[kind], match.start(kind)))
+            place = match.end()
+        self.tokens.append(("end", "", len(text)))
+        self.place = 0
+        self.depth = 0
+
+    def error(self, what: str, column: int | None = None) -> SpecError:
+        at = self.tokens[self.place][2] if column is None else column
+        shown = self.source if len(self.source) <= 200 else self.source[:200] + "..."
+        return SpecError(f"cannot read the system {shown!r}: {what} at column {at + 1}")
+
+    def peek(self, *marks: str) -> bool:
+        kind, text, _ = self.tokens[self.place]
+        return kind in ("mark", "then") and text in marks
+
+    def take(self, mark: str) -> None:
+        if not self.peek(mark):
+            found = self.tokens[self.place][1]
+            raise self.error(f"expected {mark!r}" + (f", found {found!r}" if found else ", found the end"))
+        self.place += 1
+
+    def end(self) -> None:
+        kind, text, _ = self.tokens[self.place]
+        if kind != "end":
+            raise self.error(f"unexpected {text!r}")
+
+    def chain(self) -> Chain:
+        calls = [self.call()]
+        while self.peek(">>"):
+            self.place += 1
+            calls.append(self.call())
+        return Chain(tuple(calls))
+
+    def call(self) -> Call:
+        kind, name, _ = self.tokens[self.place]
+        if kind != "name":
+            raise self.error("expected the name of a stage" + (f", found {name!r}" if name else ""))
+        self.place += 1
+        return self.arguments(name) if self.peek("(") else Call(name)
+
+    def arguments(self, name: str) -> Call:
+        self.take("(")
+        args: list[Value] = []
+        options: dict[str, Value] = {}
+        while not self.peek(")"):
+            key = self.option_name()
+            if key is not None and key in options:
+                raise self.error(f"{key} is given twice")
+            if key is None and options:
+                raise self.error("a value without a name after one with a name")
+            value = self.value()
+            if key is None:
+                args.append(value)
+            else:
+                options[key] = value
+            if not self.peek(")"):
+                self.take(",")
+        self.take(")")
+        return Call(name, tuple(args), tuple(options.items()))
+
+    def option_name(self) -> str | None:
+        kind, text, _ = self.tokens[self.place]
+        following = self.tokens[self.place + 1] if kind != "end" else None
+        if kind == "name" and following is not None and following[:2] == ("mark", "="):
+            self.place += 2
+            return text
+        return None
+
+    def value(self) -> Value:
+        if self.depth >= _DEEPEST:
+            raise self.error(f"more than {_DEEPEST} values inside one another")
+        self.depth += 1
+        value = self.plain_value()
+        self.depth -= 1
+        return value
+
+    def plain_value(self) -> Value:
+        kind, text, _ = self.tokens[self.place]
+        if self.peek("["):
+            return self.items()
+        if kind == "number":
+            return self.number(text)
+        if kind == "text":
+            self.place += 1
+            return self.unquote(text)
+        if kind != "name":
+            raise self.error(f"expected a value, found {text!r}" if text else "expected a value")
+        return self.named()
+
+    def number(self, text: str) -> int | float:
+        try:
+            value = float(text) if re.search(r"[.eE]", text) else int(text)
+        except ValueError as error:  # Python refuses to read thousands of digits
+            raise self.error(f"the number {text[:12]}... is too long") from error
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.error(f"the number {text} is too large")
+        self.place += 1
+        return value
+
+    def named(self) -> Value:
+        first = self.tokens[self.place]
+        plain = self.tokens[self.place + 1][:2] != ("mark", "(")
+        chain = self.chain()
+        if len(chain.calls) > 1:
+            return chain
+        if not plain:
+            return chain.calls[0]
+        return _WORDS[first[1]] if first[1] in _WORDS else first[1]
+
+    def items(self) -> Value:
+        self.take("[")
+        values: list[Value] = []
+        while not self.peek("]"):
+            values.append(self.value())
+            if not self.peek("]"):
+                self.take(",")
+        self.take("]")
+        return tuple(values)
+
+    def unquote(self, text: str) -> str:
+        if text[0] == "'":
+            # JSON knows only double quotes: ' loses its backslash, " gains one, every other escape stays.
+            text = '"' + re.sub(r"\\.|\"", _requote, text[1:-1], flags=re.DOTALL) + '"'
+        try:
+            return str(json.loads(text, strict=False))
+        except ValueError as error:
+            raise self.error(f"bad escape in {text!r}", self.tokens[self.place - 1][2]) from error
+
+
+def _requote(match: re.Match[str]) -> str:
+    found: str = match[0]
+    return {"\\'": "'", '"': '\\"'}.get(found, found)

@@ -1,0 +1,161 @@
+"""The contract of a stage: what it is, what its output depends on, what it needs, and the one thing it does.
+
+A system is stages in a row: any number of expanders, one retriever, any number of rerankers. A stage knows the
+one before it only through the data handed over, and it never sees judgements; an `Oracle` is the one exception,
+says so by its type, and marks every result it touches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from r2med.store.cache import Cache, cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection, Gold
+    from r2med.engine import Engine
+    from r2med.ranking import Run
+    from r2med.spec import Call
+    from r2med.system import System
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What must be at hand before a stage can run; `--dry-run` and `doctor` show it."""
+
+    extra: str = ""
+    """The optional dependency group, as in `pip install 'r2med[extra]'`."""
+    key: str = ""
+    """The environment variable that must hold an API key."""
+    hub: tuple[str, ...] = ()
+    """Repositories that are fetched from the hub when they are not cached."""
+    gpu: bool = False
+    """Whether it is out of reach without an accelerator."""
+
+
+@dataclass
+class Notes:
+    """What happened while a stage worked, for the result to remember."""
+
+    warnings: list[str] = field(default_factory=list)
+    """Sentences for the person, shown with the result."""
+    record: dict[str, Any] = field(default_factory=dict)
+    """Facts: truncation, tokens, requests, index bytes, first prompts, ..."""
+    incomplete: dict[str, str] = field(default_factory=dict)
+    """Query id to the reason why the stage did not do for it what it should have."""
+
+    def absorb(self, label: str, other: Notes) -> None:
+        """Add another stage's notes, its record under its label."""
+        self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
+        self.incomplete |= other.incomplete
+        if other.record:
+            self.record[label] = other.record
+
+
+@dataclass
+class Context:
+    """What a stage may use while it works: the cache, the engine, and a place to note what happened."""
+
+    cache: Cache
+    engine: Engine
+    notes: Notes = field(default_factory=Notes)
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """Stages already computed in this command, shared by its systems."""
+    strict: bool = False
+    """Whether a query that a stage could not do what it should for is an error instead of a count."""
+
+    def for_stage(self) -> Context:
+        """The same context with notes of its own."""
+        return Context(self.cache, self.engine, Notes(), self.memo, self.strict)
+
+    def warn(self, sentence: str) -> None:
+        """Tell the person something, once."""
+        if sentence not in self.notes.warnings:
+            self.notes.warnings.append(sentence)
+
+
+class Stage(ABC):
+    """One step of a system. Construction is cheap and offline; the work happens in the one method of each kind."""
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def spec(self) -> Call:
+        """The stage in the spec language, with every argument that is not at its default."""
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What the output depends on beyond the spec: code version, model revision, prompt text, file content."""
+        return {}
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must be at hand before this stage can run."""
+        return Requirements()
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows of this stage: the resolved settings, defaults included."""
+        return {}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """What running would compute (requests, tokens, texts to encode) and what is there; computes nothing."""
+        return {}
+
+    def key(self) -> str:
+        """A hash of everything the output depends on, apart from the input."""
+        return cache_key(spec=str(self.spec), parts=sorted(self.fingerprint().items()))
+
+    def __rshift__(self, other: Stage | System) -> System:
+        from r2med.system import System
+
+        return System((self,)) >> other
+
+    def __str__(self) -> str:
+        return str(self.spec)
+
+
+class Expander(Stage):
+    """Queries in, queries out: adds generations to each query."""
+
+    kind = "expander"
+
+    @abstractmethod
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """The collection with this stage's generations added."""
+
+
+class Oracle(Expander):
+    """An expander that is shown the gold: a ceiling, never a system."""
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """Not possible: an oracle works only with the gold."""
+        raise TypeError(f"{self} needs gold answers")
+
+    @abstractmethod
+    def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
+        """The collection with generations made from the gold."""
+
+
+class Retriever(Stage):
+    """Queries in, run out."""
+
+    kind = "retriever"
+    depth: int
+    """How many documents a list holds at the most."""
+
+    @abstractmethod
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's best documents, `depth` of them at most; every query of the collection has a list."""
+
+
+class Reranker(Stage):
+    """Run in, run out."""
+
+    kind = "reranker"
+
+    @abstractmethod
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """The same documents in a better order; what lies below the depth keeps its order under it."""

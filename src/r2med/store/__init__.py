@@ -1,0 +1,1 @@
+"""What is kept: the ledger of runs and the content-addressed cache."""

@@ -1,0 +1,142 @@
+"""`System`: stages in a row, checked before anything runs, and run over a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from r2med.errors import SpecError
+from r2med.spec import Chain
+from r2med.stage import Context, Expander, Oracle, Reranker, Retriever, Stage
+from r2med.store.cache import cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection, Gold
+    from r2med.ranking import Run
+
+
+@dataclass(frozen=True)
+class System:
+    """Any number of expanders, one retriever, any number of rerankers.
+
+    >>> str(System.parse("bm25(k1=1.2)"))
+    'bm25(k1=1.2)'
+    """
+
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> System:
+        """A system from its spec, checked."""
+        from r2med.registry import build_system
+
+        system = build_system(text)
+        system.check()
+        return system
+
+    def __rshift__(self, other: Stage | System) -> System:
+        return System(self.stages + (other.stages if isinstance(other, System) else (other,)))
+
+    @property
+    def chain(self) -> Chain:
+        """The spec as a tree."""
+        return Chain(tuple(stage.spec for stage in self.stages))
+
+    @property
+    def spec(self) -> str:
+        """The spec as a line: the key of this system's results and the label of its row."""
+        return str(self.chain)
+
+    def __str__(self) -> str:
+        return self.spec
+
+    def check(self) -> None:
+        """Refuse an impossible order before anything runs."""
+        kinds = [stage.kind for stage in self.stages]
+        if kinds.count("retriever") != 1:
+            found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
+            raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
+        middle = kinds.index("retriever")
+        for place, stage in enumerate(self.stages):
+            if place < middle and stage.kind != "expander":
+                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
+            if place > middle and stage.kind != "reranker":
+                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
+
+    @property
+    def retriever(self) -> Retriever:
+        """The one stage that searches."""
+        return next(stage for stage in self.stages if isinstance(stage, Retriever))
+
+    def with_drop_self(self, drop: bool) -> System:
+        """The same system with the rule for a document whose id is the query's own set one way or the other."""
+        return System(tuple(_with_drop_self(stage, drop) for stage in self.stages))
+
+    @property
+    def oracle(self) -> bool:
+        """Whether any stage is shown the gold."""
+        return any(isinstance(stage, Oracle) for stage in self.walk())
+
+    def walk(self) -> Iterator[Stage]:
+        """Every stage, those inside other stages' arguments too."""
+        for stage in self.stages:
+            yield stage
+            for value in vars(stage).values():
+                for inner in value if isinstance(value, tuple) else (value,):
+                    if isinstance(inner, System):
+                        yield from inner.walk()
+
+    def key(self) -> str:
+        """A hash of everything this system's output depends on, apart from the data."""
+        return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
+
+    def run(self, collection: Collection, context: Context, gold: Gold | None = None) -> Run:
+        """The ranked lists of a collection's queries. What another system of this command computed is taken over."""
+        state = _State(collection)
+        done: tuple[str, ...] = (collection.state,)
+        for stage in self.stages:
+            done = (*done, stage.key())
+            if done not in context.memo:
+                own = context.for_stage()
+                context.memo[done] = (_step(stage, state, own, gold), own.notes)
+            state, notes = context.memo[done]
+            context.notes.absorb(str(stage), notes)
+        if state.run is None:
+            raise SpecError(f"{self} retrieves nothing")
+        return state.run
+
+
+def _with_drop_self(stage: Stage, drop: bool) -> Stage:
+    changed: dict[str, Any] = {}
+    for name, value in vars(stage).items():
+        if name == "drop_self":
+            changed[name] = drop
+        elif isinstance(value, System):
+            changed[name] = value.with_drop_self(drop)
+        elif isinstance(value, tuple) and value and isinstance(value[0], System):
+            changed[name] = tuple(system.with_drop_self(drop) for system in value)
+    return replace(stage, **changed) if changed else stage  # type: ignore[type-var]
+
+
+class _State(NamedTuple):
+    """What is handed from stage to stage."""
+
+    collection: Collection
+    run: Run | None = None
+
+
+def _step(stage: Stage, state: _State, context: Context, gold: Gold | None) -> _State:
+    collection, run = state
+    match stage:
+        case Oracle():
+            if gold is None:
+                raise SpecError(f"{stage} is shown the gold answers and can only stand at the start of a whole system")
+            return _State(stage.expand_with(collection, gold, context))
+        case Expander():
+            return _State(stage.expand(collection, context))
+        case Retriever():
+            return _State(collection, stage.retrieve(collection, context))
+        case Reranker() if run is not None:
+            return _State(collection, stage.rerank(collection, run, context))
+    raise SpecError(f"{stage} cannot run here")

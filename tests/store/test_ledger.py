@@ -1,0 +1,149 @@
+"""The ledger survives whatever happens to the processes that write it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from r2med.errors import R2medError
+from r2med.ranking import Run
+from r2med.store.cache import cache_key
+from r2med.store.ledger import Entry, Ledger
+
+RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
+SCORES = {"nDCG@10": np.array([0.25, 0.75]), "Recall@100": np.array([1.0, 0.0])}
+
+
+def entry(name: str = "bm25", task: str = "sample/Biology", group: str = "sample") -> Entry:
+    return Entry(
+        cache_key(name=name, task=task), name, task, group, ("q1", "q2"), 0.5, {"documents": 64, "warnings": []}
+    )
+
+
+def test_what_is_written_is_read_back_exactly() -> None:
+    with Ledger() as ledger:
+        written = ledger.add(entry(), RUN, SCORES)
+        found = ledger.find(written.key)
+        assert found == written
+        assert found is not None
+        assert found.created
+        assert ledger.get(written.id[:4]) == written
+        again = ledger.run(found)
+        assert again["q1"].documents == ["d2", "d1"]
+        assert again["q1"].scores.tolist() == [2.5, 1.5]
+        assert list(again.queries) == ["q1", "q2"]
+        assert {name: values.tolist() for name, values in ledger.scores(found).items()} == {
+            name: values.tolist() for name, values in SCORES.items()
+        }
+        assert ledger.means() == {written.id: {"nDCG@10": 0.5, "Recall@100": 0.5}}
+
+
+def test_the_same_key_replaces_and_another_adds() -> None:
+    with Ledger() as ledger:
+        ledger.add(entry(), RUN, SCORES)
+        ledger.add(entry(), RUN, {"nDCG@10": np.array([1.0, 1.0])})
+        ledger.add(entry("bm25-classic"), RUN, SCORES)
+        assert [found.system for found in ledger.entries()] == ["bm25-classic", "bm25"]
+        assert ledger.means()[entry().id] == {"nDCG@10": 1.0}
+
+
+def test_removing_takes_scores_and_lists_along(own_home: Path) -> None:
+    with Ledger() as ledger:
+        written = ledger.add(entry(), RUN, SCORES)
+        ledger.remove([written])
+        assert ledger.entries() == []
+    database = sqlite3.connect(own_home / "ledger.sqlite")
+    for table in ("runs", "scores", "rankings"):
+        assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+
+
+def test_entries_filter_by_system_and_group() -> None:
+    with Ledger() as ledger:
+        ledger.add(entry("a", "sample/Biology", "sample"), RUN, SCORES)
+        ledger.add(entry("a", "Biology", "full"), RUN, SCORES)
+        ledger.add(entry("b", "Biology", "full"), RUN, SCORES)
+        assert {found.task for found in ledger.entries(system="a")} == {"sample/Biology", "Biology"}
+        assert {found.system for found in ledger.entries(group="full")} == {"a", "b"}
+        assert len(ledger.entries(limit=1)) == 1
+
+
+@pytest.mark.parametrize("name", ["zzz", "", "%", "_"])
+def test_an_unknown_run_is_one_line(name: str) -> None:
+    with Ledger() as ledger:
+        ledger.add(entry(), RUN, SCORES)
+        with pytest.raises(R2medError, match="no run"):
+            ledger.get(name)
+
+
+def test_scores_must_fit_the_queries() -> None:
+    with Ledger() as ledger:
+        with pytest.raises(ValueError, match="1 values for 2 queries"):
+            ledger.add(entry(), RUN, {"nDCG@10": np.array([1.0])})
+        assert ledger.entries() == [], "a refused run leaves nothing behind"
+
+
+def test_a_file_that_is_no_ledger_is_one_line(own_home: Path) -> None:
+    (own_home / "ledger.sqlite").write_bytes(b"not a database at all, but long enough to be looked at" * 20)
+    with pytest.raises(R2medError, match="not a usable ledger"):
+        Ledger()
+
+
+def test_a_newer_format_is_refused(own_home: Path) -> None:
+    Ledger().close()
+    database = sqlite3.connect(own_home / "ledger.sqlite")
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(R2medError, match="newer r2med"):
+        Ledger()
+
+
+WRITER = """
+import sys, numpy as np
+sys.path.insert(0, {tests!r})
+from test_ledger import RUN, SCORES, entry
+from r2med.store.ledger import Ledger
+with Ledger() as ledger:
+    for place in range({count}):
+        ledger.add(entry("{name}", f"task{{place}}"), RUN, SCORES)
+        print(place, flush=True)
+"""
+
+
+def writer(name: str, count: int) -> subprocess.Popen[str]:
+    code = WRITER.format(tests=str(Path(__file__).parent), name=name, count=count)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_write_at_once() -> None:
+    writers = [writer("one", 40), writer("two", 40)]
+    for process in writers:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    with Ledger() as ledger:
+        assert len(ledger.entries()) == 80
+
+
+def test_a_killed_writer_loses_only_what_it_had_not_finished() -> None:
+    process = writer("victim", 100_000)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= 20:
+            break
+    time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    reported = [int(line) for line in process.stdout]
+    process.wait()
+    with Ledger() as ledger:
+        entries = ledger.entries()
+        assert len(entries) >= max(reported, default=20) + 1
+        for found in entries:
+            assert ledger.run(found)["q1"].documents == ["d2", "d1"]
+            assert set(ledger.scores(found)) == set(SCORES)
