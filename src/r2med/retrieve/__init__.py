@@ -1,0 +1,1 @@
+"""Searching: queries in, run out."""

@@ -1,0 +1,180 @@
+"""BM25 in the two forms that are published under that name, exact and with every tie broken by the one rule."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import SpecError
+from r2med.ranking import Run, top
+from r2med.registry import spec_of
+from r2med.retrieve.inverted import FORMAT, DamagedIndex, Index
+from r2med.retrieve.joining import query_copies, search_texts
+from r2med.retrieve.scoring import Scorer, Weights
+from r2med.stage import Context, Retriever
+from r2med.store.cache import cache_key
+from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from r2med.data.model import Collection, Texts
+    from r2med.spec import Call
+
+_List = tuple[str, tuple[Sequence[str], NDArray[np.float64]]]
+"""A query's id, its documents and their scores."""
+
+
+def index_key(documents: Texts) -> str:
+    """Under what the index of some documents is cached: all that it depends on."""
+    return cache_key(documents=documents.fingerprint, analyzer=(ANALYZER, ANALYZER_VERSION), format=FORMAT)
+
+
+def open_index(documents: Texts, context: Context) -> Index:
+    """The index of some documents: from the cache, or built into it; a damaged one is built again."""
+    key = index_key(documents)
+
+    def build(folder: Path) -> None:
+        from r2med.retrieve.indexing import build_index
+
+        with context.engine.progress("indexing", len(documents)) as bar:
+            build_index(documents, bar.advance).save(folder)
+
+    try:
+        return Index.open(context.cache.entry("bm25", key, build))
+    except DamagedIndex:
+        context.cache.drop("bm25", key)
+        return Index.open(context.cache.entry("bm25", key, build))
+
+
+@dataclass(frozen=True)
+class _BM25(Retriever):
+    """What both forms share: all but the weight of a query's terms."""
+
+    k1: float = 0.9
+    """How slowly a further occurrence of a term stops counting; 0 counts presence only."""
+    b: float = 0.4
+    """How much a long document is held back: 0 not at all, 1 fully."""
+    depth: int = 100
+    """How many documents are kept."""
+    drop_self: bool = False
+    """Whether the document whose id is the query's own is left out."""
+    join: str = ""
+    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
+
+    name: ClassVar[str]
+    weighting: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.k1) and self.k1 >= 0):
+            raise SpecError(f"{self.name}: k1 must be 0 or more, not {self.k1}")
+        if not 0 <= self.b <= 1:
+            raise SpecError(f"{self.name}: b must lie between 0 and 1, not {self.b}")
+        if self.depth < 1:
+            raise SpecError(f"{self.name}: depth must be 1 or more, not {self.depth}")
+        if self.join:
+            query_copies(self.join)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The analyzer decides what a term is."""
+        return {"analyzer": ANALYZER, "analyzer_version": ANALYZER_VERSION}
+
+    def describe(self) -> Mapping[str, object]:
+        """Every setting, and the two things that tell this BM25 from others."""
+        return {
+            "analyzer": ANALYZER,
+            "query weighting": self.weighting,
+            "k1": self.k1,
+            "b": self.b,
+            "depth": self.depth,
+            "drop_self": self.drop_self,
+            "join": self.join or "as published",
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """Whether the index is there."""
+        if context.cache.has("bm25", index_key(collection.documents)):
+            return {"index": "in the cache"}
+        return {"index": f"to build, of {len(collection.documents):,} documents"}
+
+    @abstractmethod
+    def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
+        """The weights of a query's terms, from how often each occurs in it."""
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's best documents; those that share no term with it are never among them."""
+        index = open_index(collection.documents, context)
+        context.notes.record |= {
+            "analyzer": f"{ANALYZER} {ANALYZER_VERSION}",
+            "query_weighting": self.weighting,
+            "vocabulary": len(index.terms),
+            "average_length": index.average_length,
+        }
+        scorer = Scorer(index, self.k1, self.b)
+        queries = [self.weigh(_known_terms(text, index), scorer) for text in search_texts(collection, self.join)]
+        silent = sum(not weights for weights in queries)
+        if silent:
+            context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")
+        return Run.from_lists(dict(self._lists(collection, scorer, queries)))
+
+    def _lists(self, collection: Collection, scorer: Scorer, queries: Sequence[Weights]) -> Iterator[_List]:
+        names, ids = collection.queries.ids, collection.documents.ids
+        position = collection.documents.position if self.drop_self else {}
+        hidden = [position.get(name, -1) for name in names]
+        for name, scores in zip(names, scorer.scores(queries, self.depth, hidden), strict=True):
+            best = top(scores, self.depth, scorer.index.ties)
+            best = best[scores[best] > 0]
+            yield name, ([ids[place] for place in best], scores[best])
+
+
+def _known_terms(text: str, index: Index) -> dict[int, int]:
+    """How often each term of the vocabulary occurs in a text."""
+    numbers = {index.number(term): count for term, count in Counter(analyze(text)).items()}
+    return {number: count for number, count in sorted(numbers.items()) if number >= 0}
+
+
+@dataclass(frozen=True)
+class BM25(_BM25):
+    """The benchmark's published baseline: the query is weighted by BM25 as if it were a document.
+
+    >>> str(BM25(k1=1.2)), BM25().describe()["query weighting"]
+    ('bm25(k1=1.2)', 'query-side BM25')
+    """
+
+    name = "bm25"
+    weighting = "query-side BM25"
+
+    def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
+        """The BM25 weights that a document of these terms alone would have."""
+        if not counts:
+            return {}
+        damping = scorer.damping(sum(counts.values()))
+        return {number: scorer.idf(number) * (count / (count + damping)) for number, count in counts.items()}
+
+
+@dataclass(frozen=True)
+class BM25Classic(_BM25):
+    """BM25 as Lucene and most engines have it: a query's term counts as often as it occurs.
+
+    >>> str(BM25Classic()), BM25Classic().describe()["query weighting"]
+    ('bm25-classic', 'term frequency')
+    """
+
+    name = "bm25-classic"
+    weighting = "term frequency"
+
+    def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
+        """The counts themselves."""
+        return {number: float(count) for number, count in counts.items()}

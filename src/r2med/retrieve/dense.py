@@ -1,0 +1,217 @@
+"""Dense retrieval: any encoder, exact or quantised search, and generated texts joined as published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.model import Texts
+from r2med.encode.base import Encoder, Role, Vectors
+from r2med.encode.loop import encode_all, to_encode
+from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimensions
+from r2med.encode.search import SIMILARITIES, Hits, Similarity
+from r2med.encode.store import PRECISIONS, StoredVectors
+from r2med.errors import SpecError, suggest
+from r2med.ranking import Run, id_order
+from r2med.registry import bind, spec_of
+from r2med.retrieve.joining import Parts, parts, query_copies
+from r2med.spec import Call
+from r2med.stage import Context, Requirements, Retriever
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+
+
+def _override() -> Any:
+    """A setting of the encoder: None leaves it to the model's card or files."""
+    return field(default=None, kw_only=True, metadata={"encoder": True})
+
+
+@dataclass(frozen=True)
+class Dense(Retriever):
+    """A retriever that compares embeddings. Its spec is the model's own name.
+
+    >>> Dense("wordllama", dim=64).spec
+    Call(name='wordllama', args=(), options=(('dim', 64),))
+    """
+
+    model: str
+    """A card's name, `hf:ORG/NAME`, a folder, `my.module:MyEncoder`, or `NAME@http://host:port/v1`."""
+    depth: int = field(default=100, kw_only=True)
+    """How many documents are kept."""
+    drop_self: bool = field(default=True, kw_only=True)
+    """Whether the document whose id is the query's own is left out, as the published protocol does."""
+    dim: int = field(default=0, kw_only=True)
+    """How many of a vector's first numbers are used (Matryoshka); 0 for all."""
+    quantize: str = field(default="", kw_only=True)
+    """int8 or binary; empty for floats."""
+    rescore: int = field(default=0, kw_only=True)
+    """How many quantised candidates for each place of the list are ranked anew by floats; 0 for none."""
+    join: str = field(default="", kw_only=True)
+    """How generated texts join the query: mean, concat, replace, "repeat(n)"; empty for the published way."""
+    store: str = field(default="float32", kw_only=True)
+    """The precision in which vectors are kept: float32 or float16."""
+    pooling: str | None = _override()
+    max_length: int | None = _override()
+    query_prompt: str | None = _override()
+    document_prompt: str | None = _override()
+    normalize: bool | None = _override()
+    dtype: str | None = _override()
+    revision: str | None = _override()
+    similarity: str | None = _override()
+    remote_code: bool | None = _override()
+    device: str | None = _override()
+    adapter: str | None = _override()
+    backend: str | None = _override()
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("quantize", ("", *QUANTIZED)),
+            ("store", PRECISIONS),
+            ("similarity", (None, *SIMILARITIES)),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(str(value), filter(None, known))}")
+        if self.depth < 1:
+            raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
+        if self.dim < 0 or self.rescore < 0:
+            raise SpecError(f"{self.model}: dim and rescore must not be negative")
+        if self.rescore and not self.quantize:
+            raise SpecError(f"{self.model}: rescore={self.rescore} needs quantize=int8 or quantize=binary")
+        if self.join not in ("", "mean"):
+            query_copies(self.join)
+
+    @classmethod
+    def from_call(cls, call: Call) -> Dense:
+        """The stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
+        if call.args:
+            raise SpecError(f"{call}: a model's options have names, such as {call.name}(depth={call.args[0]})")
+        if "model" in dict(call.options):
+            raise SpecError(f"{call}: the model is {call.name} already")
+        return bind(cls, Call(call.name, (call.name,), call.options))
+
+    @property
+    def spec(self) -> Call:
+        """The model's name with what is not at its default."""
+        return Call(self.model, (), spec_of(self, self.model).options)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What is asked of the encoder beyond its card."""
+        names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def encoder(self, task: Task | None = None) -> Encoder:
+        """The encoder with this stage's settings, for a task's prompts; not loaded."""
+        from r2med.encode.resolve import encoder_for
+
+        return encoder_for(self.model, self.options, task)
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the encoder needs."""
+        return self.encoder().requirements
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
+        encoder = self.encoder()
+        return {role.value: sorted(encoder.settings(role).items()) for role in Role}
+
+    def describe(self) -> Mapping[str, object]:
+        """Every setting, the encoder's included."""
+        encoder = self.encoder()
+        return {
+            "encoder": dict(encoder.settings(Role.DOCUMENT)),
+            "query encoder": dict(encoder.settings(Role.QUERY)),
+            "similarity": encoder.similarity,
+            "depth": self.depth,
+            "drop_self": self.drop_self,
+            "dim": self.dim or "all",
+            "quantize": self.quantize or "none",
+            "rescore": self.rescore,
+            "join": self.join or "as published",
+            "store": self.store,
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many texts are still to be encoded."""
+        encoder = self.encoder(collection.task)
+        documents = to_encode(encoder, collection.documents, Role.DOCUMENT, self.store)
+        queries, _ = _split(collection, self._parts(collection))
+        return {
+            "documents to encode": documents,
+            "queries to encode": to_encode(encoder, queries, Role.QUERY),
+        }
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's nearest documents."""
+        encoder = self.encoder(collection.task)
+        stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
+        queries = self._queries(encoder, collection, context)
+        index = self._index(stored, encoder.similarity, context)
+        context.notes.record |= {
+            "similarity": encoder.similarity,
+            "dimension": self.dim or stored.shape[1],
+            "index": self.quantize or self.store,
+            "index_bytes": index.nbytes,
+        }
+        ids = collection.documents.ids
+        shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
+        hits = index.search(queries, self.depth + shared, id_order(ids))
+        run = _run(collection, hits)
+        return run.without_self().cut(self.depth) if shared else run
+
+    def _index(self, stored: StoredVectors, similarity: str, context: Context) -> Index:
+        how = Similarity(similarity, context.engine.memory)
+        return build_index(first_dimensions(stored, self.dim), how, self.quantize, self.rescore)
+
+    def _parts(self, collection: Collection) -> list[Parts]:
+        made = collection.generations or ((),) * len(collection.queries)
+        return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, made, strict=True)]
+
+    def _queries(self, encoder: Encoder, collection: Collection, context: Context) -> Vectors:
+        """A vector for each query: its own, or the mean with those of the texts generated for it."""
+        found = self._parts(collection)
+        queries, passages = _split(collection, found)
+        sums = np.zeros((len(found), 0), dtype=np.float64)
+        for texts, label, reader in ((queries, "queries", encoder), (passages, "passages", encoder.for_passages())):
+            if len(texts):
+                vectors = encode_all(reader, texts, Role.QUERY, context, label=label)
+                if not sums.size:
+                    sums = np.zeros((len(found), vectors.shape[1]), dtype=np.float64)
+                owners = [place for place, part in enumerate(found) for _ in _texts(part, label)]
+                np.add.at(sums, owners, vectors[:])
+        counts = [bool(part.query) + len(part.passages) for part in found]
+        mean = (sums / np.array(counts, dtype=np.float64)[:, None]).astype(np.float32)
+        return mean[:, : self.dim] if self.dim else mean
+
+
+def _texts(part: Parts, label: str) -> tuple[str, ...]:
+    return part.passages if label == "passages" else (part.query,) if part.query else ()
+
+
+def _split(collection: Collection, found: list[Parts]) -> tuple[Texts, Texts]:
+    """The queries and the passages as columns, each under the id of its query."""
+    columns = []
+    for label in ("queries", "passages"):
+        rows = [
+            (name, text)
+            for name, part in zip(collection.queries.ids, found, strict=True)
+            for text in _texts(part, label)
+        ]
+        columns.append(Texts([name for name, _ in rows], [text for _, text in rows]))
+    return columns[0], columns[1]
+
+
+def _run(collection: Collection, hits: Hits) -> Run:
+    """Hits as ranked lists; they are in the order of the one rule already."""
+    ids = collection.documents.ids
+    rows, width = hits.places.shape
+    documents = [ids[place] for place in hits.places.ravel().tolist()]
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())

@@ -1,0 +1,222 @@
+"""Fusion: the lists of several systems, or of several views of one query, merged into one.
+
+Each method follows its definition for a document that a list lacks: it contributes nothing. Scores equal those of
+ranx on the same runs; ties are broken by the one ranking rule.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.model import Collection, Texts
+from r2med.errors import SpecError, suggest
+from r2med.ranking import Ranking, Run
+from r2med.registry import build_system, spec_of
+from r2med.spec import Call
+from r2med.stage import Context, Retriever, Stage
+from r2med.system import System
+
+Part = System | Stage | str
+"""A system to fuse, in any form."""
+
+Contribution = Callable[[Ranking], NDArray[np.float64]]
+"""What each document of a list adds to its fused score."""
+
+
+def min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores stretched to 0..1; a list of equal scores becomes zeros."""
+    low, high = float(scores.min()), float(scores.max())
+    return (scores - low) / max(high - low, 1e-9)
+
+
+def z_score(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores with mean 0 and standard deviation 1."""
+    return (scores - float(scores.mean())) / max(float(scores.std()), 1e-9)
+
+
+def as_they_are(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores themselves."""
+    return scores
+
+
+NORMS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "min-max": min_max,
+    "z-score": z_score,
+    "none": as_they_are,
+}
+"""How scores of different systems are made comparable, by the name a spec uses."""
+
+
+def fuse(runs: Sequence[Run], contributions: Sequence[Contribution], depth: int, *, mnz: bool = False) -> Run:
+    """Sum each list's contributions by document; with `mnz`, times the number of lists that have the document."""
+    lists: dict[str, tuple[list[str], list[float]]] = {}
+    for query in runs[0].queries:
+        total: dict[str, float] = {}
+        votes: dict[str, int] = {}
+        for run, contribution in zip(runs, contributions, strict=True):
+            ranking = run[query]
+            if len(ranking.documents):
+                for document, value in zip(ranking.documents, contribution(ranking).tolist(), strict=True):
+                    total[document] = total.get(document, 0.0) + value
+                    votes[document] = votes.get(document, 0) + 1
+        if mnz:
+            total = {document: value * votes[document] for document, value in total.items()}
+        lists[query] = (list(total), list(total.values()))
+    return Run.from_lists(lists).cut(depth)
+
+
+@dataclass(frozen=True, init=False)
+class Fusion(Retriever):
+    """Several systems, one list. The depth of each list is its own system's."""
+
+    name: ClassVar[str]
+
+    systems: tuple[System, ...] = field(metadata={"rest": True})
+    weights: tuple[float, ...] = ()
+    depth: int = 100
+
+    def _assign(self, systems: Sequence[Part], **options: object) -> None:
+        """Fill the frozen fields; a system may be given in any form."""
+        object.__setattr__(self, "systems", tuple(build_system(system) for system in systems))
+        for option, value in options.items():
+            object.__setattr__(self, option, value)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.systems:
+            raise SpecError(f"{self.name} needs at least one system, as in {self.name}(bm25, bm25-classic)")
+        if self.weights and len(self.weights) != len(self.systems):
+            raise SpecError(f"{self.name} has {len(self.systems)} systems and {len(self.weights)} weights")
+        if self.depth < 1:
+            raise SpecError(f"{self.name}: depth must be at least 1, not {self.depth}")
+        for system in self.systems:
+            system.check()
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    def describe(self) -> Mapping[str, object]:
+        """The depth of each list and of the result."""
+        lists = {system.spec: system.retriever.depth for system in self.systems}
+        return {"depth": self.depth, "lists": lists, "weights": list(self.weights or (1.0,) * len(self.systems))}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Run every system on the collection and merge."""
+        return self.merge([system.run(collection, context) for system in self.systems])
+
+    @abstractmethod
+    def merge(self, runs: Sequence[Run]) -> Run:
+        """Several runs, one run."""
+
+    def _weight(self, place: int) -> float:
+        return self.weights[place] if self.weights else 1.0
+
+
+@dataclass(frozen=True, init=False)
+class RRF(Fusion):
+    """Reciprocal rank fusion: each list adds weight / (k + rank)."""
+
+    name = "rrf"
+
+    k: float = 60.0
+
+    def __init__(self, *systems: Part, weights: Sequence[float] = (), k: float = 60.0, depth: int = 100) -> None:
+        self._assign(systems, weights=tuple(weights), k=k, depth=depth)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.k < 0:
+            raise SpecError(f"rrf: k must not be negative, got {self.k}")
+
+    def merge(self, runs: Sequence[Run]) -> Run:
+        """Several runs, one run."""
+
+        def contribution(weight: float) -> Contribution:
+            return lambda ranking: weight / (self.k + 1.0 + np.arange(len(ranking.documents), dtype=np.float64))
+
+        return fuse(runs, [contribution(self._weight(place)) for place in range(len(runs))], self.depth)
+
+
+@dataclass(frozen=True, init=False)
+class WeightedSum(Fusion):
+    """A weighted sum of scores made comparable within each list."""
+
+    name = "wsum"
+    votes: ClassVar[bool] = False
+
+    norm: str = "min-max"
+
+    def __init__(self, *systems: Part, weights: Sequence[float] = (), norm: str = "min-max", depth: int = 100) -> None:
+        self._assign(systems, weights=tuple(weights), norm=norm, depth=depth)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.norm not in NORMS:
+            raise SpecError(f"{self.name}: unknown norm {self.norm!r}{suggest(self.norm, NORMS)}")
+
+    def merge(self, runs: Sequence[Run]) -> Run:
+        """Several runs, one run."""
+        norm = NORMS[self.norm]
+
+        def contribution(weight: float) -> Contribution:
+            return lambda ranking: weight * norm(np.asarray(ranking.scores, dtype=np.float64))
+
+        weighted = [contribution(self._weight(place)) for place in range(len(runs))]
+        return fuse(runs, weighted, self.depth, mnz=self.votes)
+
+
+@dataclass(frozen=True, init=False)
+class CombMNZ(WeightedSum):
+    """The weighted sum times the number of lists that have the document."""
+
+    name = "combmnz"
+    votes = True
+
+
+@dataclass(frozen=True)
+class Views(Retriever):
+    """One system asked with a query's own text and with each of its generations, merged by reciprocal rank."""
+
+    system: System
+    k: float = 60.0
+    depth: int = 100
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "system", build_system(self.system))
+        self.system.check()
+        if self.depth < 1 or self.k < 0:
+            raise SpecError(f"views: depth must be at least 1 and k not negative, got {self.depth} and {self.k}")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "views")
+
+    def describe(self) -> Mapping[str, object]:
+        """The depth of each view's list and of the result."""
+        return {"depth": self.depth, "each": self.system.retriever.depth, "k": self.k}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Search with each view and merge."""
+        runs = [self.system.run(view, context) for view in _views(collection)]
+        return RRF(*[self.system] * len(runs), k=self.k, depth=self.depth).merge(runs)
+
+
+def _views(collection: Collection) -> list[Collection]:
+    """The queries' own texts, then a collection a generation; a missing or incomplete one repeats the query."""
+    views = [replace(collection, generations=())]
+    for place in range(max(map(len, collection.generations), default=0)):
+        texts = [
+            row[place].text if len(row) > place and not row[place].incomplete else text
+            for row, text in zip(collection.generations, collection.queries.texts, strict=True)
+        ]
+        views.append(replace(collection, generations=(), queries=Texts(collection.queries.ids, texts)))
+    return views

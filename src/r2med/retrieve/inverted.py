@@ -1,0 +1,96 @@
+"""The inverted index: for every term the documents that have it and how often, in files that are mapped, not read."""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+FORMAT = 1
+"""Changes when the files below or their meaning change: part of the cache key."""
+
+_COLUMNS = ("offsets", "documents", "frequencies", "lengths", "ties")
+_TERMS = "terms.txt"
+_FILES = (_TERMS, *(f"{name}.npy" for name in _COLUMNS))
+_META = "meta.json"
+"""Every file's checksum."""
+
+
+class DamagedIndex(Exception):
+    """The files of an index do not fit together; whoever opened it should build it again."""
+
+
+class Postings(NamedTuple):
+    """The documents that hold a term, by position, ascending, and how often each does."""
+
+    documents: NDArray[np.integer[Any]]
+    frequencies: NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Index:
+    """Term statistics of a corpus: all that BM25 needs, for any k1 and b."""
+
+    terms: Sequence[str]
+    """The vocabulary, sorted; a term's number is its place here."""
+    offsets: NDArray[np.integer[Any]]
+    """Where each term's postings start; one more than there are terms."""
+    documents: NDArray[np.integer[Any]]
+    """The documents of all postings, by position, ascending within a term."""
+    frequencies: NDArray[np.integer[Any]]
+    """How often the term occurs in each of them."""
+    lengths: NDArray[np.integer[Any]]
+    """How many tokens each document has."""
+    ties: NDArray[np.int64]
+    """Each document's rank among equals, from `r2med.ranking.id_order`."""
+
+    @property
+    def average_length(self) -> float:
+        """The mean length of a document in tokens."""
+        return int(self.lengths.sum(dtype=np.int64)) / len(self.lengths) if len(self.lengths) else 0.0
+
+    def number(self, term: str) -> int:
+        """A term's number, -1 when no document holds it."""
+        place = bisect_left(self.terms, term)
+        return place if place < len(self.terms) and self.terms[place] == term else -1
+
+    def postings(self, number: int) -> Postings:
+        """The postings of the term with this number."""
+        span = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
+        return Postings(self.documents[span], self.frequencies[span])
+
+    def save(self, folder: Path) -> None:
+        """Write the files, with a checksum for each."""
+        (folder / _TERMS).write_bytes("\n".join(self.terms).encode())
+        for name in _COLUMNS:
+            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        (folder / _META).write_bytes(orjson.dumps({name: _checksum(folder / name) for name in _FILES}))
+
+    @classmethod
+    def open(cls, folder: Path) -> Index:
+        """Map the files of an index; raises `DamagedIndex` when any is missing, cut short or changed."""
+        try:
+            if orjson.loads((folder / _META).read_bytes()) != {name: _checksum(folder / name) for name in _FILES}:
+                raise DamagedIndex(f"{folder} has changed since it was written")
+            # Views, because slicing a `memmap` itself goes through slow Python code.
+            columns = {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _COLUMNS}
+            text = (folder / _TERMS).read_bytes().decode()
+        except (OSError, ValueError) as error:
+            raise DamagedIndex(f"{folder}: {error}") from error
+        return cls(text.split("\n") if text else [], **columns)
+
+
+def _checksum(path: Path) -> int:
+    """A checksum of a file; reading it also brings the file into memory for the search that follows."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            value = zlib.crc32(block, value)
+    return value

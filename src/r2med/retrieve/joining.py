@@ -1,0 +1,114 @@
+"""How generated texts join the query: the published protocol as a table, and what may be asked for instead.
+
+A join is written `replace` (the texts alone), `concat` (the query, then the texts) or `repeat(n)` (the query n times,
+then the texts). `mean`, the average of embeddings, has a meaning for dense retrievers only: `joined_text` is for the
+others, `parts` for these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from r2med.data.model import Collection, Generation
+from r2med.errors import SpecError
+
+TEXT_JOINS: Mapping[str, str] = MappingProxyType(
+    {
+        "hyde": "replace",
+        "query2doc": "repeat(2)",
+        "lamer": "concat",
+        "answer": "replace",
+        "oracle-answer": "replace",
+        "search-o1": "replace",
+        "search-r1": "replace",
+        "replay": "replace",
+    }
+)
+"""How a retriever that searches with words joins each method's text, as published; any other method replaces."""
+
+DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
+"""How a dense retriever joins each method's text, as published; any other method's vector is averaged with the query's."""
+
+_SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
+
+_REPEAT = re.compile(r"repeat\(([1-9]\d{0,2})\)")
+
+
+def query_copies(join: str) -> int:
+    """How many times a join puts the query before the texts.
+
+    >>> [query_copies(join) for join in ("replace", "concat", "repeat(3)")]
+    [0, 1, 3]
+    """
+    if join == "replace":
+        return 0
+    if join == "concat":
+        return 1
+    if repeat := _REPEAT.fullmatch(join):
+        return int(repeat[1])
+    reason = "averages embeddings and needs a dense retriever" if join == "mean" else "is not known"
+    raise SpecError(f'join {join!r} {reason}; a retriever of words takes replace, concat or "repeat(n)"')
+
+
+def usable(generations: Iterable[Generation]) -> list[Generation]:
+    """The generations that a query can be searched with: complete, and not blank."""
+    return [generation for generation in generations if not generation.incomplete and generation.text.strip()]
+
+
+def join_of(generation: Generation, override: str, protocol: Mapping[str, str], default: str = "replace") -> str:
+    """The join for a generation: the stage's own, else the one it was made with, else the protocol's for its method."""
+    return override or generation.join or protocol.get(generation.method, default)
+
+
+def joined_text(query: str, generations: Iterable[Generation], override: str = "") -> str:
+    """The text to search with for a query and what was generated for it.
+
+    Generations that ask for different joins share the query's most frequent use. With none usable, the query stands
+    for itself.
+
+    >>> joined_text("why pale?", [Generation("anaemia", "query2doc"), Generation("cut", "hyde", incomplete="cut off")])
+    'why pale? why pale? anaemia'
+    """
+    found = usable(generations)
+    if not found:
+        return query
+    copies = max(query_copies(join_of(generation, override, TEXT_JOINS)) for generation in found)
+    return " ".join([query] * copies + [generation.text for generation in found])
+
+
+def search_texts(collection: Collection, override: str = "") -> list[str]:
+    """The text to search with for each query of a collection."""
+    queries = collection.queries.texts
+    if not collection.generations:
+        return list(queries)
+    return [joined_text(query, made, override) for query, made in zip(queries, collection.generations, strict=True)]
+
+
+class Parts(NamedTuple):
+    """The texts whose embeddings are averaged for a query."""
+
+    query: str
+    """The query, with what is read in one go with it; empty where generated texts replace it."""
+    passages: tuple[str, ...] = ()
+    """Generated texts with an embedding of their own."""
+
+
+def parts(query: str, generations: Iterable[Generation], override: str = "") -> Parts:
+    """What a dense retriever encodes for a query and what was generated for it.
+
+    >>> parts("why pale?", [Generation("anaemia", "hyde")])
+    Parts(query='why pale?', passages=('anaemia',))
+    >>> parts("why pale?", [Generation("anaemia", "query2doc")])
+    Parts(query='why pale?[SEP]anaemia', passages=())
+    """
+    found = [(made.text, join_of(made, override, DENSE_JOINS, "mean")) for made in usable(generations)]
+    apart = tuple(text for text, join in found if join in ("mean", "replace"))
+    beside = [(text, query_copies(join)) for text, join in found if join not in ("mean", "replace")]
+    if beside:
+        copies = max(count for _, count in beside)
+        return Parts(_SEPARATOR.join([" ".join([query] * copies), *(text for text, _ in beside)]), apart)
+    replaced = bool(found) and all(join == "replace" for _, join in found)
+    return Parts("" if replaced else query, apart)
