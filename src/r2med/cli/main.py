@@ -1,0 +1,87 @@
+"""`r2med`: the verbs, loaded only when they are used, and errors as one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import r2med
+
+VERBS = {
+    "run": "Run retrieval systems over tasks and print one table.",
+    "eval": "Score run files made by any tool.",
+    "tasks": "List the tasks and groups.",
+    "stats": "Sizes, lengths and duplicates of tasks or folders.",
+    "validate": "Find every problem in data folders, with file and line.",
+    "analyze": "Show the tokens that BM25 sees.",
+    "runs": "List, show or remove the runs of the ledger.",
+    "doctor": "Versions, extras, devices, caches, and what is missing.",
+}
+"""Every verb with the line that `--help` shows; the verb's module has the same name."""
+
+
+class Verbs(click.Group):
+    """A group that imports a verb's module only when that verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order a newcomer meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A verb, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"r2med.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb by name, with the nearest one suggested for a wrong name."""
+        from r2med.errors import suggest
+
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            ctx.fail(f"no verb {args[0]!r}{suggest(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs, without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(r2med.__version__, prog_name="r2med")
+def app() -> None:
+    """Measure how well a search system finds the medical evidence that a question only implies.
+
+    Start with:  r2med run bm25 bm25-classic
+
+    A research instrument, not a clinical decision system.
+    """
+
+
+def main() -> None:
+    """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
+    from r2med.errors import R2medError
+
+    try:
+        status: Any = app.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; what was finished is kept", err=True)
+        status = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    except R2medError as error:
+        click.echo(f"r2med: {error}", err=True)
+        status = 1
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,65 @@
+"""What several verbs share: options that take many values, JSON output, consoles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ManyValues(click.Command):
+    """A command whose repeatable options also take several values in a row: `--tasks Biology MedQA-Diag`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the option's name before each further value, which is the form click understands."""
+        greedy = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        spread: list[str] = []
+        current = ""
+        for place, argument in enumerate(args):
+            if argument == "--":
+                spread += args[place:]
+                break
+            if argument.startswith("-") and argument != "-":
+                current = argument if argument in greedy else ""
+                spread.append(argument)
+            elif current and spread[-1] != current:
+                spread += [current, argument]
+            else:
+                spread.append(argument)
+        return super().parse_args(ctx, spread)
+
+
+def json_option() -> Callable[[Function], Function]:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print only JSON.")
+
+
+def write_json(value: object) -> None:
+    """JSON for machines, on standard output."""
+    import orjson
+
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    click.echo(text.decode("utf-8", "replace"))
+
+
+def output() -> Console:
+    """The console for results; a pipe or a file gets room for wide tables."""
+    import sys
+
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
+
+
+def messages() -> Console:
+    """The console for progress and remarks, apart from the results."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)

@@ -1,0 +1,137 @@
+"""`r2med run`: systems over tasks, one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.system import System
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user typed."""
+
+    systems: tuple[str, ...]
+    tasks: tuple[str, ...]
+    metrics: tuple[str, ...]
+    split: str | None
+    drop_self: bool | None
+    out: Path | None
+    fresh: bool
+    dry_run: bool
+    as_json: bool
+
+
+@click.command("run", cls=ManyValues)
+@click.argument("systems", nargs=-1, required=True, metavar="SYSTEM|EXPERIMENT.toml...")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
+@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
+@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
+@click.option("--drop-self/--keep-self", default=None, help="Drop a document whose id is the query's own.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
+@click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@json_option()
+def command(**given: Any) -> None:
+    """Run retrieval systems over tasks and print one table.
+
+    A SYSTEM is a short description such as bm25, "bm25(k1=1.2, b=0.75)" or "rrf(bm25, bm25-classic)"; an
+    EXPERIMENT.toml names several of them.
+
+    \b
+    Examples:
+      r2med run bm25 bm25-classic
+      r2med run "bm25(k1=1.2)" --tasks sample/MedQA-Diag path/to/folder
+      r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json
+    """
+    asked = _with_experiments(Asked(**given))
+    systems = _systems(asked)
+    if asked.dry_run:
+        _show_plan(asked, list(systems.values()))
+    else:
+        _run(asked, systems)
+
+
+def _with_experiments(asked: Asked) -> Asked:
+    """The systems, tasks and metrics of experiment files in place of the files; what was typed wins."""
+    from dataclasses import replace
+
+    from r2med.config import read_experiment
+
+    systems: list[str] = []
+    for text in asked.systems:
+        if not text.endswith(".toml"):
+            systems.append(text)
+            continue
+        experiment = read_experiment(Path(text))
+        systems += experiment.systems.values()
+        tasks, metrics = asked.tasks or experiment.tasks, asked.metrics or experiment.metrics
+        asked = replace(asked, tasks=tasks, metrics=metrics)
+    return replace(asked, systems=tuple(systems), tasks=asked.tasks or ("sample",))
+
+
+def _systems(asked: Asked) -> dict[str, System]:
+    """Every system once, by its spec."""
+    from r2med.system import System
+
+    built = [System.parse(text) for text in asked.systems]
+    if asked.drop_self is not None:
+        built = [system.with_drop_self(asked.drop_self) for system in built]
+    return {system.spec: system for system in built}
+
+
+def _run(asked: Asked, systems: dict[str, System]) -> None:
+    from r2med.board.table import show
+    from r2med.engine import Engine
+    from r2med.evaluation import Options, evaluate
+    from r2med.measure.metrics import DEFAULT, Measure
+
+    measures = [Measure.parse(text) for text in asked.metrics]
+    options = Options(
+        measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
+        fresh=asked.fresh,
+        split=asked.split,
+        engine=Engine(messages()),
+    )
+    report = evaluate(list(systems.values()), list(asked.tasks), options)
+    if asked.out is not None:
+        from r2med.export import write_results
+
+        write_results(report, asked.out)
+        click.echo(f"results and run files are in {asked.out}", err=True)
+    if asked.as_json:
+        write_json(report.as_dict())
+    else:
+        show(report, output(), [str(measure) for measure in measures])
+    if report.failures:
+        raise click.exceptions.Exit(1)
+
+
+def _show_plan(asked: Asked, systems: list[System]) -> None:
+    from r2med.plan import plan
+
+    plans = plan(systems, asked.tasks)
+    if asked.as_json:
+        write_json([each.as_dict() for each in plans])
+        return
+    for each in plans:
+        click.secho(each.system, bold=True)
+        for stage in each.stages:
+            click.echo(f"  {stage.kind} {stage.spec}: {_line(stage.settings)}")
+            if stage.needs:
+                click.echo(f"    needs {_line(stage.needs)}")
+        for task in each.tasks:
+            click.echo(f"  {task.task}: {task.state}")
+            for spec, facts in task.forecast.items():
+                click.echo(f"    {spec}: {_line(facts)}")
+
+
+def _line(facts: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())

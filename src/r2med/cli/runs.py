@@ -1,0 +1,110 @@
+"""`r2med runs`: what the ledger holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from r2med.cli.options import json_option, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.store.ledger import Entry, Ledger
+
+
+@click.group("runs", invoke_without_command=True)
+@click.option("--limit", default=50, show_default=True, help="How many of the newest to list; -1 for all.")
+@json_option()
+@click.pass_context
+def command(ctx: click.Context, limit: int, as_json: bool) -> None:
+    """List the runs of the ledger, newest first; `show ID` and `rm ID` take the start of an id."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from r2med.store.ledger import Ledger
+
+    with Ledger() as ledger:
+        entries = ledger.entries(limit=limit)
+        means = ledger.means()
+    if as_json:
+        write_json([_summary(entry, means.get(entry.id, {})) for entry in entries])
+    elif not entries:
+        click.echo("the ledger is empty; try: r2med run bm25")
+    else:
+        _list(entries, means)
+
+
+def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
+    return {
+        "run": entry.id,
+        "system": entry.system,
+        "task": entry.task,
+        "group": entry.group,
+        "created": entry.created,
+        "queries": len(entry.queries),
+        "documents": entry.record.get("documents"),
+        "seconds": entry.seconds,
+        "metrics": means,
+        "warnings": entry.record.get("warnings", []),
+    }
+
+
+def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("run", "system", "task", "when (UTC)"):
+        table.add_column(heading, no_wrap=heading != "system", overflow="fold")
+    for heading in ("nDCG@10", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in entries:
+        value = means.get(entry.id, {}).get("nDCG@10")
+        when = entry.created[:16].replace("T", " ")
+        shown = "-" if value is None else f"{100 * value:.2f}"
+        table.add_row(entry.id, escape(entry.system), escape(entry.task), when, shown, f"{entry.seconds:.2f}")
+    output().print(table)
+
+
+@command.command("show")
+@click.argument("run")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the ranked lists to this run file.")
+@json_option()
+def show(run: str, out: Path | None, as_json: bool) -> None:
+    """Everything recorded of a run."""
+    from r2med.store.ledger import Ledger
+
+    with Ledger() as ledger:
+        entry = ledger.get(run)
+        details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record}
+        if out is not None:
+            _write(ledger, entry, out)
+    if as_json:
+        write_json(details)
+        return
+    for name, value in details.items():
+        if name != "record":
+            click.echo(f"{name:10} {value}")
+    click.echo("record")
+    write_json(entry.record)
+
+
+def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
+    from r2med.export import file_name
+    from r2med.runfiles import write_run
+
+    write_run(ledger.run(entry), path, tag=file_name(entry.system))
+
+
+@command.command("rm")
+@click.argument("runs", nargs=-1, required=True)
+def remove(runs: tuple[str, ...]) -> None:
+    """Forget runs."""
+    from r2med.store.ledger import Ledger
+
+    with Ledger() as ledger:
+        entries = [ledger.get(name) for name in runs]
+        ledger.remove(entries)
+    for entry in entries:
+        click.echo(f"removed {entry.id} {entry.system} on {entry.task}")

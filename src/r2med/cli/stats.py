@@ -1,0 +1,67 @@
+"""`r2med stats`: what the data is like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from r2med.cli.options import json_option, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.data.stats import Lengths, Stats
+
+
+@click.command("stats")
+@click.argument("tasks", nargs=-1, metavar="[NAME|GROUP|PATH]...")
+@json_option()
+def command(tasks: tuple[str, ...], as_json: bool) -> None:
+    """Sizes, lengths in words and duplicates of tasks or folders (default: the sample).
+
+    \b
+    Examples:
+      r2med stats
+      r2med stats MedQA-Diag path/to/folder --json
+    """
+    from r2med.data import load
+    from r2med.data.stats import stats
+    from r2med.data.tasks import resolve
+
+    found = [stats(load(task)) for task in resolve(tasks or ("sample",))]
+    if as_json:
+        write_json([each.as_dict() for each in found])
+    else:
+        _show(found)
+
+
+def _show(found: Sequence[Stats]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("task", overflow="fold")
+    for heading in ("#Q", "#D", "pos/Q", "Q-len", "D-len", "Q-len 5/50/95%", "D-len 5/50/95%", "same text", "own id"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found:
+        table.add_row(
+            escape(each.task),
+            f"{each.queries:,}",
+            f"{each.documents:,}",
+            f"{each.positives:.1f}",
+            f"{each.query_words.mean:.1f}",
+            f"{each.document_words.mean:.1f}",
+            _percentiles(each.query_words),
+            _percentiles(each.document_words),
+            f"{each.documents - each.distinct_texts:,}",
+            f"{each.shared_ids:,}",
+        )
+    console = output()
+    console.print(table)
+    legend = "lengths in words; same text: documents that repeat another's text; own id: documents with a query's id"
+    console.print(legend, style="dim")
+
+
+def _percentiles(lengths: Lengths) -> str:
+    return f"{lengths.p5}/{lengths.p50}/{lengths.p95}"

@@ -1,0 +1,49 @@
+"""`r2med validate`: every problem of data folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from r2med.cli.options import json_option, write_json
+
+if TYPE_CHECKING:
+    from r2med.data.validate import Report
+
+
+def _summary(report: Report) -> str:
+    read = f"{report.queries:,} queries, {report.documents:,} documents, {report.judgements:,} judgements"
+    verdict = "fine" if report.ok else "unusable"
+    return f"{report.source}: {verdict}; {report.errors:,} errors, {report.warnings:,} warnings ({read})"
+
+
+@click.command("validate")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
+@click.option("--most", default=20, show_default=True, help="How many of each kind to list; 0 for counts only.")
+@json_option()
+def command(paths: tuple[str, ...], split: str | None, most: int, as_json: bool) -> None:
+    """Find every problem in data folders, with file and line. The exit code is 1 when there are errors.
+
+    \b
+    Examples:
+      r2med validate path/to/folder
+      r2med validate sample/Biology other/folder --json
+    """
+    from r2med.data.validate import validate
+
+    reports = [validate(path, split=split) for path in paths]
+    if as_json:
+        write_json([report.as_dict() for report in reports])
+    else:
+        for report in reports:
+            for group in report.groups():
+                click.secho(str(group), fg="red" if group.severity == "error" else "yellow", bold=True)
+                for problem in group.problems[:most]:
+                    click.echo(f"  {problem}")
+                if len(group.problems) > most > 0:
+                    click.echo(f"  ... and {len(group.problems) - most:,} more (--most {len(group.problems)})")
+            click.echo(_summary(report))
+    if not all(report.ok for report in reports):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,79 @@
+"""What this installation can do, and what it lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Mapping
+
+import r2med
+from r2med.errors import R2medError
+from r2med.store.cache import Cache
+from r2med.store.home import home
+from r2med.store.ledger import Ledger
+from r2med.store.provenance import version_of
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {}
+"""Each optional group with the modules that show it is there."""
+
+KEYS: tuple[str, ...] = ("HF_TOKEN",)
+"""Environment variables that some stage reads; only whether they are set is ever shown."""
+
+_CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platformdirs")
+
+
+def human(size: float) -> str:
+    """A number of bytes for people.
+
+    >>> human(1536), human(12)
+    ('1.5 KB', '12 B')
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+def examine() -> dict[str, dict[str, str]]:
+    """All findings, by heading."""
+    versions = {"r2med": r2med.__version__, "python": f"{platform.python_version()} ({sys.executable})"}
+    versions |= {name: version_of(name) or "missing: pip install r2med" for name in _CORE}
+    keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}
+    found = {"versions": versions, "extras": _extras(), "devices": _devices(), "keys": keys, "storage": _storage()}
+    return {heading: facts for heading, facts in found.items() if facts}
+
+
+def _extras() -> dict[str, str]:
+    def state(extra: str, modules: tuple[str, ...]) -> str:
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        return f"not installed: pip install 'r2med[{extra}]'" if missing else "installed"
+
+    return {extra: state(extra, modules) for extra, modules in EXTRAS.items()}
+
+
+def _devices() -> dict[str, str]:
+    devices = {"cpu": f"{os.cpu_count()} cores, {platform.machine()}"}
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        for place in range(torch.cuda.device_count()):
+            devices[f"cuda:{place}"] = torch.cuda.get_device_name(place)
+        if torch.backends.mps.is_available():
+            devices["mps"] = "available"
+    return devices
+
+
+def _storage() -> dict[str, str]:
+    folder = home()
+    facts = {"R2MED_HOME": str(folder)}
+    try:
+        with Ledger() as ledger:
+            facts["ledger"] = f"{len(ledger.entries())} runs, {human(ledger.path.stat().st_size)}"
+    except R2medError as error:
+        facts["ledger"] = str(error)
+    for kind, (entries, size) in Cache.default().sizes().items():
+        facts[f"cache: {kind}"] = f"{entries} entries, {human(size)}"
+    return facts

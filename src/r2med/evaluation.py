@@ -1,0 +1,158 @@
+"""Run systems over tasks, measure them, and keep every finished run in the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from r2med.data import load
+from r2med.data.model import Dataset
+from r2med.data.tasks import Task
+from r2med.engine import Engine, quiet
+from r2med.errors import R2medError
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.measure.score import score
+from r2med.plan import run_key
+from r2med.registry import build_system
+from r2med.results import Failure, Report, Result
+from r2med.stage import Context, Stage
+from r2med.store.cache import Cache
+from r2med.store.ledger import Entry, Ledger
+from r2med.store.provenance import provenance
+from r2med.system import System
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to evaluate: what to measure, whether to recompute, and where the work runs."""
+
+    measures: Sequence[Measure] = DEFAULT
+    fresh: bool = False
+    """Recompute what the ledger already has."""
+    split: str | None = None
+    """Which judgements to use where data has several sets of them."""
+    engine: Engine = field(default_factory=quiet)
+
+
+def evaluate(
+    systems: System | Stage | str | Sequence[System | Stage | str],
+    tasks: Dataset | Task | Path | str | Sequence[Dataset | Task | Path | str] = "sample",
+    options: Options | None = None,
+) -> Report:
+    """Measure systems on tasks; what the ledger already has is taken from there.
+
+    >>> report = evaluate("bm25", "sample/Biology")
+    >>> report.results[0].metrics["nDCG@10"] > 0
+    True
+    """
+    chosen = options or Options()
+    built = [_system(system) for system in _listed(systems)]
+    results: list[Result] = []
+    failures: list[Failure] = []
+    with Ledger() as ledger:
+        for dataset in _datasets(_listed(tasks), chosen):
+            memo: dict[Any, Any] = {}
+            for system in built:
+                try:
+                    results.append(_measure(system, dataset, chosen, ledger, memo))
+                except R2medError as error:
+                    failures.append(Failure(system.spec, dataset.name, str(error)))
+    return Report(results, failures)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _system(value: System | Stage | str) -> System:
+    system = build_system(value)
+    system.check()
+    return system
+
+
+def _datasets(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> Iterable[Dataset]:
+    """Each dataset in turn, one in memory at a time; every name is resolved before the first is loaded."""
+    from r2med.data.tasks import resolve
+
+    named: list[Dataset | Task | Path] = []
+    for task in tasks:
+        named += [task] if isinstance(task, Dataset) else resolve([task])
+    for task in named:
+        yield task if isinstance(task, Dataset) else load(task, split=options.split)
+
+
+def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Result:
+    """One system on one dataset, from the ledger or anew."""
+    key = run_key(system, dataset)
+    entry = None if options.fresh else ledger.find(key)
+    if entry is not None:
+        return _remembered(entry, dataset, options, ledger)
+    context = Context(Cache.default(), options.engine, memo=memo)
+    started = time.perf_counter()
+    run = system.run(dataset.collection, context, dataset.gold)
+    seconds = time.perf_counter() - started
+    _warn_shallow(system, dataset, options.measures, context)
+    scores = score(run, dataset.gold.qrels, options.measures)
+    record = _record(system, dataset, context)
+    entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
+    values = {str(measure): scores.values(measure) for measure in options.measures}
+    return _result(ledger.add(entry, run, values), values, cached=False)
+
+
+def _remembered(entry: Entry, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
+    """A run of the ledger, with measures it was not asked for before computed from its ranked lists."""
+    known = ledger.scores(entry)
+    missing = [measure for measure in options.measures if str(measure) not in known]
+    if missing:
+        scores = score(ledger.run(entry), dataset.gold.qrels, missing)
+        added = {str(measure): scores.values(measure) for measure in missing}
+        ledger.add_scores(entry, added)
+        known |= added
+    return _result(entry, {str(measure): known[str(measure)] for measure in options.measures}, cached=True)
+
+
+def _result(entry: Entry, values: dict[str, Any], *, cached: bool) -> Result:
+    return Result(
+        system=entry.system,
+        task=entry.task,
+        group=entry.group,
+        query_ids=entry.queries,
+        documents=entry.record["documents"],
+        scores=values,
+        seconds=entry.seconds,
+        warnings=tuple(entry.record["warnings"]),
+        run_id=entry.id,
+        cached=cached,
+        record=entry.record,
+    )
+
+
+def _record(system: System, dataset: Dataset, context: Context) -> dict[str, Any]:
+    """Everything that could change the result, for the ledger."""
+    return {
+        **provenance(),
+        "data": {
+            "fingerprint": dataset.fingerprint,
+            "documents": dataset.collection.documents.fingerprint,
+            "queries": dataset.collection.queries.fingerprint,
+            "gold": dataset.gold.fingerprint,
+            "revision": dataset.revision,
+        },
+        "documents": len(dataset.collection.documents),
+        "stages": [{"spec": str(s), "kind": s.kind, **s.describe(), **s.fingerprint()} for s in system.walk()],
+        "oracle": system.oracle,
+        "warnings": [*dataset.warnings, *context.notes.warnings],
+        "incomplete": context.notes.incomplete,
+        "notes": context.notes.record,
+    }
+
+
+def _warn_shallow(system: System, dataset: Dataset, measures: Sequence[Measure], context: Context) -> None:
+    """A cutoff deeper than the lists measures the depth and not the system."""
+    depth = system.retriever.depth
+    deeper = [str(measure) for measure in measures if (measure.cutoff or 0) > depth]
+    if deeper and len(dataset.collection.documents) > depth:
+        context.warn(f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=...")

@@ -1,0 +1,81 @@
+"""Run files made by any tool, measured like our own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.data import load
+from r2med.data.model import Qrels
+from r2med.data.qrels import read_qrels
+from r2med.errors import DataError
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.ranking import Run
+from r2med.results import Report, Result
+from r2med.runfiles import read_run
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Judgements and what they belong to."""
+
+    name: str
+    group: str
+    qrels: Qrels
+    documents: int
+    """How many documents the task has; for a lone judgements file, how many are judged."""
+    warnings: tuple[str, ...] = ()
+
+
+def judgements(source: str | Path, split: str | None = None) -> Judged:
+    """The judgements of a task by name, or of a file by path."""
+    if isinstance(source, Path):
+        found = read_qrels(source, split=split) if split else read_qrels(source)
+        documents = len({document for judged in found.qrels.values() for document in judged})
+        return Judged(str(source), "custom", found.qrels, documents, tuple(found.warnings))
+    dataset = load(source, split=split)
+    count = len(dataset.collection.documents)
+    return Judged(dataset.name, dataset.task.group, dataset.gold.qrels, count, dataset.warnings)
+
+
+def score_files(files: Sequence[Path], judged: Judged, measures: Sequence[Measure], *, drop_self: bool) -> Report:
+    """Measure each file; a file is a system in the report."""
+    return Report([_score(file, judged, measures, drop_self) for file in files])
+
+
+def _score(file: Path, judged: Judged, measures: Sequence[Measure], drop_self: bool) -> Result:
+    started = time.perf_counter()
+    run, warnings = read_run(file)
+    warnings = [*judged.warnings, *warnings, *_mismatch(file, run, judged)]
+    if drop_self:
+        run = run.without_self()
+    scores = score(run, judged.qrels, measures)
+    return Result(
+        system=str(file),
+        task=judged.name,
+        group=judged.group,
+        query_ids=scores.queries,
+        documents=judged.documents,
+        scores={str(measure): scores.values(measure) for measure in measures},
+        seconds=time.perf_counter() - started,
+        warnings=tuple(warnings),
+        record={"drop_self": drop_self},
+    )
+
+
+def _mismatch(file: Path, run: Run, judged: Judged) -> list[str]:
+    """What a run and its judgements do not share: a mean over the wrong queries looks like any other."""
+    unknown = [query for query in run.queries if query not in judged.qrels]
+    missing = [query for query in judged.qrels if query not in run]
+    if len(unknown) == len(run.queries):
+        shown = f"{run.queries[0]!r} in the run, {next(iter(judged.qrels))!r} in the judgements"
+        raise DataError(f"{file}: shares no query with the judgements of {judged.name} ({shown})")
+    found = []
+    if unknown:
+        found.append(f"{file.name}: {len(unknown)} queries without judgements ignored, the first {unknown[0]!r}")
+    if missing:
+        found.append(f"{file.name}: {len(missing)} judged queries missing, counted as 0, the first {missing[0]!r}")
+    return found

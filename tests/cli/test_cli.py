@@ -1,0 +1,298 @@
+"""The command line as a person meets it: real processes, real output, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def r2med(*args: str, stdin: str | None = None, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    """Run the command and catch all that it prints."""
+    environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "r2med", *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+
+
+def results(*args: str) -> dict:
+    done = r2med(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def complaint(*args: str, stdin: str | None = None) -> str:
+    """The one line that a wrong call ends in."""
+    done = r2med(*args, stdin=stdin)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line and not line.startswith(("Usage:", "Try "))]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['r2med', '--help']\n"
+        "from r2med.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'polars', 'rich', 'huggingface_hub', 'orjson', 'torch', 'httpx'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    from r2med.cli.main import VERBS
+
+    for verb in VERBS:
+        assert f"  {verb} " in done.stdout
+
+
+def test_every_verb_has_help() -> None:
+    from r2med.cli.main import VERBS
+
+    for verb in VERBS:
+        done = r2med(verb, "--help")
+        assert done.returncode == 0
+        assert "Usage:" in done.stdout
+
+
+def test_run_prints_one_table_on_the_sample_by_default() -> None:
+    done = r2med("run", "bm25", "bm25-classic")
+    assert done.returncode == 0, done.stderr
+    assert "nDCG@10 x 100, bundled sample" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith("bm25")]
+    assert [row[0] for row in rows] == ["bm25", "bm25-classic"]
+    assert all(len(row) == 10 for row in rows), "eight tasks and their average"
+
+
+def test_run_as_json_has_the_promised_shape() -> None:
+    found = results("run", "bm25", "bm25-classic", "--tasks", "sample/Biology", "sample/MedQA-Diag")
+    assert [(r["system"], r["task"]) for r in found["results"]] == [
+        ("bm25", "sample/Biology"),
+        ("bm25-classic", "sample/Biology"),
+        ("bm25", "sample/MedQA-Diag"),
+        ("bm25-classic", "sample/MedQA-Diag"),
+    ]
+    first = found["results"][0]
+    assert first["queries"] == 9
+    assert first["documents"] == 64
+    assert 0 < first["metrics"]["nDCG@10"] < 1
+    assert first["seconds"] > 0
+    assert first["warnings"] == []
+    mean = sum(r["metrics"]["nDCG@10"] for r in found["results"] if r["system"] == "bm25") / 2
+    assert found["averages"]["bm25"]["nDCG@10"] == pytest.approx(mean)
+
+
+def test_the_second_run_comes_from_the_ledger_and_fresh_recomputes() -> None:
+    first = results("run", "bm25", "--tasks", "sample/Biology")["results"][0]
+    second = results("run", "bm25", "--tasks", "sample/Biology")["results"][0]
+    fresh = results("run", "bm25", "--tasks", "sample/Biology", "--fresh")["results"][0]
+    assert (first["cached"], second["cached"], fresh["cached"]) == (False, True, False)
+    assert first["metrics"] == second["metrics"] == fresh["metrics"]
+    assert first["run"] == second["run"] == fresh["run"]
+
+
+def test_a_changed_setting_or_file_never_meets_an_old_result(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "query.jsonl").write_text('{"id": "q", "text": "cat"}\n')
+    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "dog"}\n{"id": "b", "text": "cat"}\n')
+    (folder / "qrels.jsonl").write_text('{"q_id": "q", "p_id": "a", "score": 1}\n')
+    before = results("run", "bm25", "--tasks", str(folder))["results"][0]
+    other = results("run", "bm25(k1=1.2)", "--tasks", str(folder))["results"][0]
+    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "cat"}\n{"id": "b", "text": "dog"}\n')
+    after = results("run", "bm25", "--tasks", str(folder))["results"][0]
+    assert before["metrics"]["nDCG@10"] == 0
+    assert after["metrics"]["nDCG@10"] == 1
+    assert not other["cached"]
+    assert not after["cached"]
+
+
+def test_metrics_asked_for_later_are_computed_from_the_kept_run() -> None:
+    results("run", "bm25", "--tasks", "sample/Biology")
+    found = results("run", "bm25", "--tasks", "sample/Biology", "--metrics", "ndcg@3", "R@20")["results"][0]
+    assert found["cached"]
+    assert {"nDCG@3", "Recall@20"} <= set(found["metrics"])
+
+
+def test_out_writes_files_that_eval_reads_back_to_the_same_scores(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    found = results("run", "bm25", "--tasks", "sample/Biology", "sample/IIYi-Clinical", "--out", str(folder))
+    assert json.loads((folder / "results.json").read_text())["averages"] == found["averages"]
+    assert (folder / "per_query.csv").read_text().startswith("system,task,query,nDCG@10")
+    for result in found["results"]:
+        file = next(path for path in (folder / "runs").iterdir() if result["run"] in path.name)
+        again = results("eval", str(file), "--task", result["task"])["results"][0]
+        assert again["metrics"] == pytest.approx(result["metrics"])
+
+
+def test_eval_takes_a_judgements_file_and_says_what_does_not_match(tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    run = tmp_path / "mine.trec"
+    run.write_text("q1 Q0 d1 1 2.0 x\nq1 Q0 d9 2 1.0 x\nq7 Q0 d1 1 1.0 x\n")
+    found = results("eval", str(run), "--qrels", str(qrels))["results"][0]
+    assert found["metrics"]["nDCG@10"] == 0.5, "q2 is missing and counts as 0"
+    assert any("1 queries without judgements" in warning for warning in found["warnings"])
+    assert any("1 judged queries missing" in warning for warning in found["warnings"])
+
+
+def test_drop_self_is_recorded_and_changes_the_run() -> None:
+    kept = results("run", "bm25", "--tasks", "sample/IIYi-Clinical")["results"][0]
+    dropped = results("run", "bm25", "--tasks", "sample/IIYi-Clinical", "--drop-self")["results"][0]
+    assert dropped["system"] == "bm25(drop_self=true)"
+    assert dropped["metrics"]["nDCG@10"] > kept["metrics"]["nDCG@10"]
+
+
+def test_groups_have_no_average_in_common(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "query.jsonl").write_text('{"id": "q", "text": "cat"}\n')
+    (folder / "corpus.jsonl").write_text('{"id": "b", "text": "cat"}\n')
+    (folder / "qrels.jsonl").write_text('{"q_id": "q", "p_id": "b", "score": 1}\n')
+    found = results("run", "bm25", "--tasks", "sample/Biology", str(folder))
+    assert found["averages"] == {}
+    assert set(found["groups"]) == {"sample", "custom"}
+    table = r2med("run", "bm25", "--tasks", "sample/Biology", str(folder)).stdout
+    assert "bundled sample" in table
+    assert "own data" in table
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("run", "bm52"), "unknown stage 'bm52'; did you mean bm25?"),
+        (("run", "bm25(k2=1)"), "bm25 has no option 'k2'; it takes k1, b, depth"),
+        (("run", "bm25(k1=high)"), "k1 must be a number, not high"),
+        (("run", "bm25(b=7)"), "b must lie between 0 and 1, not 7"),
+        (("run", "bm25("), "at column 6"),
+        (("run", "bm25", "--tasks", "smaple"), "unknown task 'smaple'; did you mean sample?"),
+        (("run", "bm25", "--tasks", "./nowhere"), "nowhere: no such folder"),
+        (("run", "bm25", "--metrics", "nDCG@0"), "nDCG@0"),
+        (("run", "bm25 >> bm25"), "a system is expanders >> one retriever >> rerankers"),
+        (("runn",), "no verb 'runn'; did you mean run?"),
+        (("eval", "x.trec"), "either --task NAME or --qrels FILE"),
+        (("eval", "x.trec", "--task", "sample/Biology"), "x.trec"),
+        (("runs", "show", "zzz"), "no run 'zzz' in the ledger"),
+        (("validate", "./nowhere"), "no such folder"),
+    ],
+)
+def test_wrong_input_is_one_line(args: tuple[str, ...], said: str) -> None:
+    assert said in complaint(*args)
+
+
+def test_an_experiment_file_names_systems_and_tasks(tmp_path: Path) -> None:
+    file = tmp_path / "paper.toml"
+    file.write_text(
+        'tasks = ["sample/Biology"]\nmetrics = ["Recall@20"]\n'
+        '[[system]]\nname = "baseline"\nspec = "bm25"\n[[system]]\nspec = "bm25-classic"\n'
+    )
+    found = results("run", str(file))
+    assert [(r["system"], r["task"]) for r in found["results"]] == [
+        ("bm25", "sample/Biology"),
+        ("bm25-classic", "sample/Biology"),
+    ]
+    assert "Recall@20" in found["results"][0]["metrics"]
+    assert results("run", str(file), "--tasks", "sample/MedQA-Diag")["results"][0]["task"] == "sample/MedQA-Diag"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no [[system]] in it"),
+        ("[[system]]\nname = 'x'\n", "[[system]] number 1 must have spec"),
+        ("sytem = 1\n", "unknown key 'sytem'; did you mean system?"),
+        ("[[system", "cannot be read"),
+        ("tasks = 3\n[[system]]\nspec = 'bm25'\n", "tasks must be a list"),
+        ("[[system]]\nspec = 'bm25'\n[[system]]\nspec = 'bm25'\n", "two systems are called 'bm25'"),
+    ],
+)
+def test_a_wrong_experiment_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "paper.toml"
+    file.write_text(text)
+    assert said in complaint("run", str(file))
+
+
+def test_aliases_stand_for_systems(own_home: Path) -> None:
+    (own_home / "config.toml").write_text(
+        '[aliases]\nboth = "rrf(bm25, plain)"\nplain = "bm25-classic"\nloop = "loop"\n'
+    )
+    assert results("run", "both", "--tasks", "sample/Biology")["results"][0]["system"] == "rrf(bm25, bm25-classic)"
+    assert "the alias loop stands for itself" in complaint("run", "loop")
+    assert "plain is an alias and takes no arguments" in complaint("run", "plain(k1=1)")
+
+
+def test_a_dry_run_shows_the_plan_and_does_nothing(own_home: Path) -> None:
+    shown = r2med("run", "rrf(bm25(k1=1.2), bm25-classic)", "--tasks", "sample/Biology", "Biology", "--dry-run").stdout
+    assert "k1 1.2, b 0.4" in shown
+    assert "sample/Biology: to compute" in shown
+    assert "index to build, of 64 documents" in shown
+    assert "Biology: to compute, after a download from R2MED/Biology" in shown
+    assert "the ledger is empty" in r2med("runs").stdout
+    results("run", "bm25", "--tasks", "sample/Biology")
+    assert "sample/Biology: in the ledger" in r2med("run", "bm25", "--tasks", "sample/Biology", "--dry-run").stdout
+    planned = json.loads(r2med("run", "bm25(b=0.5)", "--tasks", "sample/Biology", "--dry-run", "--json").stdout)
+    assert planned[0]["stages"][0]["settings"]["b"] == 0.5
+    assert planned[0]["tasks"][0]["forecast"]["bm25(b=0.5)"]["index"] == "in the cache"
+
+
+def test_runs_are_listed_shown_and_removed(tmp_path: Path) -> None:
+    assert "the ledger is empty" in r2med("runs").stdout
+    run = results("run", "bm25", "--tasks", "sample/Biology")["results"][0]["run"]
+    assert run in r2med("runs").stdout
+    shown = json.loads(r2med("runs", "show", run[:5], "--json").stdout)
+    record = shown["record"]
+    assert record["data"]["fingerprint"]
+    assert record["r2med"]
+    assert record["packages"]["numpy"]
+    assert record["stages"][0]["k1"] == 0.9
+    out = tmp_path / "list.trec"
+    assert r2med("runs", "show", run, "--out", str(out)).returncode == 0
+    assert out.read_text().startswith("bio-q")
+    assert "removed" in r2med("runs", "rm", run).stdout
+    assert "the ledger is empty" in r2med("runs").stdout
+
+
+def test_analyze_gives_a_line_of_tokens_for_each_line() -> None:
+    assert r2med("analyze", "The patient's kidneys failed").stdout == "patient kidnei fail\n"
+    assert r2med("analyze", "-", stdin="one fish\n\nred fishes\n").stdout == "on fish\n\nred fish\n"
+    assert r2med("analyze", stdin="").stdout == ""
+
+
+def test_validate_counts_problems_and_exits_with_one(tmp_path: Path) -> None:
+    (tmp_path / "query.jsonl").write_text('{"id": "q", "text": "cat"}\n{"id": "q", "text": "other"}\nnot json\n')
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "dog"}\n')
+    (tmp_path / "qrels.jsonl").write_text('{"q_id": "q", "p_id": "zz", "score": 1}\n')
+    done = r2med("validate", str(tmp_path))
+    assert done.returncode == 1
+    for place in ("query.jsonl:2:", "query.jsonl:3:", "qrels.jsonl:1:"):
+        assert place in done.stdout
+    assert "3 errors" in done.stdout
+    assert r2med("validate", "sample").returncode == 0
+
+
+def test_doctor_tells_versions_and_storage() -> None:
+    results("run", "bm25", "--tasks", "sample/Biology")
+    found = json.loads(r2med("doctor", "--json").stdout)
+    assert found["versions"]["numpy"]
+    assert found["storage"]["ledger"].startswith("1 runs")
+    assert "bm25" in " ".join(found["storage"])
+    assert "versions" in r2med("doctor").stdout
+
+
+def test_a_closed_pipe_is_not_an_error() -> None:
+    code = f"{sys.executable} -m r2med tasks | head -1"
+    done = subprocess.run(code, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,167 @@
+"""Evaluation: failures are missing and never zero, shared stages run once, records tell everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+import r2med
+from r2med.data.model import Collection
+from r2med.errors import R2medError
+from r2med.ranking import Run
+from r2med.registry import spec_of
+from r2med.retrieve.bm25 import BM25
+from r2med.spec import Call
+from r2med.stage import Context, Expander, Reranker, Retriever
+from r2med.store.ledger import Ledger
+from r2med.system import System
+
+CALLS: list[str] = []
+
+
+@dataclass(frozen=True)
+class Broken(Retriever):
+    """Fails on one task."""
+
+    depth: int = 100
+
+    @property
+    def spec(self) -> Call:
+        return spec_of(self, "broken")
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        if collection.task.base == "Biology":
+            raise R2medError("the server is down")
+        return BM25().retrieve(collection, context)
+
+
+@dataclass(frozen=True)
+class Echo(Expander):
+    """Adds nothing, and tells that it was called."""
+
+    @property
+    def spec(self) -> Call:
+        return Call("echo")
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        CALLS.append("echo")
+        context.notes.incomplete[collection.queries.ids[0]] = "refused"
+        context.notes.record["requests"] = 9
+        return collection
+
+
+@dataclass(frozen=True)
+class Reverse(Reranker):
+    """Turns every list round."""
+
+    @property
+    def spec(self) -> Call:
+        return Call("reverse")
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        CALLS.append("reverse")
+        return Run.from_lists({q: (r.documents, -r.scores) for q, r in run})
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    CALLS.clear()
+
+
+def test_a_failed_system_is_missing_and_the_others_survive() -> None:
+    report = r2med.evaluate([Broken(), BM25()], ["sample/Biology", "sample/MedQA-Diag"])
+    assert [(f.system, f.task, f.message) for f in report.failures] == [
+        ("broken", "sample/Biology", "the server is down")
+    ]
+    assert report.average("broken", "sample", "nDCG@10") is None
+    assert report.average("bm25", "sample", "nDCG@10") is not None
+    assert "broken" not in report.averages("sample")
+    row = next(line for line in str(report).splitlines() if line.strip().startswith("broken"))
+    assert row.split()[1] == "-"
+    assert row.split()[-1] == "-"
+    assert "failed: broken on sample/Biology: the server is down" in str(report)
+
+
+def test_a_stage_shared_by_several_systems_runs_once_and_its_notes_reach_all() -> None:
+    systems = [Echo() >> BM25(), Echo() >> BM25() >> Reverse(), Echo() >> BM25(k1=1.2)]
+    report = r2med.evaluate(systems, "sample/Biology")
+    assert CALLS == ["echo", "reverse"]
+    for result in report.results:
+        assert result.incomplete == {"bio-q01": "refused"}
+        assert result.record["notes"]["echo"] == {"requests": 9}
+    assert "echo >> bm25 *" in str(report)
+    assert "* echo >> bm25: 1 queries incomplete (refused, ...)" in str(report)
+
+
+def test_what_was_kept_needs_no_stage_again() -> None:
+    r2med.evaluate(Echo() >> BM25(), "sample/Biology")
+    again = r2med.evaluate(Echo() >> BM25(), "sample/Biology")
+    assert CALLS == ["echo"]
+    assert again.results[0].cached
+
+
+def test_per_query_scores_are_a_frame_aligned_by_id() -> None:
+    report = r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology")
+    frame = report.per_query()
+    assert frame.columns[:3] == ["system", "task", "query"]
+    assert frame.height == 18
+    mean = frame.filter(frame["system"] == "bm25")["nDCG@10"].mean()
+    assert mean == pytest.approx(report.average("bm25", "sample", "nDCG@10"))
+
+
+def test_the_ledger_remembers_all_that_could_change_a_result() -> None:
+    r2med.evaluate("bm25(k1=1.2)", "sample/Biology")
+    with Ledger() as ledger:
+        entry = ledger.entries()[0]
+    record = entry.record
+    assert entry.system == "bm25(k1=1.2)"
+    assert entry.group == "sample"
+    assert record["stages"][0]["k1"] == 1.2
+    assert record["stages"][0]["analyzer"] == "lucene-english"
+    assert record["data"]["fingerprint"] == r2med.load("sample/Biology").fingerprint
+    assert record["machine"]["cores"]
+    assert record["oracle"] is False
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        (System((Reverse(), BM25())), "cannot come before the retriever"),
+        (System((BM25(), Echo())), "cannot come after the retriever"),
+        (System((Echo(),)), "no retriever"),
+        (System((BM25(), BM25())), "2 retrievers"),
+    ],
+)
+def test_an_impossible_order_is_refused_before_anything_runs(system: System, said: str) -> None:
+    with pytest.raises(R2medError, match=said):
+        r2med.evaluate(system, "sample/Biology")
+    assert CALLS == []
+
+
+def test_a_cutoff_below_the_depth_is_said() -> None:
+    report = r2med.evaluate("bm25(depth=5)", "sample/Biology")
+    assert any("measured on lists of 5 documents" in sentence for sentence in report.results[0].warnings)
+
+
+def test_the_sample_is_reasoning_driven() -> None:
+    """BM25 on the question finds little; on the gold answer nearly all."""
+    from r2med.data.model import Texts
+    from r2med.data.tasks import groups
+    from r2med.engine import quiet
+    from r2med.measure.metrics import Measure
+    from r2med.measure.score import score
+    from r2med.store.cache import Cache
+
+    plain, told = [], []
+    for task in groups()["sample"]:
+        dataset = r2med.load(task)
+        ids = dataset.collection.queries.ids
+        answers = Texts(ids, [dataset.gold.answers[query] for query in ids])
+        for queries, into in ((dataset.collection.queries, plain), (answers, told)):
+            collection = Collection(task, dataset.collection.documents, queries)
+            run = BM25().retrieve(collection, Context(Cache.default(), quiet()))
+            into.append(score(run, dataset.gold.qrels).mean(Measure.parse("nDCG@10")))
+        assert set(dataset.gold.reasoning) == set(ids)
+    assert sum(plain) / len(plain) < 0.40
+    assert sum(told) / len(told) > 0.70
