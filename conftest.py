@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A loaded machine is no failure: what a property costs is a matter for benchmarks.
+hypothesis.settings.register_profile("r2med", deadline=None)
+hypothesis.settings.load_profile("r2med")
 
 ROOT = Path(__file__).resolve().parent
 SHARED = ROOT.parent / "shared" / "data"

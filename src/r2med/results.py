@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
+    from r2med.measure.bootstrap import Interval
+
 
 @dataclass(frozen=True)
 class Result:
@@ -134,6 +136,27 @@ class Report:
                 table[system] = {measure: value for measure, value in row.items() if value is not None}
         return table
 
+    def intervals(self, group: str, measure: str) -> dict[str, dict[str, Interval]]:
+        """Each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
+        from r2med.measure.bootstrap import board_intervals
+
+        tasks = self.tasks(group)
+        complete = [system for system in self.systems if self.average(system, group, measure) is not None]
+        if not complete:
+            return {}
+        board = {task: np.array([self._column(system, task, measure) for system in complete]) for task in tasks}
+        by_task, average = board_intervals(board)
+        return {
+            system: {**{task: by_task[task][place] for task in tasks}, "": average[place]}
+            for place, system in enumerate(complete)
+        }
+
+    def _column(self, system: str, task: str, measure: str) -> NDArray[np.float64]:
+        result = self.result(system, task)
+        if result is None:
+            raise KeyError(f"{system} has no result on {task}")
+        return result.scores[measure]
+
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`. Tasks of several groups have no average in common: `averages` is then empty."""
         groups = {group: self.averages(group) for group in self.groups}
@@ -141,6 +164,13 @@ class Report:
             "results": [result.as_dict() for result in self.results],
             "averages": next(iter(groups.values())) if len(groups) == 1 else {},
             "groups": groups,
+        }
+        found["intervals"] = {
+            group: {
+                system: {task or "average": [each.low, each.high] for task, each in row.items()}
+                for system, row in self.intervals(group, self.measures[0]).items()
+            }
+            for group in self.groups
         }
         if self.failures:
             found["failures"] = [failure.as_dict() for failure in self.failures]

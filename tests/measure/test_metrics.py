@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError
@@ -13,6 +13,7 @@ WHOLE = ("nDCG", "MAP", "MRR")
 NAMES = (*WHOLE, "Recall", "P", "Hit")
 
 
+@settings(deadline=None)
 @given(st.sampled_from(NAMES), st.integers(1, 10**9 - 1))
 def test_printing_and_parsing_are_inverse(name: str, cutoff: int) -> None:
     measure = Measure(name, cutoff)
@@ -73,6 +74,7 @@ def test_bad_measures_are_one_line(text: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_any_text_is_a_measure_or_a_plain_error(text: str) -> None:
     try:

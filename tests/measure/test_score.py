@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import pytrec_eval
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError
@@ -75,6 +75,7 @@ def assert_equal_to_trec_eval(lists: Lists, qrels: Judgements) -> None:
         assert found.mean(measure) == pytest.approx(sum(expected.values()) / len(expected), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(lists, judgements.filter(positive))
 def test_equal_to_trec_eval(lists: Lists, qrels: Judgements) -> None:
     assert_equal_to_trec_eval(lists, qrels)

@@ -30,12 +30,12 @@ SHORT_NAMES = {
 """Task names as table headings, where eight columns must fit a terminal."""
 
 
-def show(report: Report, console: Console, measures: Sequence[str] = ()) -> None:
+def show(report: Report, console: Console, measures: Sequence[str] = (), *, intervals: bool = False) -> None:
     """Print one table a group and measure, then what a reader must know about them."""
     for group in report.groups:
         for measure in measures or report.measures[:1]:
             console.print(f"{measure} x 100, {_GROUP_TITLES[group]}", style="bold", highlight=False)
-            console.print(_table(report, group, measure))
+            console.print(_table(report, group, measure, intervals=intervals))
         if group in _GROUP_NOTES:
             console.print(_GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
@@ -55,7 +55,7 @@ def _heading(task: str) -> str:
     return SHORT_NAMES.get(base, base)
 
 
-def _table(report: Report, group: str, measure: str) -> Table:
+def _table(report: Report, group: str, measure: str, *, intervals: bool) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -69,9 +69,13 @@ def _table(report: Report, group: str, measure: str) -> Table:
     rows = {system: _values(report, system, group, measure) for system in report.systems}
     ranked = {system for system in rows if not _is_oracle(report, system)}
     best = [max((rows[system][place] or 0.0 for system in ranked), default=0.0) for place in range(len(tasks) + 1)]
+    ranges = report.intervals(group, measure) if intervals else {}
     for system, values in rows.items():
         cells = [_cell(value, system in ranked and value == top) for value, top in zip(values, best, strict=True)]
         table.add_row(escape(f"{system} {_marks(report, system, group)}".rstrip()), *cells)
+        if system in ranges:
+            found = [ranges[system][task] for task in (*tasks, "")]
+            table.add_row("", *(f"[dim]{100 * each.low:.1f}-{100 * each.high:.1f}[/dim]" for each in found))
     return table
 
 

@@ -14,6 +14,7 @@ import r2med
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
     "eval": "Score run files made by any tool.",
+    "compare": "Is one system better than another, and how sure is that?",
     "tasks": "List the tasks and groups.",
     "stats": "Sizes, lengths and duplicates of tasks or folders.",
     "validate": "Find every problem in data folders, with file and line.",

@@ -23,6 +23,7 @@ class Asked:
     metrics: tuple[str, ...]
     split: str | None
     drop_self: bool | None
+    ci: bool
     out: Path | None
     fresh: bool
     dry_run: bool
@@ -35,6 +36,7 @@ class Asked:
 @click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help="Drop a document whose id is the query's own.")
+@click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
@@ -109,7 +111,7 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
     if asked.as_json:
         write_json(report.as_dict())
     else:
-        show(report, output(), [str(measure) for measure in measures])
+        show(report, output(), [str(measure) for measure in measures], intervals=asked.ci)
     if report.failures:
         raise click.exceptions.Exit(1)
 

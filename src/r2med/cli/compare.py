@@ -1,0 +1,94 @@
+"""`r2med compare`: is one system better than another?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.compare import Comparison
+    from r2med.measure.paired import Difference
+
+
+@click.command("compare", cls=ManyValues)
+@click.argument("systems", nargs=-1, required=True, metavar="A B [C ...]")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
+@json_option()
+def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_json: bool) -> None:
+    """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
+
+    A system is its spec or the id of one of its runs. Every pair is compared: the difference with its 95% interval, a
+    randomisation test (corrected after Holm when there are several pairs) and a paired t-test, wins, ties and
+    losses, the effect size, and the smallest difference that so many queries could show.
+
+    \b
+    Examples:
+      r2med compare bm25 bm25-classic
+      r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
+    """
+    from r2med.compare import compare
+    from r2med.data.tasks import resolve
+    from r2med.measure.metrics import Measure
+    from r2med.store.ledger import Ledger
+
+    if len(systems) < 2:
+        raise click.UsageError("name at least two systems")
+    with Ledger() as ledger:
+        names = [task.name for task in resolve(tasks)]
+        found = compare(ledger, systems, str(Measure.parse(metric)), names)
+    if as_json:
+        write_json([each.as_dict() for each in found])
+    else:
+        _show(found, metric)
+
+
+def _show(found: Sequence[Comparison], metric: str) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = output()
+    for each in found:
+        console.print(f"{each.b}  minus  {each.a}", style="bold", markup=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column(f"{metric} x 100", no_wrap=True)
+        for heading in ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for task, value in each.tasks.items():
+            table.add_row(*_row(task, value))
+        for family, value in each.families.items():
+            table.add_row(*_row(f"all {family}", value))
+        if len(each.tasks) > 1:
+            table.add_section()
+            table.add_row(*_row("all tasks", each.overall), style="bold")
+        console.print(table)
+        console.print(_verdict(each, len(found)), markup=False)
+        console.print()
+
+
+def _row(name: str, value: Difference) -> list[str]:
+    return [
+        name,
+        f"{100 * value.mean:+.2f}",
+        f"{100 * value.low:+.2f} to {100 * value.high:+.2f}",
+        f"{value.randomisation:.4f}",
+        f"{value.t_test:.4f}",
+        f"{value.wins}/{value.ties}/{value.losses}",
+        f"{value.effect:+.2f}",
+        f"{100 * value.detectable:.2f}",
+        str(value.queries),
+    ]
+
+
+def _verdict(each: Comparison, pairs: int) -> str:
+    """The conclusion in a sentence that a reader may quote."""
+    p = f"p = {each.corrected:.4f}" + (f" after Holm over {pairs} pairs" if pairs > 1 else "")
+    if each.corrected < 0.05:
+        better, worse = (each.b, each.a) if each.overall.mean > 0 else (each.a, each.b)
+        return f"{better} is better than {worse} ({p})."
+    size = f"{100 * each.overall.detectable:.1f}"
+    return f"No difference is shown ({p}); these queries would show one of about {size} points."

@@ -1,0 +1,71 @@
+"""Paired tests against scipy, and against what must hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.measure.paired import difference, holm, randomisation_test
+
+
+@given(st.lists(st.floats(-1, 1).map(lambda value: round(value, 4)), min_size=3, max_size=60))
+def test_the_t_test_is_scipys(found: list[float]) -> None:
+    from scipy import stats
+
+    sample = np.array(found)
+    ours = difference([sample], permutations=10).t_test
+    if np.ptp(sample) > 1e-9:
+        assert ours == pytest.approx(stats.ttest_1samp(sample, 0).pvalue, abs=1e-12)
+    elif not sample.any():
+        assert ours == 1.0
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.15])
+def test_the_randomisation_test_agrees_with_scipys(shift: float) -> None:
+    from scipy import stats
+
+    sample = np.random.default_rng(8).normal(shift, 0.4, size=60)
+    theirs = stats.permutation_test(
+        (sample,), np.mean, permutation_type="samples", n_resamples=10_000, rng=2, vectorized=True
+    )
+    assert randomisation_test([sample]) == pytest.approx(theirs.pvalue, abs=0.02)
+
+
+def test_several_tasks_add_their_variances() -> None:
+    generator = np.random.default_rng(9)
+    tasks = [generator.normal(0.1, 0.3, size=n) for n in (40, 60, 80)]
+    found = difference(tasks)
+    error = np.sqrt(sum(task.var(ddof=1) / len(task) for task in tasks)) / 3
+    assert found.mean == pytest.approx(np.mean([task.mean() for task in tasks]))
+    assert found.detectable == pytest.approx((1.959964 + 0.841621) * error, rel=1e-5)
+    assert found.low < found.mean < found.high
+    assert found.queries == 180
+    assert found.wins + found.ties + found.losses == 180
+
+
+def test_turning_the_systems_round_turns_the_signs() -> None:
+    sample = np.random.default_rng(4).normal(0.1, 0.3, size=50)
+    one, other = difference([sample]), difference([-sample])
+    assert one.mean == -other.mean
+    assert one.effect == -other.effect
+    assert (one.wins, one.losses) == (other.losses, other.wins)
+    assert one.t_test == other.t_test
+    assert one.randomisation == pytest.approx(other.randomisation, abs=1e-12)
+
+
+def test_equal_systems_show_nothing() -> None:
+    found = difference([np.zeros(30)])
+    assert (found.mean, found.low, found.high, found.randomisation, found.t_test) == (0, 0, 0, 1, 1)
+    assert (found.wins, found.ties, found.losses) == (0, 30, 0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_only_raises_and_keeps_the_order(found: list[float]) -> None:
+    corrected = holm(found)
+    for before, after in zip(found, corrected, strict=True):
+        assert before - 1e-12 <= after <= 1
+    order = np.argsort(found, kind="stable")
+    assert (np.diff(np.array(corrected)[order]) >= -1e-12).all()
+    assert min(corrected) == pytest.approx(min(1.0, min(found) * len(found)))

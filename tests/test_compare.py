@@ -1,0 +1,78 @@
+"""Comparing runs of the ledger: what cannot be compared is refused with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import r2med
+from r2med.compare import compare, find_runs
+from r2med.errors import R2medError
+from r2med.store.ledger import Ledger
+
+
+def task_folder(folder: Path, *, documents: dict[str, str], queries: dict[str, str], relevant: dict[str, str]) -> Path:
+    import json
+
+    folder.mkdir(exist_ok=True)
+
+    def write(name: str, rows: list[dict[str, object]]) -> None:
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write("corpus.jsonl", [{"id": name, "text": text} for name, text in documents.items()])
+    write("query.jsonl", [{"id": name, "text": text} for name, text in queries.items()])
+    write("qrels.jsonl", [{"q_id": query, "p_id": document, "score": 1} for query, document in relevant.items()])
+    return folder
+
+
+def test_differences_are_those_of_the_per_query_scores() -> None:
+    report = r2med.evaluate(["bm25", "bm25-classic"], "sample")
+    with Ledger() as ledger:
+        found = compare(ledger, ["bm25", "bm25-classic"])[0]
+    expected = report.average("bm25-classic", "sample", "nDCG@10") - report.average("bm25", "sample", "nDCG@10")
+    assert found.overall.mean == pytest.approx(expected)
+    assert set(found.families) == {"qa-reference", "clinical-evidence", "clinical-case"}
+    assert next(iter(found.tasks)) == "sample/Biology"
+    assert found.corrected == found.overall.randomisation
+
+
+def test_all_pairs_are_compared_and_corrected() -> None:
+    r2med.evaluate(["bm25", "bm25-classic", "bm25(k1=2)"], "sample/Biology")
+    with Ledger() as ledger:
+        found = compare(ledger, ["bm25", "bm25-classic", "bm25(k1=2.0)"])
+    assert [(each.a, each.b) for each in found] == [
+        ("bm25", "bm25-classic"),
+        ("bm25", "bm25(k1=2.0)"),
+        ("bm25-classic", "bm25(k1=2.0)"),
+    ]
+    assert all(each.corrected >= each.overall.randomisation for each in found)
+
+
+def test_a_run_is_found_by_spec_in_any_spelling_or_by_id() -> None:
+    result = r2med.evaluate("bm25(k1=2)", "sample/Biology").results[0]
+    with Ledger() as ledger:
+        for name in ("bm25(k1=2)", "bm25( k1 = 2.0 )", result.run_id, result.run_id[:5]):
+            assert find_runs(ledger, name)["sample/Biology"].id == result.run_id
+
+
+def test_changed_data_is_refused(tmp_path: Path) -> None:
+    parts = {"queries": {"q": "cat"}, "relevant": {"q": "a"}}
+    folder = task_folder(tmp_path / "mine", documents={"a": "cat", "b": "dog"}, **parts)
+    r2med.evaluate("bm25", folder)
+    task_folder(tmp_path / "mine", documents={"a": "cat", "b": "cow"}, **parts)
+    r2med.evaluate("bm25-classic", folder)
+    with Ledger() as ledger, pytest.raises(R2medError, match="its data has changed between the two"):
+        compare(ledger, ["bm25", "bm25-classic"])
+
+
+def test_what_is_not_there_is_one_line() -> None:
+    r2med.evaluate("bm25", "sample/Biology")
+    r2med.evaluate("bm25-classic", "sample/MedQA-Diag")
+    with Ledger() as ledger:
+        with pytest.raises(R2medError, match="no task in common"):
+            compare(ledger, ["bm25", "bm25-classic"])
+        with pytest.raises(R2medError, match="run it first: r2med run 'bm26'"):
+            compare(ledger, ["bm25", "bm26"])
+        with pytest.raises(R2medError, match="was not measured by nDCG@7"):
+            compare(ledger, ["bm25", "bm25"], "nDCG@7")
