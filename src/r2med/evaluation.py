@@ -20,7 +20,7 @@ from r2med.registry import build_system
 from r2med.results import Failure, Report, Result
 from r2med.stage import Context, Stage
 from r2med.store.cache import Cache
-from r2med.store.ledger import Entry, Ledger
+from r2med.store.ledger import Entry, Finished, Ledger, written
 from r2med.store.provenance import provenance
 from r2med.system import System
 
@@ -92,14 +92,15 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
         return _remembered(entry, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo)
     started = time.perf_counter()
-    run = system.run(dataset.collection, context, dataset.gold)
+    state = system.work(dataset.collection, context, dataset.gold)
     seconds = time.perf_counter() - started
     _warn_shallow(system, dataset, options.measures, context)
-    scores = score(run, dataset.gold.qrels, options.measures)
+    scores = score(state.ranked, dataset.gold.qrels, options.measures)
     record = _record(system, dataset, context)
     entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
     values = {str(measure): scores.values(measure) for measure in options.measures}
-    return _result(ledger.add(entry, run, values), values, cached=False)
+    finished = Finished(state.ranked, values, written(state.collection))
+    return _result(ledger.add(entry, finished), values, cached=False)
 
 
 def _remembered(entry: Entry, dataset: Dataset, options: Options, ledger: Ledger) -> Result:

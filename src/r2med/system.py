@@ -91,9 +91,13 @@ class System:
         """A hash of everything this system's output depends on, apart from the data."""
         return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
 
-    def run(self, collection: Collection, context: Context, gold: Gold | None = None) -> Run:
-        """The ranked lists of a collection's queries. What another system of this command computed is taken over."""
-        state = _State(collection)
+    def run(self, collection: Collection, context: Context) -> Run:
+        """The ranked lists of a collection's queries."""
+        return self.work(collection, context).ranked
+
+    def work(self, collection: Collection, context: Context, gold: Gold | None = None) -> State:
+        """Run every stage; what another system of this command computed already is taken over."""
+        state = State(collection)
         done: tuple[str, ...] = (collection.state,)
         for stage in self.stages:
             done = (*done, stage.key())
@@ -102,9 +106,7 @@ class System:
                 context.memo[done] = (_step(stage, state, own, gold), own.notes)
             state, notes = context.memo[done]
             context.notes.absorb(str(stage), notes)
-        if state.run is None:
-            raise SpecError(f"{self} retrieves nothing")
-        return state.run
+        return state
 
 
 def _with_drop_self(stage: Stage, drop: bool) -> Stage:
@@ -119,24 +121,32 @@ def _with_drop_self(stage: Stage, drop: bool) -> Stage:
     return replace(stage, **changed) if changed else stage  # type: ignore[type-var]
 
 
-class _State(NamedTuple):
-    """What is handed from stage to stage."""
+class State(NamedTuple):
+    """What is handed from stage to stage, and what a whole system leaves behind."""
 
     collection: Collection
+    """With everything that expanders wrote."""
     run: Run | None = None
 
+    @property
+    def ranked(self) -> Run:
+        """The run, which is there once a retriever has worked."""
+        if self.run is None:
+            raise SpecError("nothing has been retrieved yet")
+        return self.run
 
-def _step(stage: Stage, state: _State, context: Context, gold: Gold | None) -> _State:
+
+def _step(stage: Stage, state: State, context: Context, gold: Gold | None) -> State:
     collection, run = state
     match stage:
         case Oracle():
             if gold is None:
                 raise SpecError(f"{stage} is shown the gold answers and can only stand at the start of a whole system")
-            return _State(stage.expand_with(collection, gold, context))
+            return State(stage.expand_with(collection, gold, context))
         case Expander():
-            return _State(stage.expand(collection, context))
+            return State(stage.expand(collection, context))
         case Retriever():
-            return _State(collection, stage.retrieve(collection, context))
+            return State(collection, stage.retrieve(collection, context))
         case Reranker() if run is not None:
-            return _State(collection, stage.rerank(collection, run, context))
+            return State(collection, stage.rerank(collection, run, context))
     raise SpecError(f"{stage} cannot run here")

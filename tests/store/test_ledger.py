@@ -13,13 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from r2med.data.model import Generation
 from r2med.errors import R2medError
 from r2med.ranking import Run
 from r2med.store.cache import cache_key
-from r2med.store.ledger import Entry, Ledger
+from r2med.store.ledger import Entry, Finished, Ledger
 
 RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
 SCORES = {"nDCG@10": np.array([0.25, 0.75]), "Recall@100": np.array([1.0, 0.0])}
+
+WRITTEN = {"q1": [Generation("lupus", "hyde", "m", reasoning="fever, rash: ...")], "q2": []}
+DONE = Finished(RUN, SCORES, WRITTEN)
 
 
 def entry(name: str = "bm25", task: str = "sample/Biology", group: str = "sample") -> Entry:
@@ -30,7 +34,7 @@ def entry(name: str = "bm25", task: str = "sample/Biology", group: str = "sample
 
 def test_what_is_written_is_read_back_exactly() -> None:
     with Ledger() as ledger:
-        written = ledger.add(entry(), RUN, SCORES)
+        written = ledger.add(entry(), DONE)
         found = ledger.find(written.key)
         assert found == written
         assert found is not None
@@ -43,33 +47,34 @@ def test_what_is_written_is_read_back_exactly() -> None:
         assert {name: values.tolist() for name, values in ledger.scores(found).items()} == {
             name: values.tolist() for name, values in SCORES.items()
         }
+        assert ledger.generations(found) == WRITTEN
         assert ledger.means() == {written.id: {"nDCG@10": 0.5, "Recall@100": 0.5}}
 
 
 def test_the_same_key_replaces_and_another_adds() -> None:
     with Ledger() as ledger:
-        ledger.add(entry(), RUN, SCORES)
-        ledger.add(entry(), RUN, {"nDCG@10": np.array([1.0, 1.0])})
-        ledger.add(entry("bm25-classic"), RUN, SCORES)
+        ledger.add(entry(), DONE)
+        ledger.add(entry(), Finished(RUN, {"nDCG@10": np.array([1.0, 1.0])}))
+        ledger.add(entry("bm25-classic"), DONE)
         assert [found.system for found in ledger.entries()] == ["bm25-classic", "bm25"]
         assert ledger.means()[entry().id] == {"nDCG@10": 1.0}
 
 
 def test_removing_takes_scores_and_lists_along(own_home: Path) -> None:
     with Ledger() as ledger:
-        written = ledger.add(entry(), RUN, SCORES)
+        written = ledger.add(entry(), DONE)
         ledger.remove([written])
         assert ledger.entries() == []
     database = sqlite3.connect(own_home / "ledger.sqlite")
-    for table in ("runs", "scores", "rankings"):
+    for table in ("runs", "scores", "rankings", "generations"):
         assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
 def test_entries_filter_by_system_and_group() -> None:
     with Ledger() as ledger:
-        ledger.add(entry("a", "sample/Biology", "sample"), RUN, SCORES)
-        ledger.add(entry("a", "Biology", "full"), RUN, SCORES)
-        ledger.add(entry("b", "Biology", "full"), RUN, SCORES)
+        ledger.add(entry("a", "sample/Biology", "sample"), DONE)
+        ledger.add(entry("a", "Biology", "full"), DONE)
+        ledger.add(entry("b", "Biology", "full"), DONE)
         assert {found.task for found in ledger.entries(system="a")} == {"sample/Biology", "Biology"}
         assert {found.system for found in ledger.entries(group="full")} == {"a", "b"}
         assert len(ledger.entries(limit=1)) == 1
@@ -78,7 +83,7 @@ def test_entries_filter_by_system_and_group() -> None:
 @pytest.mark.parametrize("name", ["zzz", "", "%", "_"])
 def test_an_unknown_run_is_one_line(name: str) -> None:
     with Ledger() as ledger:
-        ledger.add(entry(), RUN, SCORES)
+        ledger.add(entry(), DONE)
         with pytest.raises(R2medError, match="no run"):
             ledger.get(name)
 
@@ -86,7 +91,7 @@ def test_an_unknown_run_is_one_line(name: str) -> None:
 def test_scores_must_fit_the_queries() -> None:
     with Ledger() as ledger:
         with pytest.raises(ValueError, match="1 values for 2 queries"):
-            ledger.add(entry(), RUN, {"nDCG@10": np.array([1.0])})
+            ledger.add(entry(), Finished(RUN, {"nDCG@10": np.array([1.0])}))
         assert ledger.entries() == [], "a refused run leaves nothing behind"
 
 
@@ -108,11 +113,11 @@ def test_a_newer_format_is_refused(own_home: Path) -> None:
 WRITER = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
-from test_ledger import RUN, SCORES, entry
+from test_ledger import DONE, entry
 from r2med.store.ledger import Ledger
 with Ledger() as ledger:
     for place in range({count}):
-        ledger.add(entry("{name}", f"task{{place}}"), RUN, SCORES)
+        ledger.add(entry("{name}", f"task{{place}}"), DONE)
         print(place, flush=True)
 """
 

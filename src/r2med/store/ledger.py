@@ -7,9 +7,10 @@ process, the ledger holds all finished tasks whole and nothing of the unfinished
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from r2med.data.model import Collection, Generation
 from r2med.errors import R2medError
 from r2med.ranking import Run
 from r2med.runfiles import pack, unpack
@@ -45,6 +47,10 @@ CREATE TABLE IF NOT EXISTS scores (
     PRIMARY KEY (run, measure)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rankings (
+    run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS generations (
     run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
     data BLOB NOT NULL
 );
@@ -77,6 +83,25 @@ class Entry:
     def id(self) -> str:
         """The short name of the run, as `r2med runs show ID` takes it."""
         return self.key[:10]
+
+
+Written = Mapping[str, Sequence[Generation]]
+"""Query id to what was generated for it."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run leaves behind, to be kept in one piece."""
+
+    run: Run
+    scores: Mapping[str, NDArray[np.float64]]
+    """Measure to one value a query, in the order of the entry's queries."""
+    generations: Written = field(default_factory=dict)
+
+
+def written(collection: Collection) -> Written:
+    """What expanders wrote for each query of a collection."""
+    return dict(zip(collection.queries.ids, collection.generations, strict=True)) if collection.generations else {}
 
 
 class Ledger:
@@ -117,8 +142,8 @@ class Ledger:
             raise
         self._db.execute("COMMIT")
 
-    def add(self, entry: Entry, run: Run, scores: Mapping[str, NDArray[np.float64]]) -> Entry:
-        """Write a finished run with its per-query scores, in place of one with the same key; returns it, dated."""
+    def add(self, entry: Entry, finished: Finished) -> Entry:
+        """Write a finished run, in place of one with the same key; returns it, dated."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
         row = (
             entry.id,
@@ -131,12 +156,15 @@ class Ledger:
             orjson.dumps(entry.queries).decode(),
             orjson.dumps(entry.record, option=orjson.OPT_NON_STR_KEYS).decode(),
         )
-        data = pack(run)
+        data = pack(finished.run)
+        texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
         with self._transaction() as db:
             db.execute("DELETE FROM runs WHERE key = ?", (entry.key,))
             db.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             db.execute("INSERT INTO rankings VALUES (?, ?)", (entry.id, data))
-            self._write_scores(entry, scores)
+            if texts:
+                db.execute("INSERT INTO generations VALUES (?, ?)", (entry.id, zlib.compress(orjson.dumps(texts))))
+            self._write_scores(entry, finished.scores)
         return self._entry(row)
 
     def find(self, key: str) -> Entry | None:
@@ -169,6 +197,12 @@ class Ledger:
         if row is None:
             raise R2medError(f"run {entry.id} has no ranked lists; run it again with --fresh")
         return unpack(row[0])
+
+    def generations(self, entry: Entry) -> dict[str, list[Generation]]:
+        """What was generated for each query of a run; empty for a run without expanders."""
+        row = self._db.execute("SELECT data FROM generations WHERE run = ?", (entry.id,)).fetchone()
+        texts = orjson.loads(zlib.decompress(row[0])) if row else {}
+        return {query: [Generation(**each) for each in found] for query, found in texts.items()}
 
     def add_scores(self, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
         """Remember further measures of a run, one value a query in the order of `entry.queries`."""
