@@ -11,6 +11,9 @@ import pytest
 hypothesis.settings.register_profile("r2med", deadline=None)
 hypothesis.settings.load_profile("r2med")
 
+# Doctests are collected from every module; the tests' own fixtures hold none, and share one module name.
+collect_ignore_glob = ["tests/*/conftest.py"]
+
 ROOT = Path(__file__).resolve().parent
 SHARED = ROOT.parent / "shared" / "data"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError
@@ -34,18 +34,21 @@ def scored(draw: st.DrawFn) -> tuple[list[str], np.ndarray[Any, Any]]:
     return documents, scores
 
 
+@settings(deadline=None)
 @given(scored())
 def test_rank_is_the_rule(given_list: tuple[list[str], np.ndarray[Any, Any]]) -> None:
     documents, scores = given_list
     assert rank(documents, scores).tolist() == spelled_out(documents, scores)
 
 
+@settings(deadline=None)
 @given(scored(), st.integers(-1, 45))
 def test_top_is_the_beginning_of_rank(given_list: tuple[list[str], np.ndarray[Any, Any]], depth: int) -> None:
     documents, scores = given_list
     assert top(scores, depth, id_order(documents)).tolist() == spelled_out(documents, scores)[: max(depth, 0)]
 
 
+@settings(deadline=None)
 @given(st.lists(names, unique=True))
 def test_id_order_sorts_ids_descending(ids: list[str]) -> None:
     places = id_order(ids)
@@ -58,6 +61,7 @@ def test_scores_beyond_single_precision_tie_without_a_warning() -> None:
     assert top(np.array([1e300, 1e200]), 1, id_order(["a", "b"])).tolist() == [1]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(names, scored(), max_size=5), st.integers(0, 10))
 def test_a_run_holds_each_list_by_the_rule(
     lists: dict[str, tuple[list[str], np.ndarray[Any, Any]]], depth: int

@@ -18,6 +18,20 @@ _PUBLIC = {
     "evaluate": "r2med.evaluation",
     "BM25": "r2med.retrieve.bm25",
     "BM25Classic": "r2med.retrieve.bm25",
+    "Dense": "r2med.retrieve.dense",
+    "RRF": "r2med.retrieve.fusion",
+    "WeightedSum": "r2med.retrieve.fusion",
+    "CombMNZ": "r2med.retrieve.fusion",
+    "Views": "r2med.retrieve.fusion",
+    "HyDE": "r2med.expand.methods",
+    "Query2Doc": "r2med.expand.methods",
+    "LameR": "r2med.expand.methods",
+    "Answer": "r2med.expand.methods",
+    "SearchO1": "r2med.expand.searching",
+    "SearchR1": "r2med.expand.searching",
+    "Replay": "r2med.expand.replay",
+    "OracleAnswer": "r2med.expand.oracle",
+    "CrossEncoder": "r2med.rerank.cross",
     "Measure": "r2med.measure.metrics",
     "R2medError": "r2med.errors",
 }
@@ -30,10 +44,24 @@ if TYPE_CHECKING:
     from r2med.data.model import Dataset as Dataset
     from r2med.errors import R2medError as R2medError
     from r2med.evaluation import evaluate as evaluate
+    from r2med.expand.methods import Answer as Answer
+    from r2med.expand.methods import HyDE as HyDE
+    from r2med.expand.methods import LameR as LameR
+    from r2med.expand.methods import Query2Doc as Query2Doc
+    from r2med.expand.oracle import OracleAnswer as OracleAnswer
+    from r2med.expand.replay import Replay as Replay
+    from r2med.expand.searching import SearchO1 as SearchO1
+    from r2med.expand.searching import SearchR1 as SearchR1
     from r2med.measure.metrics import Measure as Measure
     from r2med.ranking import Run as Run
+    from r2med.rerank.cross import CrossEncoder as CrossEncoder
     from r2med.retrieve.bm25 import BM25 as BM25
     from r2med.retrieve.bm25 import BM25Classic as BM25Classic
+    from r2med.retrieve.dense import Dense as Dense
+    from r2med.retrieve.fusion import RRF as RRF
+    from r2med.retrieve.fusion import CombMNZ as CombMNZ
+    from r2med.retrieve.fusion import Views as Views
+    from r2med.retrieve.fusion import WeightedSum as WeightedSum
     from r2med.system import System as System
 
 

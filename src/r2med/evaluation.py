@@ -20,7 +20,7 @@ from r2med.registry import build_system
 from r2med.results import Failure, Report, Result
 from r2med.stage import Context, Stage
 from r2med.store.cache import Cache
-from r2med.store.ledger import Entry, Finished, Ledger, written
+from r2med.store.ledger import Entry, Finished, Ledger
 from r2med.store.provenance import provenance
 from r2med.system import System
 
@@ -34,6 +34,8 @@ class Options:
     """Recompute what the ledger already has."""
     split: str | None = None
     """Which judgements to use where data has several sets of them."""
+    strict: bool = False
+    """Whether a query for which a stage could not do its work is an error."""
     engine: Engine = field(default_factory=quiet)
 
 
@@ -88,9 +90,9 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     """One system on one dataset, from the ledger or anew."""
     key = run_key(system, dataset)
     entry = None if options.fresh else ledger.find(key)
-    if entry is not None:
+    if entry is not None and not (options.strict and entry.record["incomplete"]):
         return _remembered(entry, dataset, options, ledger)
-    context = Context(Cache.default(), options.engine, memo=memo)
+    context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     started = time.perf_counter()
     state = system.work(dataset.collection, context, dataset.gold)
     seconds = time.perf_counter() - started
@@ -99,7 +101,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     record = _record(system, dataset, context)
     entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
     values = {str(measure): scores.values(measure) for measure in options.measures}
-    finished = Finished(state.ranked, values, written(state.collection))
+    finished = Finished(state.ranked, values, context.notes.written)
     return _result(ledger.add(entry, finished), values, cached=False)
 
 

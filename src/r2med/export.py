@@ -7,8 +7,9 @@ from pathlib import Path
 
 import orjson
 
-from r2med.errors import R2medError
-from r2med.results import Report
+from r2med.errors import DataError, R2medError
+from r2med.ranking import Run
+from r2med.results import Report, Result
 from r2med.runfiles import write_run
 from r2med.store.ledger import Ledger
 
@@ -33,8 +34,13 @@ def write_results(report: Report, folder: Path) -> None:
     with Ledger() as ledger:
         for result in report.results:
             if result.run_id:
-                run = ledger.run(ledger.get(result.run_id))
-                plain = not any(re.search(r"\s", name) for name in (*run.queries, *run.documents))
-                name = f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
-                tag = file_name(result.system)
-                write_run(run, folder / "runs" / (name + (".trec" if plain else ".jsonl")), tag=tag)
+                _write_lists(ledger.run(ledger.get(result.run_id)), result, folder / "runs")
+
+
+def _write_lists(run: Run, result: Result, folder: Path) -> None:
+    """A TREC file, or jsonl where an id cannot be written in one."""
+    name = f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
+    try:
+        write_run(run, folder / f"{name}.trec", tag=file_name(result.system))
+    except DataError:
+        write_run(run, folder / f"{name}.jsonl")

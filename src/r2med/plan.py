@@ -96,4 +96,12 @@ def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger) -
 
 def run_key(system: System, dataset: Dataset) -> str:
     """The key of a system's run on a dataset: a hash of everything the run depends on."""
-    return cache_key(system=system.key(), data=dataset.fingerprint, version=r2med.__version__)
+    task = dataset.task
+    return cache_key(
+        system=system.key(),
+        data=dataset.fingerprint,
+        # Prompts are made of the task's words.
+        task=(task.family, task.noun, task.target, task.purpose, task.subject),
+        inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
+        version=r2med.__version__,
+    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
     "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
+    "candidates": "r2med.retrieve.candidates:Candidates",
     "rrf": "r2med.retrieve.fusion:RRF",
     "wsum": "r2med.retrieve.fusion:WeightedSum",
     "combmnz": "r2med.retrieve.fusion:CombMNZ",
@@ -34,26 +35,43 @@ STAGES: Mapping[str, str] = {
     "search-r1": "r2med.expand.searching:SearchR1",
     "replay": "r2med.expand.replay:Replay",
     "oracle-answer": "r2med.expand.oracle:OracleAnswer",
+    "cross-encoder": "r2med.rerank.cross:CrossEncoder",
+    "listwise": "r2med.rerank.listwise:Listwise",
+    "groupwise": "r2med.rerank.groupwise:Groupwise",
+    "pointwise": "r2med.rerank.pointwise:Pointwise",
+    "api-rerank": "r2med.rerank.api:ApiRerank",
 }
 """Every stage that is known by a name of its own, and where it lives; nothing is imported until it is used."""
+
+FAMILIES = ("r2med.rerank.find:find_reranker", "r2med.retrieve.dense:find_dense")
+"""Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
+_CARDS = ("r2med.rerank.cards:cards", "r2med.encode.cards:cards")
 
 Bound = TypeVar("Bound", bound=Stage)
 _WHOLE = 1e15
 """Below this a float without a fraction is written as an integer, so that k=60 and k=60.0 are one spec."""
 
 
-def stage_class(name: str) -> type[Stage]:
-    """The class behind a stage's name."""
-    if name not in STAGES:
-        raise SpecError(f"unknown stage {name!r}{suggest(name, STAGES)}")
-    module, _, attribute = STAGES[name].partition(":")
-    found: type[Stage] = getattr(importlib.import_module(module), attribute)
-    return found
-
-
 def build_stage(call: Call) -> Stage:
-    """The stage that a call describes."""
-    return bind(stage_class(call.name), call)
+    """The stage that a call describes: one with a name of its own, or a model that a family of stages knows."""
+    if call.name in STAGES:
+        kind: type[Stage] = _named(STAGES[call.name])
+        return bind(kind, call)
+    for family in FAMILIES:
+        found: Stage | None = _named(family)(call)
+        if found is not None:
+            return found
+    raise SpecError(f"unknown stage {call.name!r}{suggest(call.name, [*STAGES, *model_names()])}")
+
+
+def model_names() -> list[str]:
+    """Every model that has a card, rerankers and encoders."""
+    return [name for cards in _CARDS for name in _named(cards)()]
+
+
+def _named(address: str) -> Any:
+    module, _, attribute = address.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def build_system(value: Value | Stage | System) -> System:
@@ -116,6 +134,16 @@ def bind(cls: type[Bound], call: Call) -> Bound:
     if missing:
         raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
+
+
+def changed(stage: Bound, changes: Mapping[str, Any]) -> Bound:
+    """The same stage with other values in some of its fields."""
+    if not changes:
+        return stage
+    declared = [field for field in fields(stage) if field.init]  # type: ignore[arg-type]
+    values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
+    rest = next((field.name for field in declared if field.metadata.get("rest")), None)
+    return type(stage)(*values.pop(rest), **values) if rest is not None else type(stage)(**values)
 
 
 def spec_of(stage: Stage, name: str) -> Call:

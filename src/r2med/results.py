@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,66 @@ if TYPE_CHECKING:
     import polars as pl
 
     from r2med.measure.bootstrap import Interval
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a system took: requests, tokens and money from its stages' accounts, and time."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    dollars: float | None = 0.0
+    """None when a price is unknown."""
+    seconds: float = 0.0
+    """On the clock, when the run was made."""
+    queries: int = 0
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], seconds: float, queries: int) -> Cost:
+        """Add up the accounts that stages left in a run's record."""
+        accounts = [notes["account"] for notes in record.get("notes", {}).values() if "account" in notes]
+        prices = [account["cost"] for account in accounts]
+
+        def total(name: str) -> int:
+            return sum(account[name] for account in accounts)
+
+        return cls(
+            total("requests"),
+            total("prompt_tokens"),
+            total("completion_tokens"),
+            total("reasoning_tokens"),
+            None if None in prices else float(sum(prices)),
+            seconds,
+            queries,
+        )
+
+    def __add__(self, other: Cost) -> Cost:
+        unknown = self.dollars is None or other.dollars is None
+        return Cost(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            None if unknown else (self.dollars or 0.0) + (other.dollars or 0.0),
+            self.seconds + other.seconds,
+            self.queries + other.queries,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Read and written, thought included."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def seconds_per_query(self) -> float:
+        """How long a query took on average."""
+        return self.seconds / self.queries if self.queries else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The cost for JSON."""
+        return {**asdict(self), "seconds_per_query": self.seconds_per_query}
 
 
 @dataclass(frozen=True)
@@ -44,6 +104,11 @@ class Result:
         return {measure: float(values.mean()) if len(values) else 0.0 for measure, values in self.scores.items()}
 
     @property
+    def cost(self) -> Cost:
+        """What the run took."""
+        return Cost.of(self.record, self.seconds, len(self.query_ids))
+
+    @property
     def incomplete(self) -> Mapping[str, str]:
         """Queries for which the system did not do all it should have, and why."""
         found: Mapping[str, str] = self.record.get("incomplete", {})
@@ -66,6 +131,8 @@ class Result:
             "warnings": list(self.warnings),
             "group": self.group,
         }
+        if self.cost.requests:
+            found["cost"] = self.cost.as_dict()
         if self.run_id:
             found |= {"run": self.run_id, "cached": self.cached}
         if self.oracle:
@@ -126,6 +193,11 @@ class Report:
         found = [self.result(system, task) for task in self.tasks(group)]
         values = [result.metrics[measure] for result in found if result is not None and measure in result.metrics]
         return float(np.mean(values)) if values and len(values) == len(found) else None
+
+    def cost(self, system: str, group: str) -> Cost:
+        """What a system took on a group's tasks, together."""
+        own = [result.cost for result in self.results if result.system == system and result.group == group]
+        return sum(own, Cost())
 
     def averages(self, group: str) -> dict[str, dict[str, float]]:
         """Every complete system's averages over a group."""

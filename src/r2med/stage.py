@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from r2med.store.cache import Cache, cache_key
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection, Gold
+    from r2med.data.model import Collection, Generation, Gold
     from r2med.engine import Engine
     from r2med.ranking import Run
     from r2med.spec import Call
@@ -47,12 +47,18 @@ class Notes:
     incomplete: dict[str, str] = field(default_factory=dict)
     """Query id to the reason why the stage did not do for it what it should have."""
 
+    written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
+    """Query id to what was generated for it, also inside the systems that a stage is made of."""
+
     def absorb(self, label: str, other: Notes) -> None:
         """Add another stage's notes, its record under its label."""
         self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
         self.incomplete |= other.incomplete
         if other.record:
             self.record[label] = other.record
+        for query, generations in other.written.items():
+            known = self.written.get(query, ())
+            self.written[query] = (*known, *(each for each in generations if each not in known))
 
 
 @dataclass
@@ -98,6 +104,10 @@ class Stage(ABC):
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows of this stage: the resolved settings, defaults included."""
+        return {}
+
+    def inputs(self, collection: Collection) -> Mapping[str, object]:
+        """What the output depends on that lies beside the data and is not part of it, such as published generations."""
         return {}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.errors import SpecError
@@ -12,7 +13,7 @@ from r2med.stage import Context, Expander, Oracle, Reranker, Retriever, Stage
 from r2med.store.cache import cache_key
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection, Gold
+    from r2med.data.model import Collection, Generation, Gold
     from r2med.ranking import Run
 
 
@@ -69,9 +70,11 @@ class System:
         """The one stage that searches."""
         return next(stage for stage in self.stages if isinstance(stage, Retriever))
 
-    def with_drop_self(self, drop: bool) -> System:
-        """The same system with the rule for a document whose id is the query's own set one way or the other."""
-        return System(tuple(_with_drop_self(stage, drop) for stage in self.stages))
+    def with_option(self, option: str, value: object) -> System:
+        """The same system with an option set in every stage that has it, those inside other stages too."""
+        from r2med.registry import changed
+
+        return System(tuple(changed(stage, _inner(stage, option, value)) for stage in self.stages))
 
     @property
     def oracle(self) -> bool:
@@ -103,22 +106,34 @@ class System:
             done = (*done, stage.key())
             if done not in context.memo:
                 own = context.for_stage()
-                context.memo[done] = (_step(stage, state, own, gold), own.notes)
+                after = _step(stage, state, own, gold)
+                own.notes.written |= _added(state.collection, after.collection)
+                context.memo[done] = (after, own.notes)
             state, notes = context.memo[done]
             context.notes.absorb(str(stage), notes)
         return state
 
 
-def _with_drop_self(stage: Stage, drop: bool) -> Stage:
-    changed: dict[str, Any] = {}
-    for name, value in vars(stage).items():
-        if name == "drop_self":
-            changed[name] = drop
-        elif isinstance(value, System):
-            changed[name] = value.with_drop_self(drop)
-        elif isinstance(value, tuple) and value and isinstance(value[0], System):
-            changed[name] = tuple(system.with_drop_self(drop) for system in value)
-    return replace(stage, **changed) if changed else stage  # type: ignore[type-var]
+def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
+    """The fields of a stage that setting an option everywhere changes."""
+    found: dict[str, Any] = {}
+    for name, current in vars(stage).items():
+        if name == option:
+            found[name] = value
+        elif isinstance(current, System):
+            found[name] = current.with_option(option, value)
+        elif isinstance(current, tuple) and current and isinstance(current[0], System):
+            found[name] = tuple(system.with_option(option, value) for system in current)
+    return found
+
+
+def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
+    """What an expander wrote for each query."""
+    if after.generations is before.generations:
+        return {}
+    known = map(len, before.generations) if before.generations else repeat(0)
+    rows = zip(after.queries.ids, after.generations, known, strict=False)
+    return {query: generations[count:] for query, generations, count in rows}
 
 
 class State(NamedTuple):

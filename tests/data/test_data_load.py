@@ -182,8 +182,8 @@ def test_a_folder_of_nano_shape_with_several_splits_stands_for_several_tasks(tmp
     write_nano(tmp_path, other, "NanoR2MEDPMCClinical")
     found = resolve([tmp_path])
     assert [(each.base, each.family, each.group) for each in found] == [
-        ("Biology", "qa-reference", "custom"),
-        ("PMC-Clinical", "clinical-case", "custom"),
+        ("Biology", "qa-reference", "custom-nano"),
+        ("PMC-Clinical", "clinical-case", "custom-nano"),
     ]
     assert [load(each).collection.queries.texts[0] for each in found] == [SMALL.queries[0][1], "another"]
     assert [load(each.name).fingerprint for each in found] == [load(each).fingerprint for each in found]

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from r2med.results import Report
+from r2med.results import Cost, Report
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_GROUP_TITLES = {"sample": "bundled sample", "nano": "NanoR2MED", "full": "R2MED", "custom": "own data"}
+_GROUP_TITLES = {
+    "sample": "bundled sample",
+    "nano": "NanoR2MED",
+    "full": "R2MED",
+    "custom": "own data",
+    "custom-nano": "own nano sets",
+}
 _GROUP_NOTES = {
     "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
     "nano": "Nano tasks are easier than the full ones: never compare the two.",
+    "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
 }
 SHORT_NAMES = {
     "Biology": "Bio",
@@ -30,12 +38,22 @@ SHORT_NAMES = {
 """Task names as table headings, where eight columns must fit a terminal."""
 
 
-def show(report: Report, console: Console, measures: Sequence[str] = (), *, intervals: bool = False) -> None:
+@dataclass(frozen=True)
+class Look:
+    """What a table shows beside the means."""
+
+    intervals: bool = False
+    """95% intervals below them."""
+    cost: bool = False
+    """Requests, tokens, dollars and seconds a query after them."""
+
+
+def show(report: Report, console: Console, measures: Sequence[str] = (), look: Look | None = None) -> None:
     """Print one table a group and measure, then what a reader must know about them."""
     for group in report.groups:
         for measure in measures or report.measures[:1]:
             console.print(f"{measure} x 100, {_GROUP_TITLES[group]}", style="bold", highlight=False)
-            console.print(_table(report, group, measure, intervals=intervals))
+            console.print(_table(report, group, measure, look or Look()))
         if group in _GROUP_NOTES:
             console.print(_GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
@@ -55,7 +73,7 @@ def _heading(task: str) -> str:
     return SHORT_NAMES.get(base, base)
 
 
-def _table(report: Report, group: str, measure: str, *, intervals: bool) -> Table:
+def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -66,17 +84,29 @@ def _table(report: Report, group: str, measure: str, *, intervals: bool) -> Tabl
     for task in tasks:
         table.add_column(_heading(task), justify="right", no_wrap=True)
     table.add_column("avg", justify="right", no_wrap=True)
+    for heading in _COST_HEADINGS if look.cost else ():
+        table.add_column(heading, justify="right", no_wrap=True)
     rows = {system: _values(report, system, group, measure) for system in report.systems}
     ranked = {system for system in rows if not _is_oracle(report, system)}
     best = [max((rows[system][place] or 0.0 for system in ranked), default=0.0) for place in range(len(tasks) + 1)]
-    ranges = report.intervals(group, measure) if intervals else {}
+    ranges = report.intervals(group, measure) if look.intervals else {}
     for system, values in rows.items():
         cells = [_cell(value, system in ranked and value == top) for value, top in zip(values, best, strict=True)]
+        cells += _cost_cells(report.cost(system, group)) if look.cost else []
         table.add_row(escape(f"{system} {_marks(report, system, group)}".rstrip()), *cells)
         if system in ranges:
             found = [ranges[system][task] for task in (*tasks, "")]
             table.add_row("", *(f"[dim]{100 * each.low:.1f}-{100 * each.high:.1f}[/dim]" for each in found))
     return table
+
+
+_COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
+
+
+def _cost_cells(cost: Cost) -> list[str]:
+    dollars = "?" if cost.dollars is None else f"{cost.dollars:.2f}" if cost.requests else "-"
+    counts = [f"{count:,}" if cost.requests else "-" for count in (cost.requests, cost.tokens, cost.reasoning_tokens)]
+    return [*counts, dollars, f"{cost.seconds_per_query:.3f}"]
 
 
 def _values(report: Report, system: str, group: str, measure: str) -> list[float | None]:

@@ -34,13 +34,13 @@ def command(
       r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
     """
     from r2med.board.table import show
-    from r2med.measure.metrics import DEFAULT, Measure
+    from r2med.measure.metrics import DEFAULT, parse_all
     from r2med.score_files import judgements, score_files
 
     source = qrels if task is None else task
     if source is None or (task is not None and qrels is not None):
         raise click.UsageError("give the judgements: either --task NAME or --qrels FILE")
-    asked = [Measure.parse(text) for text in metrics]
+    asked = parse_all(metrics)
     judged = judgements(source, split)
     report = score_files(runfiles, judged, tuple(dict.fromkeys([*asked, *DEFAULT])), drop_self=drop_self)
     if as_json:

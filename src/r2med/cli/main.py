@@ -15,10 +15,12 @@ VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
     "eval": "Score run files made by any tool.",
     "compare": "Is one system better than another, and how sure is that?",
+    "answers": "Are the generated answers right, and does that go with retrieval?",
     "tasks": "List the tasks and groups.",
     "stats": "Sizes, lengths and duplicates of tasks or folders.",
     "validate": "Find every problem in data folders, with file and line.",
     "analyze": "Show the tokens that BM25 sees.",
+    "nano": "Build small tasks from large ones, and see how well they stand for them.",
     "runs": "List, show or remove the runs of the ledger.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,12 @@ class Asked:
     split: str | None
     drop_self: bool | None
     ci: bool
+    columns: str | None
+    strict: bool
+    samples: int | None
+    max_cost: float | None
+    max_tokens: int | None
+    concurrency: int
     out: Path | None
     fresh: bool
     dry_run: bool
@@ -37,6 +45,12 @@ class Asked:
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help="Drop a document whose id is the query's own.")
 @click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
+@click.option("--columns", type=click.Choice(["cost"]), help="Also show requests, tokens, dollars and seconds.")
+@click.option("--strict", is_flag=True, help="Make a query that a stage could not serve an error.")
+@click.option("--samples", type=click.IntRange(1), help="How many texts each expander asks a model for.")
+@click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
+@click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
+@click.option("--concurrency", default=16, show_default=True, help="Requests to a model at a time.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
@@ -85,24 +99,28 @@ def _systems(asked: Asked) -> dict[str, System]:
 
     built = [System.parse(text) for text in asked.systems]
     if asked.drop_self is not None:
-        built = [system.with_drop_self(asked.drop_self) for system in built]
+        built = [system.with_option("drop_self", asked.drop_self) for system in built]
+    if asked.samples is not None:
+        built = [system.with_option("samples", asked.samples) for system in built]
     return {system.spec: system for system in built}
 
 
 def _run(asked: Asked, systems: dict[str, System]) -> None:
-    from r2med.board.table import show
+    from r2med.board.table import Look, show
     from r2med.engine import Engine
     from r2med.evaluation import Options, evaluate
-    from r2med.measure.metrics import DEFAULT, Measure
+    from r2med.measure.metrics import DEFAULT, parse_all
 
-    measures = [Measure.parse(text) for text in asked.metrics]
+    measures = parse_all(asked.metrics)
     options = Options(
         measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
         fresh=asked.fresh,
         split=asked.split,
+        strict=asked.strict,
         engine=Engine(messages()),
     )
-    report = evaluate(list(systems.values()), list(asked.tasks), options)
+    with _limits(asked):
+        report = evaluate(list(systems.values()), list(asked.tasks), options)
     if asked.out is not None:
         from r2med.export import write_results
 
@@ -111,9 +129,18 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
     if asked.as_json:
         write_json(report.as_dict())
     else:
-        show(report, output(), [str(measure) for measure in measures], intervals=asked.ci)
+        look = Look(intervals=asked.ci, cost=asked.columns == "cost")
+        show(report, output(), [str(measure) for measure in measures], look)
     if report.failures:
         raise click.exceptions.Exit(1)
+
+
+def _limits(asked: Asked) -> AbstractContextManager[object]:
+    """One client for the whole command, with the limits that were asked for."""
+    from r2med.llm import Limits, session
+
+    limits = Limits(concurrency=asked.concurrency, max_cost=asked.max_cost, max_tokens=asked.max_tokens)
+    return session(limits)
 
 
 def _show_plan(asked: Asked, systems: list[System]) -> None:
@@ -132,8 +159,11 @@ def _show_plan(asked: Asked, systems: list[System]) -> None:
         for task in each.tasks:
             click.echo(f"  {task.task}: {task.state}")
             for spec, facts in task.forecast.items():
-                click.echo(f"    {spec}: {_line(facts)}")
+                prompt = facts.get("first prompt")
+                click.echo(f"    {spec}: {_line({name: fact for name, fact in facts.items() if fact is not prompt})}")
+                if prompt:
+                    click.echo(textwrap.indent(str(prompt), "      | "))
 
 
 def _line(facts: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
+    return ", ".join(f"{name} {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in facts.items())

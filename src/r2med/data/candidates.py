@@ -8,6 +8,7 @@ from pathlib import Path
 
 from r2med.data.layout import config_files, listing
 from r2med.data.model import Collection
+from r2med.data.nanoset import read_manifest
 from r2med.data.problems import Findings, Spot
 from r2med.data.qrels import QUERY_FIELDS
 from r2med.data.rows import describe, read_rows, shorten
@@ -23,9 +24,7 @@ def candidates(collection: Collection, kind: str) -> Run:
 
     Lists are stored in order without scores; a document's score is how many places it stands above the end.
     """
-    if kind not in candidate_configs():
-        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
-    files = _files(collection, candidate_configs()[kind])
+    files = candidate_files(collection, kind)
     found = Findings()
     lists = _read(files, collection, found)
     found.raise_errors(collection.task.name)
@@ -36,19 +35,45 @@ def candidates(collection: Collection, kind: str) -> Run:
     return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
 
 
-def _files(collection: Collection, config: str) -> list[Path]:
+def offered(collection: Collection) -> list[str]:
+    """The kinds of candidates that a nano task has."""
+    if collection.task.hub:
+        return list(candidate_configs())
+    folder = collection.origin
+    return [kind for kind in candidate_configs() if folder is not None and _beside(collection, folder, kind)]
+
+
+def candidate_files(collection: Collection, kind: str) -> list[Path]:
+    """The files that hold a task's candidates of a kind, fetched where they must be."""
+    if kind not in candidate_configs():
+        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
     task, folder = collection.task, collection.origin
     if folder is None:
         raise DataError(f"{task.name} was not read from a folder, so no candidates lie beside it")
-    names = config_files(config, listing(folder, config), task.split)
-    if names:
-        return [folder / name for name in names]
+    built = read_manifest(folder)
+    if built is not None and kind not in built.configs:
+        raise DataError(f"{folder}: built without {kind} candidates; it has {', '.join(built.configs)}")
+    config = _config(folder, kind)
+    files = _beside(collection, folder, kind)
+    if files:
+        return files
     if not task.hub:
         raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
     from r2med.data.hub import fetch_config
 
     # The folder of a download is named by its commit: the lists must come from the same one as the documents.
     return fetch_config(replace(task, revision=folder.name), config)
+
+
+def _config(folder: Path, kind: str) -> str:
+    """The config of a kind: as published, or as the one who built the set named it."""
+    built = read_manifest(folder)
+    return (built.configs if built else candidate_configs()).get(kind, candidate_configs()[kind])
+
+
+def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
+    config = _config(folder, kind)
+    return [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
 
 
 def _read(files: Sequence[Path], collection: Collection, found: Findings) -> dict[str, list[str]]:

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from r2med.data import layout
+from r2med.data.nanoset import read_manifest
 from r2med.errors import DataError, suggest
 
 GROUPS = ("full", "nano", "sample")
+OWN_NANO = "custom-nano"
+"""The group of nano sets in folders, apart from both the published ones and from whole collections."""
 _HERE = Path(__file__).parent
 SAMPLE = _HERE / "sample"
 """The folder of the bundled demonstration."""
@@ -33,7 +36,8 @@ class Task:
     base: str
     """The name without its group."""
     group: str
-    """`full`, `nano`, `sample`, or `custom` for a folder. Scores of different groups never share a column."""
+    """`full`, `nano`, `sample`; for a folder `custom`, or `custom-nano` when it is a nano set. Scores of different
+    groups never share a column."""
     family: str = "custom"
     """`qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`."""
     scenario: str = ""
@@ -231,15 +235,23 @@ def folder_tasks(folder: Path) -> list[Task]:
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
-    base = folder.resolve().name
-    known = {each["base"].casefold(): each for each in _facts()["task"]}
-    known |= {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
-    entry = known.get(split.casefold()) or known.get(base.casefold()) or {}
+    base, stored = folder.resolve().name, _stored_split(folder, split)
+    published = {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
+    known = {each["base"].casefold(): each for each in _facts()["task"]} | published
+    entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
     name = str(folder) if str(folder).casefold() not in _names() else f".{os.sep}{folder}"
     if split != layout.DEFAULT_SPLIT:
         name, base = str(folder / split), entry.get("base", split)
-    made = Task(name, base, "custom", **_stated(entry), folder=folder, split=split)
-    return replace(made, **_task_file(folder / _TASK_FILE))
+    built = read_manifest(folder)
+    group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
+    made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
+    return replace(made, **(built.facts(stored) if built else {}) | _task_file(folder / _TASK_FILE))
+
+
+def _stored_split(folder: Path, split: str) -> str:
+    """The split that is read where none was asked for and there is only one."""
+    present = layout.splits(layout.listing(folder)) if split == layout.DEFAULT_SPLIT and folder.is_dir() else []
+    return present[0] if len(present) == 1 else split
 
 
 def _task_file(file: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ TEXT_JOINS: Mapping[str, str] = MappingProxyType(
 """How a retriever that searches with words joins each method's text, as published; any other method replaces."""
 
 DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
-"""How a dense retriever joins each method's text, as published; any other method's vector is averaged with the query's."""
+"""How a dense retriever joins each method's text, as published; any other method's is averaged with the query's."""
 
 _SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
 

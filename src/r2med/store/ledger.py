@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.data.model import Collection, Generation
+from r2med.data.model import Generation
 from r2med.errors import R2medError
 from r2med.ranking import Run
 from r2med.runfiles import pack, unpack
@@ -97,11 +97,6 @@ class Finished:
     scores: Mapping[str, NDArray[np.float64]]
     """Measure to one value a query, in the order of the entry's queries."""
     generations: Written = field(default_factory=dict)
-
-
-def written(collection: Collection) -> Written:
-    """What expanders wrote for each query of a collection."""
-    return dict(zip(collection.queries.ids, collection.generations, strict=True)) if collection.generations else {}
 
 
 class Ledger:

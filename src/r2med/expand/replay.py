@@ -1,0 +1,179 @@
+"""Generations that exist already: the published ones beside the data or on the hub, or a file of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from r2med.data.model import Generation
+from r2med.errors import DataError, SpecError, suggest
+from r2med.expand.genfiles import HYDOC, Written, mismatched, read_written
+from r2med.expand.joins import check_join
+from r2med.expand.kept import keep
+from r2med.llm.traces import split_trace
+from r2med.registry import spec_of
+from r2med.retrieve.joining import TEXT_JOINS
+from r2med.spec import Call
+from r2med.stage import Context, Expander, Requirements
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+
+BESIDE, HUB = "beside", "hub"
+
+
+@dataclass(frozen=True)
+class Replay(Expander):
+    """Texts that were written before, joined by the protocol of the method they were written for.
+
+    >>> str(Replay("my file.tsv")), str(Replay(method="lamer", llm="gpt4"))
+    ('replay("my file.tsv")', 'replay(method=lamer, llm=gpt4)')
+    """
+
+    source: str = BESIDE
+    """A file; `beside` for the folder of the task's data; `hub` for the authors' generations of this task."""
+    method: str = ""
+    """Whose texts to take, and by whose protocol they join the query; hyde unless a path says otherwise."""
+    llm: str = ""
+    """The model whose texts to take; may be left out where there is only one."""
+    join: str = ""
+    """How the text joins the query; empty for the method's way, and for a table: the text is the whole query."""
+
+    def __post_init__(self) -> None:
+        check_join("replay", self.join)
+        if self.method and self.method not in TEXT_JOINS:
+            raise SpecError(f"replay: unknown method {self.method!r}{suggest(self.method, TEXT_JOINS)}")
+        if self._file is not None and self._file.name.removesuffix(".gz").endswith(".tsv") and self.method:
+            raise SpecError("replay: a table's text is the whole query and has no method; say join=... to change that")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language, the source without a name."""
+        options = dict(spec_of(self, "replay").options)
+        source = (options.pop("source"),) if "source" in options else ()
+        return Call("replay", source, tuple(options.items()))
+
+    @property
+    def _file(self) -> Path | None:
+        return None if self.source in (BESIDE, HUB) else Path(self.source).expanduser()
+
+    @property
+    def _method(self) -> str:
+        """As given, or as a published file's folders say, or hyde."""
+        above = self._file.parent.parent.name if self._file is not None else ""
+        return self.method or (above if above in TEXT_JOINS else "hyde")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The hub where the authors' generations are asked for; which repository depends on the task."""
+        return Requirements(hub=("R2MED/<task>",)) if self.source == HUB else Requirements()
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The content of a file that is named; what lies beside the data is in `inputs`."""
+        return {"file": _digest(self._file)} if self._file is not None else {}
+
+    def inputs(self, collection: Collection) -> Mapping[str, object]:
+        """What the output depends on that the data brings along: the content of the file beside a folder's data."""
+        if self.source == BESIDE and not collection.task.hub:
+            return {"file": _digest(self.locate(collection))}
+        return {}
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {"source": self.source, "method": self._method, "llm": self.llm, "join": self.join or "as published"}
+
+    def locate(self, collection: Collection) -> Path:
+        """The file for a task, fetched where it must be."""
+        if self._file is not None:
+            return self._file
+        if self.source == HUB or collection.task.hub:
+            return self._fetched(published_task(collection.task))
+        if collection.origin is None:
+            raise DataError(f"{collection.task.name} was not read from a folder; name the file with the generations")
+        return self._in_folder(collection.origin)
+
+    def _in_folder(self, folder: Path) -> Path:
+        files = sorted(folder.glob(f"*/*/{HYDOC}"))
+        return folder / self._chosen([file.relative_to(folder).as_posix() for file in files], str(folder))
+
+    def _fetched(self, task: Task) -> Path:
+        from r2med.data.hub import cached_snapshot, download, remote_names
+
+        cached = cached_snapshot(task.hub, task.revision)
+        name = f"{self._method}/{self.llm}/{HYDOC}"
+        if self.llm and cached is not None and (cached.folder / name).is_file():
+            return cached.folder / name
+        name = self._chosen(remote_names(task.hub, task.revision), f"{task.hub} at {task.revision}")
+        return download(task.hub, task.revision, [name]).folder / name
+
+    def _chosen(self, names: Sequence[str], where: str) -> str:
+        """The one file of the method and model among those that exist."""
+        found = [name.split("/") for name in names if name.endswith(f"/{HYDOC}") and name.count("/") == 2]
+        models = [llm for method, llm, _ in found if method == self._method]
+        if self.llm in models:
+            return f"{self._method}/{self.llm}/{HYDOC}"
+        if not self.llm and len(models) == 1:
+            return f"{self._method}/{models[0]}/{HYDOC}"
+        if models:
+            problem = f"no {self._method} of {self.llm!r}" if self.llm else f"{self._method} of several models"
+            raise DataError(f"{where} has {problem}; say llm=... with one of {', '.join(sorted(models))}")
+        methods = sorted({method for method, _, _ in found})
+        others = f"; it has {', '.join(methods)}" if methods else ""
+        raise DataError(f"{where} has no generations of {self._method} (METHOD/LLM/{HYDOC}){others}")
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """Add the texts of the file; a query that it lacks is counted."""
+        queries = dict(collection.queries)
+        written = read_written(self.locate(collection), queries)
+        if not written.texts.keys() & queries.keys():
+            raise DataError(
+                f"{written.path} has no text for any query of {collection.task.name}:"
+                f" it has {next(iter(written.texts))}, the task has {next(iter(queries), 'no queries')};"
+                " is it another task's file?"
+            )
+        others = mismatched(written, queries)
+        if others:
+            context.warn(
+                f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"
+            )
+        context.notes.record |= {"file": str(written.path), "content": _digest(written.path)}
+        rows = [tuple(self._generations(query, written)) for query in queries]
+        return keep(self, collection, rows, context)
+
+    def _generations(self, query: str, written: Written) -> Iterator[Generation]:
+        made = Generation(
+            "",
+            method="replay" if written.whole else self._method,
+            model=self.llm or ("" if written.whole else written.path.parent.name),
+            join=self.join or ("replace" if written.whole else ""),
+        )
+        for text in written.texts.get(query, ()):
+            if written.whole:
+                yield replace(made, text=text, incomplete="" if text.strip() else "empty text")
+            else:
+                trace = split_trace(text)
+                yield replace(made, text=trace.answer, reasoning=trace.reasoning, incomplete=trace.incomplete)
+        if query not in written.texts:
+            yield replace(made, incomplete=f"not in {written.path.name}")
+
+
+def published_task(task: Task) -> Task:
+    """The task of the benchmark whose repository holds the generations; a nano task has the full one's queries."""
+    from r2med.data.tasks import registry
+
+    if task.group == "full":
+        return task
+    if task.base not in registry():
+        raise DataError(f"{task.name} is no task of the benchmark and has no generations on the hub")
+    return registry()[task.base]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error

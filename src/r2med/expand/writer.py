@@ -1,0 +1,193 @@
+"""What every expander that asks a model has in common: its options, its account, and what a result remembers of it."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from r2med.data.model import Generation
+from r2med.errors import SpecError
+from r2med.expand.joins import check_join
+from r2med.expand.kept import keep
+from r2med.expand.prompts import Template, task_values, templates
+from r2med.llm import Failed, Model, Reply, Request, Sampling, account, current_client, find_model
+from r2med.registry import spec_of
+from r2med.stage import Context, Expander, Requirements
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+    from r2med.spec import Call
+
+
+@dataclass(frozen=True)
+class Asker(Expander):
+    """An expander with a model, a prompt and settings; what is asked is the business of its kinds."""
+
+    llm: str
+    """The model, as `find_model` takes it."""
+    _: KW_ONLY
+    prompt: str = ""
+    """A file with a prompt of one's own; empty for the one of the task's family."""
+    join: str = ""
+    """How the text joins the query: replace, concat, mean, "repeat(n)"; empty for the retriever's published way."""
+    samples: int = 1
+    """How many texts are written for a query."""
+    temperature: float | None = None
+    """In place of the model's own."""
+    max_tokens: int | None = None
+    """In place of the model's own."""
+
+    name: ClassVar[str]
+    needed: ClassVar[tuple[str, ...]] = ("query",)
+    """What a prompt must have a place for."""
+
+    def __post_init__(self) -> None:
+        check_join(self.name, self.join)
+        if self.samples < 1:
+            raise SpecError(f"{self.name}: samples must be 1 or more, not {self.samples}")
+        if self.temperature is not None and self.temperature < 0:
+            raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
+        # Both are read now so that a wrong name is an error before anything runs.
+        find_model(self.llm)
+        templates(self.name, self.prompt, self.needed)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    @property
+    def model(self) -> Model:
+        """The model that writes, with this stage's sampling."""
+        found = find_model(self.llm)
+        sampling = found.sampling
+        if self.temperature is not None:
+            sampling = replace(sampling, temperature=self.temperature)
+        if self.max_tokens is not None:
+            sampling = replace(sampling, max_tokens=self.max_tokens)
+        return replace(found, sampling=sampling)
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the model needs."""
+        return find_model(self.llm).requirements()
+
+    def template(self, task: Task) -> Template:
+        """The prompt for a task."""
+        found = templates(self.name, self.prompt, self.needed)
+        return found.get(task.family, found["custom"])
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The model, how it is sampled and every prompt."""
+        model = self.model
+        return {
+            "model": model.id,
+            "model_extra": sorted(model.extra.items()),
+            "trace": model.trace,
+            "sampling": settings(model.sampling),
+            "prompts": sorted({template.hash for template in templates(self.name, self.prompt, self.needed).values()}),
+        }
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {
+            "model": self.model.id,
+            "sampling": settings(self.model.sampling),
+            "prompt": self.prompt or f"{self.name}.<family>.txt",
+            "samples": self.samples,
+            "join": self.join or "as published",
+        }
+
+    def values(self, collection: Collection, context: Context) -> list[dict[str, str]]:
+        """What is filled into the prompt of each query."""
+        task = task_values(collection.task)
+        return [{**task, "query": text} for text in collection.queries.texts]
+
+    @abstractmethod
+    def requests(self, collection: Collection, context: Context) -> list[Request]:
+        """What is asked first, sample by sample for each query: what a dry run shows and counts."""
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many requests, tokens and dollars it would take, and the first prompt."""
+        return foreseen(self.requests(collection, context))
+
+    def generation(self, text: str, reasoning: str = "", incomplete: str = "") -> Generation:
+        """A text of this stage."""
+        return Generation(text, self.name, self.model.id, reasoning, self.join, incomplete)
+
+    def note(self, collection: Collection, first: Request | None, context: Context) -> None:
+        """Remember what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
+        template = self.template(collection.task)
+        context.notes.record |= {
+            "model": self.model.id,
+            "sampling": settings(self.model.sampling),
+            "prompt": {"source": template.source, "hash": template.hash},
+            "first_prompt": first.messages[-1].content if first else "",
+        }
+
+
+@dataclass(frozen=True)
+class Writer(Asker):
+    """One request a sample: the answer is the text."""
+
+    def requests(self, collection: Collection, context: Context) -> list[Request]:
+        """Each query's prompt, once for each sample."""
+        return self.asked(collection.task, self.values(collection, context))
+
+    def asked(self, task: Task, filled: Sequence[Mapping[str, str]]) -> list[Request]:
+        """The requests for prompts filled in with these values."""
+        model, template = self.model, self.template(task)
+        prompts = [model.request(template.fill(values)) for values in filled]
+        return [sample for request in prompts for sample in request.samples(self.samples)]
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """Ask for every query and add what comes back."""
+        requests = self.requests(collection, context)
+        self.note(collection, requests[0] if requests else None, context)
+        started = time.perf_counter()
+        with context.engine.progress(str(self), len(requests)) as bar:
+            replies = current_client().ask_all(requests, bar)
+        note_account(replies, time.perf_counter() - started, context)
+        written = [self._read(reply) for reply in replies]
+        rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
+        return keep(self, collection, rows, context)
+
+    def _read(self, reply: Reply | Failed) -> Generation:
+        if isinstance(reply, Failed):
+            return self.generation("", incomplete=reply.reason)
+        return self.generation(reply.text, reply.reasoning, reply.incomplete)
+
+
+def settings(sampling: Sampling) -> dict[str, float | int]:
+    """A sampling as a result records it: what is set.
+
+    >>> settings(Sampling(temperature=0.7))
+    {'temperature': 0.7}
+    """
+    return {name: value for name, value in vars(sampling).items() if value is not None}
+
+
+def foreseen(requests: Sequence[Request]) -> dict[str, object]:
+    """What asking would take, for a plan; nothing is asked."""
+    guess = current_client().estimate(requests)
+    return {
+        "requests": guess.requests,
+        "answered already": guess.cached,
+        "prompt tokens": guess.prompt_tokens,
+        "completion tokens": guess.completion_tokens,
+        "dollars": guess.cost,
+        "dollars at most": guess.cost_limit,
+        "first prompt": requests[0].messages[-1].content if requests else "",
+    }
+
+
+def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+    """Remember what the replies took, and how many were cut by the token limit and used as they are."""
+    cut = sum(isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete for reply in replies)
+    context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}

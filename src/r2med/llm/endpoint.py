@@ -1,0 +1,107 @@
+"""Everything between a request and one server: slots, pace, waits, retries, and knowing when to give up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from r2med.llm.limits import Limits, Purse
+from r2med.llm.retry import backoff
+from r2med.llm.server import Server
+from r2med.llm.types import Answer, Model, Request, ServerError, Trouble, Unreachable, Unusable
+
+_PATIENCE = 600.0
+"""The longest wait a server may ask for, in seconds."""
+_HOPELESS = 10
+"""Requests in a row that came to nothing, after all their retries, until the server counts as no good."""
+
+
+class Endpoint:
+    """One server with the manners of a good client. Lives on one event loop."""
+
+    def __init__(self, server: Server, model: Model, limits: Limits, purse: Purse, halt: asyncio.Event) -> None:
+        self._server = server
+        self._limits = limits
+        self._purse = purse
+        self._halt = halt
+        self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
+        self._next_start = 0.0
+        self._quiet_until = 0.0
+        self._answered = False
+        self._failures = 0
+
+    async def ask(self, request: Request) -> Answer:
+        """The server's answer after as many attempts as it takes; `Trouble` when they are used up."""
+        async with self._slots:
+            for attempt in range(self._limits.retries + 1):
+                await self._turn()
+                try:
+                    answer = await self._attempt(request)
+                except Trouble as trouble:
+                    self._judge(trouble, attempt)
+                    await self._wait(backoff(attempt + 1, self._limits.backoff, trouble.wait))
+                else:
+                    self._answered, self._failures = True, 0
+                    return answer
+        raise AssertionError("the last attempt returns or raises")
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        await self._server.close()
+
+    async def _attempt(self, request: Request) -> Answer:
+        hold = await self._purse.hold(request)
+        try:
+            if self._halt.is_set():
+                raise Trouble("stopped", retry=False)
+            answer = await self._server.answer(request)
+        except Trouble as trouble:
+            self._purse.lose(hold, billed=trouble.billed)
+            raise
+        except BaseException:
+            self._purse.lose(hold, billed=True)
+            raise
+        self._purse.pay(hold, answer.usage, request.model.cost(answer.usage))
+        return answer
+
+    def _judge(self, trouble: Trouble, attempt: int) -> None:
+        """Return when another attempt may help; otherwise raise, for this request alone or for all of them."""
+        if isinstance(trouble, Unusable):
+            raise ServerError(trouble.reason) from trouble
+        if trouble.wait is not None:
+            # What one request was told holds for all of them.
+            self._quiet_until = max(self._quiet_until, time.monotonic() + min(trouble.wait, _PATIENCE))
+        patient = trouble.wait is None or trouble.wait <= _PATIENCE
+        if trouble.retry and patient and attempt < self._limits.retries and not self._halt.is_set():
+            return
+        if trouble.retry or not self._answered:
+            # A server that has answered others may well refuse this one for what it says; that counts against nobody.
+            self._failures += 1
+        if self._failures >= _HOPELESS or (isinstance(trouble, Unreachable) and not self._answered):
+            raise ServerError(f"{trouble.reason} ({self._failures} requests gave up; answers so far are kept)")
+        raise Trouble(_tried(trouble.reason, attempt + 1), retry=False) from trouble
+
+    async def _turn(self) -> None:
+        """Wait for the pace that is allowed, and for the end of a silence that the server asked for."""
+        now = time.monotonic()
+        start = max(now, self._quiet_until)
+        if self._limits.requests_per_minute is not None:
+            start = max(start, self._next_start)
+            self._next_start = start + 60.0 / self._limits.requests_per_minute
+        await self._wait(start - now)
+
+    async def _wait(self, seconds: float) -> None:
+        """Sleep, unless everything stops."""
+        if self._halt.is_set():
+            raise Trouble("stopped", retry=False)
+        if seconds <= 0:
+            return
+        try:
+            await asyncio.wait_for(self._halt.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Trouble("stopped", retry=False)
+
+
+def _tried(reason: str, attempts: int) -> str:
+    return reason if attempts == 1 else f"{reason} ({attempts} attempts)"

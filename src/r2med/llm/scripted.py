@@ -1,0 +1,121 @@
+"""Prepared answers in place of a model, from a function or a file, on the same path as real ones."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from r2med.errors import SpecError
+from r2med.llm.types import Answer, Model, Request, Sampling, Trouble, Usage
+from r2med.llm.wire import clean, guess_tokens, prompt_text
+
+_FIELDS = {"match", "reply", "reasoning", "finish"}
+
+
+def scripted(answer: Callable[[Request], str | Answer], name: str = "scripted", *, trace: str = "auto") -> Model:
+    """A model whose answers come from a function; it may raise `Trouble` to fail like a server.
+
+    >>> model = scripted(lambda request: request.messages[-1].content.upper())
+    >>> model.answer(model.request("scurvy"))
+    'SCURVY'
+    """
+    return Model(
+        name,
+        f"scripted:{name}",
+        trace=trace,
+        sampling=Sampling(max_tokens=10240),
+        price=(0.0, 0.0),
+        continues=True,
+        answer=answer,
+    )
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A pattern that is searched in the conversation, and what is said when it is found."""
+
+    pattern: re.Pattern[str]
+    replies: Sequence[str]
+    reasoning: str
+    finish: str
+
+
+def scripted_file(path: Path) -> Model:
+    """A model whose answers come from a file: JSON lines, or TOML with `[[rule]]` tables.
+
+    A rule has `reply` (a text, or a list with one text a sample) and may have `match` (a regular expression searched in
+    the whole conversation; without it the rule fits everything), `reasoning` and `finish`. The first that fits speaks.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"cannot read the script {path}: {error.strerror or error}") from error
+    rules = [_rule(place, entry) for place, entry in _entries(path, content)]
+
+    def answer(request: Request) -> Answer:
+        text = prompt_text(request.messages)
+        for rule in rules:
+            if rule.pattern.search(text):
+                reply = rule.replies[request.sample % len(rule.replies)]
+                return Answer(reply, rule.reasoning, rule.finish)
+        raise Trouble(f"{path} has no rule for {' '.join(text.split())[-60:]!r}", retry=False)
+
+    digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+    return replace(scripted(answer, digest), name=f"scripted:{path}")
+
+
+def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
+    """Each rule with the place it stands at, for errors."""
+    if path.suffix == ".toml":
+        try:
+            table = tomllib.loads(content.decode("utf-8"))
+        except ValueError as error:
+            raise SpecError(f"{path}: not readable as TOML: {error}") from error
+        return [(f"{path}: rule {number}", entry) for number, entry in enumerate(table.get("rule", []), 1)]
+    entries = []
+    for number, line in enumerate(content.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            entries.append((f"{path}:{number}", orjson.loads(line)))
+        except orjson.JSONDecodeError as error:
+            raise SpecError(f"{path}:{number}: not JSON: {error}") from error
+    return entries
+
+
+def _rule(place: str, entry: Any) -> _Rule:
+    if not isinstance(entry, dict) or "reply" not in entry or set(entry) - _FIELDS:
+        raise SpecError(f"{place}: a rule has reply, and may have match, reasoning and finish")
+    replies = entry["reply"] if isinstance(entry["reply"], list) else [entry["reply"]]
+    if not replies or not all(isinstance(reply, str) for reply in replies):
+        raise SpecError(f"{place}: reply must be a text or a list of texts")
+    try:
+        pattern = re.compile(str(entry.get("match", "")), re.DOTALL)
+    except re.error as error:
+        raise SpecError(f"{place}: match is not a regular expression: {error}") from error
+    return _Rule(pattern, replies, str(entry.get("reasoning", "")), str(entry.get("finish", "stop")))
+
+
+class ScriptedServer:
+    """Asks a scripted model's function."""
+
+    async def answer(self, request: Request) -> Answer:
+        """What the script says, with tokens counted by length."""
+        if request.model.answer is None:
+            raise TypeError(f"{request.model.name} has no script")
+        said = request.model.answer(request)
+        found = Answer(said) if isinstance(said, str) else said
+        if found.usage == Usage():
+            written = guess_tokens(found.text) + guess_tokens(found.reasoning)
+            found = replace(found, usage=Usage(guess_tokens(prompt_text(request.messages)), written))
+        return replace(found, text=clean(found.text), reasoning=clean(found.reasoning))
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""

@@ -1,0 +1,249 @@
+"""What is asked and what comes back: plain values, with one hash for everything an answer depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from r2med.errors import R2medError
+from r2med.stage import Requirements
+from r2med.store.cache import cache_key
+
+SYSTEM = "You are a helpful assistant."
+"""The system prompt of the published protocol: nothing in particular."""
+
+
+class LimitReached(R2medError):
+    """A spending limit would be passed by the next request; everything answered so far is kept."""
+
+
+class ServerError(R2medError):
+    """A server that cannot be used at all: wrong key, unknown model, nobody there."""
+
+
+class Trouble(Exception):
+    """One attempt at a request that gave no answer. Never leaves the client: it becomes a retry or a `Failed`."""
+
+    def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        """One line for a person, without keys."""
+        self.retry = retry
+        """Whether asking again may help."""
+        self.wait = wait
+        """How long the server asked to be left alone, in seconds."""
+        self.billed = billed
+        """Whether the server may have done (and charged) the work although nothing usable arrived."""
+
+
+class Unusable(Trouble):
+    """A trouble that every other request to this server and model would meet too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, retry=False)
+
+
+class Unreachable(Trouble):
+    """Nobody listens at the address."""
+
+
+class Message(NamedTuple):
+    """One turn of a conversation."""
+
+    role: str
+    """system, user or assistant."""
+    content: str
+
+
+def chat(user: str, system: str = SYSTEM) -> tuple[Message, ...]:
+    """The usual conversation: a system prompt (left out when empty) and one question.
+
+    >>> chat("Why?", system="")
+    (Message(role='user', content='Why?'),)
+    """
+    opening = (Message("system", system),) if system else ()
+    return (*opening, Message("user", user))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn; None leaves a setting to the server."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A chat model and how to reach it: a card of `cards.toml`, or one described on the spot."""
+
+    name: str
+    """As in a spec: `gpt-4o`, `qwen@http://localhost:8000/v1`, `local`."""
+    id: str
+    """The name the server knows it by."""
+    url: str = ""
+    """The server's base URL; empty for a model that answers in this process or is started by it."""
+    key_env: str = ""
+    """The environment variable with the key; empty when none is needed."""
+    needs_key: bool = False
+    """Whether the server is known to refuse requests without a key."""
+    trace: str = "auto"
+    """How its reasoning is told from its answer: a name of `traces.FORMATS`, or `auto`."""
+    reasoning: bool = False
+    """Whether it thinks before it answers."""
+    sampling: Sampling = field(default_factory=Sampling)
+    price: tuple[float, float] | None = None
+    """US dollars a million tokens, prompt and completion; None when unknown."""
+    continues: bool = False
+    """Whether a conversation that ends with an assistant message makes it go on with that message."""
+    token_field: str = "max_tokens"
+    """What this server calls the limit on written tokens."""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Further fields of the request's body, for example a switch that turns thinking on."""
+    parallel: int | None = None
+    """The most requests this server takes at a time."""
+    answer: Callable[[Request], str | Answer] | None = field(default=None, compare=False, repr=False)
+    """The function behind a scripted model."""
+    gguf: str = ""
+    """The weights behind a local model."""
+
+    def request(self, user: str, system: str = SYSTEM, *, stop: tuple[str, ...] = (), logprobs: int = 0) -> Request:
+        """A request with this model's own sampling; use `Request` itself or `replace` for anything else."""
+        return Request(self, chat(user, system), self.sampling, stop, logprobs)
+
+    def requirements(self) -> Requirements:
+        """What a stage that uses this model needs."""
+        if self.answer is not None:
+            return Requirements()
+        return Requirements(extra="local-llm" if self.gguf else "llm", key=self.key_env if self.needs_key else "")
+
+    def cost(self, usage: Usage) -> float | None:
+        """What a reply costs in US dollars, or None when no price is known.
+
+        >>> Model("m", "m", price=(2.0, 8.0)).cost(Usage(prompt=500_000, completion=250_000))
+        3.0
+        """
+        if self.price is None:
+            return None
+        return (usage.prompt * self.price[0] + usage.completion * self.price[1]) / 1e6
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model, with everything its answer depends on."""
+
+    model: Model
+    messages: tuple[Message, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: tuple[str, ...] = ()
+    """Strings that end the answer; some servers leave the string in, most take it out."""
+    logprobs: int = 0
+    """How many alternatives to report for each token; 0 for none."""
+    sample: int = 0
+    """Which of several answers to the same question this is."""
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that is sent: each sample has its own, or a seeded server would repeat itself."""
+        return None if self.sampling.seed is None else self.sampling.seed + self.sample
+
+    @property
+    def continuing(self) -> bool:
+        """Whether the model shall go on with the last message instead of answering it."""
+        return self.model.continues and bool(self.messages) and self.messages[-1].role == "assistant"
+
+    def key(self) -> str:
+        """A hash of everything the answer depends on; the server's address, keys, limits and prices are not in it.
+
+        >>> one = Model("m", "m", "http://a/v1").request("Why?")
+        >>> one.key() == Model("m", "m", "http://b/v1").request("Why?").key() != one.samples(2)[1].key()
+        True
+        """
+        return cache_key(
+            version=1,
+            model=self.model.id,
+            extra=orjson.dumps(dict(self.model.extra), option=orjson.OPT_SORT_KEYS),
+            messages=[tuple(message) for message in self.messages],
+            sampling=[(name, value) for name, value in vars(self.sampling).items() if value is not None],
+            stop=self.stop,
+            logprobs=self.logprobs,
+            sample=self.sample,
+            continuing=self.continuing,
+        )
+
+    def samples(self, count: int) -> list[Request]:
+        """The same question `count` times, each answer kept on its own."""
+        return [replace(self, sample=index) for index in range(count)]
+
+
+class Token(NamedTuple):
+    """A written token with its log probability and the likeliest alternatives."""
+
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens read and written."""
+
+    prompt: int = 0
+    completion: int = 0
+    """All that was written, the reasoning included."""
+    reasoning: int = 0
+    """The part of `completion` that is reasoning, shared out by length where the server does not say."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said, before the reasoning is told from the answer: this is what is kept."""
+
+    text: str
+    reasoning: str = ""
+    """The separate reasoning field, where the server has one."""
+    finish: str = "stop"
+    """stop, length, content_filter, ..."""
+    usage: Usage = field(default_factory=Usage)
+    refusal: str = ""
+    """The separate refusal field, where the server has one."""
+    logprobs: tuple[Token, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer ready for use."""
+
+    request: Request
+    text: str
+    """The final answer, without the reasoning; empty when `incomplete` says why."""
+    reasoning: str
+    """The reasoning trace, for people to read and never to search with."""
+    raw: str
+    """The text exactly as the server gave it."""
+    finish: str
+    usage: Usage
+    seconds: float
+    """How long the request took that was answered; waiting and failed attempts are not in it."""
+    cost: float | None
+    """US dollars, or None when no price is known."""
+    cached: bool = False
+    """Whether it was taken from the kept answers."""
+    incomplete: str = ""
+    """Why there is no usable answer (trace never closed, empty, refused); empty when all is well."""
+    logprobs: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A request that no attempt got an answer to. It is not kept, so a later run asks again."""
+
+    request: Request
+    reason: str
+    """One line."""

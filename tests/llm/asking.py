@@ -1,0 +1,18 @@
+"""Requests for the tests' own server."""
+
+from __future__ import annotations
+
+from chat_server import ChatServer
+
+from r2med.llm import Model, Request, find_model
+
+KEY = "sk-secret-0123456789"
+
+
+def model_at(server: ChatServer, name: str = "tiny") -> Model:
+    return find_model(f"{name}@{server.url}")
+
+
+def questions(server: ChatServer, count: int) -> list[Request]:
+    model = model_at(server)
+    return [model.request(f"question {number}") for number in range(count)]

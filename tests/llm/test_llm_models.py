@@ -1,0 +1,228 @@
+"""Names to models, and models to the bodies of requests."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from asking import model_at
+from chat_server import Say
+
+from r2med.errors import SpecError
+from r2med.llm import FORMATS, Message, Reply, Request, Sampling, add_model, find_model, model_names, scripted
+from r2med.llm.wire import body
+from r2med.spec import parse
+
+ELEVEN = {
+    "gpt-4o": "none",
+    "o3-mini": "none",
+    "qwen-7b": "none",
+    "qwen-32b": "none",
+    "qwen-72b": "none",
+    "llama-70b": "none",
+    "r1-qwen-32b": "think",
+    "r1-llama-70b": "think",
+    "huatuo-o1-70b": "huatuo",
+    "qwq-32b": "think",
+    "qwen3-32b": "think-tags",
+}
+
+
+def test_the_models_of_the_benchmark_are_there_with_its_sampling():
+    for name, trace in ELEVEN.items():
+        model = find_model(name)
+        if model.answer is not None:
+            continue  # a scripted one of another test
+        assert model.trace in (trace, "auto")
+        assert (trace == "none") == (model.trace == "auto")
+        assert model.sampling.max_tokens == 10240
+    assert find_model("qwen-32b").sampling == Sampling(temperature=0.7, seed=42, max_tokens=10240)
+    assert find_model("gpt-4o").sampling == Sampling(temperature=0.8, top_p=0.8, max_tokens=10240)
+    # The hosted reasoning model takes neither a temperature nor the old name of the length limit.
+    assert set(body(find_model("o3-mini").request("hello"))) == {"model", "messages", "max_completion_tokens"}
+
+
+def test_every_card_is_whole():
+    for name in model_names():
+        model = find_model(name)
+        assert model.name == name
+        assert model.id
+        assert model.trace in FORMATS
+        assert model.url.startswith("http") or name == "local"
+        assert model.price is None or min(model.price) >= 0
+        assert model.needs_key <= bool(model.key_env)
+        assert parse(f"hyde({name})").calls[0].args == (name,)
+
+
+def test_a_wrong_name_gets_the_nearest_one():
+    with pytest.raises(SpecError, match="did you mean gpt-4o"):
+        find_model("gpt4o")
+
+
+def test_a_server_is_named_by_its_address():
+    model = find_model("my/model@http://localhost:8000/v1/")
+    assert (model.id, model.url, model.trace) == ("my/model", "http://localhost:8000/v1", "auto")
+    assert model.price is None
+    assert not model.needs_key
+
+
+def test_a_card_at_another_address_keeps_its_nature_but_not_its_price():
+    by_name = find_model("r1-qwen-32b@http://gpu:8000/v1")
+    by_id = find_model("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B@http://gpu:8000/v1")
+    assert by_name.id == by_id.id
+    assert by_name.trace == by_id.trace == "think"
+    assert find_model("gpt-4o@http://gpu:8000/v1").price is None
+    assert find_model("gpt-4o@https://api.openai.com/v1").price == find_model("gpt-4o").price
+
+
+def test_hosts_have_their_own_keys():
+    assert find_model("x@https://openrouter.ai/api/v1").key_env == "OPENROUTER_API_KEY"
+    assert find_model("x@https://openrouter.ai.evil.example/v1").key_env == "R2MED_LLM_KEY"
+
+
+@pytest.mark.parametrize("text", ["x@", "@http://h/v1", "x@ftp://h/v1", "x@http://", "x@localhost:8000"])
+def test_an_address_that_is_none_is_refused(text):
+    with pytest.raises(SpecError):
+        find_model(text)
+
+
+def test_an_address_with_a_password_is_refused_without_repeating_it():
+    with pytest.raises(SpecError, match="R2MED_LLM_KEY") as error:
+        find_model("x@http://me:hunter2@host/v1")
+    assert "hunter2" not in str(error.value)
+
+
+def test_the_address_of_own_servers_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("R2MED_LLM_URL", "http://gpu:9000/v1")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://mine.openai.azure.com/openai/v1/")
+    assert find_model("qwen-7b").url == "http://gpu:9000/v1"
+    assert find_model("gpt-4o").url == "https://mine.openai.azure.com/openai/v1"
+
+
+def test_own_cards_come_first(tmp_path):
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home" / "llms.toml"
+    file.write_text('[model.mine]\nid = "m"\nurl = "http://h/v1"\nprice = [1, 2]\n[model.gpt-4o]\nid = "gpt-4o-next"\n')
+    assert (find_model("mine").url, find_model("mine").price) == ("http://h/v1", (1.0, 2.0))
+    assert find_model("gpt-4o").id == "gpt-4o-next"
+    for bad in ("[model.x", "[model.x]\nprice = [1, 2]\n", '[model.x]\nid = "x"\nkey = "sk-123"\n'):
+        file.write_text(bad)
+        with pytest.raises(SpecError, match=r"llms\.toml"):
+            find_model("gpt-4o")
+    for field in ("trace", "sampling", "server"):
+        file.write_text(f'[model.x]\nid = "x"\n{field} = "thnk"\n')
+        with pytest.raises(SpecError, match=field):
+            find_model("x")
+
+
+def test_models_say_what_they_need():
+    assert find_model("gpt-4o").requirements().key == "OPENAI_API_KEY"
+    assert find_model("qwen-7b").requirements().key == ""
+    assert find_model("local").requirements().extra == "local-llm"
+    assert scripted(lambda request: "").requirements().extra == ""
+
+
+def test_the_body_holds_what_was_asked_and_nothing_else(serve, connect):
+    server = serve()
+    model = model_at(server)
+    messages = (Message("system", "s"), Message("user", "u \ud800"), Message("assistant", "It is"))
+    request = Request(model, messages, Sampling(0.1, 0.9, 7, 33), ("END",), logprobs=2, sample=3)
+    connect().ask_all([request])
+    assert server.bodies == [
+        {
+            "model": "tiny",
+            "messages": [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "u ?"},
+                {"role": "assistant", "content": "It is"},
+            ],
+            "temperature": 0.1,
+            "top_p": 0.9,
+            "seed": 10,
+            "max_tokens": 33,
+            "stop": ["END"],
+            "logprobs": True,
+            "top_logprobs": 2,
+            "continue_final_message": True,
+            "add_generation_prompt": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize("echoed", [True, False])
+def test_only_the_continuation_comes_back(serve, connect, echoed):
+    server = serve(lambda prompt, nth: Say("It is scurvy." if echoed else " scurvy."))
+    model = model_at(server)
+    request = Request(model, (Message("user", "What?"), Message("assistant", "It is")), model.sampling)
+    [reply] = connect().ask_all([request])
+    assert reply.raw == " scurvy."
+
+
+def test_a_reply_carries_all_that_the_server_said(serve, connect):
+    logprobs = {"content": [{"token": "Yes", "logprob": -0.1, "top_logprobs": [{"token": "No", "logprob": -2.5}]}]}
+    server = serve(
+        lambda prompt, nth: Say(
+            "Yes",
+            message={"reasoning_content": "bleeding gums"},
+            choice={"finish_reason": "length", "logprobs": logprobs},
+            usage={"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}},
+        )
+    )
+    request = model_at(server).request("Is it?", logprobs=1)
+    fresh = connect().ask_all([request])[0]
+    kept = connect().ask_all([request])[0]
+    for reply in (fresh, kept):
+        assert isinstance(reply, Reply)
+        assert (reply.text, reply.reasoning, reply.finish, reply.raw) == ("Yes", "bleeding gums", "length", "Yes")
+        assert (reply.usage.prompt, reply.usage.completion, reply.usage.reasoning) == (7, 9, 6)
+        assert reply.logprobs[0].text == "Yes"
+        assert reply.logprobs[0].top == (("No", -2.5),)
+        assert reply.seconds > 0
+    assert (fresh.cached, kept.cached) == (False, True)
+    assert kept.seconds == fresh.seconds
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_reasoning_by_either_name(serve, connect, field):
+    server = serve(lambda prompt, nth: Say("Scurvy.", message={field: "gums"}))
+    [reply] = connect().ask_all([model_at(server, "r1-qwen-32b").request("What?")])
+    assert (reply.text, reply.reasoning, reply.incomplete) == ("Scurvy.", "gums", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ([{"type": "text", "text": "Scur"}, {"type": "text", "text": "vy"}], "Scurvy"),
+        ("half an emoji \ud83d", "half an emoji ?"),
+    ],
+)
+def test_contents_of_every_shape(serve, connect, content, text):
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    server = serve(lambda prompt, nth: Say(body=json.dumps({"choices": [choice]}).encode()))
+    [reply] = connect().ask_all([model_at(server).request("What?")])
+    assert reply.text == text
+    assert reply.usage.prompt > 0
+    assert bool(reply.incomplete) == (not text)
+
+
+def test_reasoning_tokens_are_shared_out_where_the_server_does_not_say(serve, connect):
+    server = serve(
+        lambda prompt, nth: Say(f"{'a' * 75}</think>{'b' * 25}", usage={"prompt_tokens": 1, "completion_tokens": 40})
+    )
+    [reply] = connect().ask_all([model_at(server, "qwq-32b").request("What?")])
+    assert reply.usage.reasoning == 30
+
+
+def test_log_probabilities_that_make_no_sense_are_asked_again(serve, connect):
+    bad = {"content": [{"token": "Yes"}]}
+    server = serve(lambda prompt, nth: Say("Yes", choice={"logprobs": bad} if nth == 0 else {}))
+    [reply] = connect().ask_all([model_at(server).request("What?", logprobs=1)])
+    assert isinstance(reply, Reply)
+    assert server.attempts == 2
+
+
+def test_a_model_can_be_added_by_name():
+    model = add_model(scripted(lambda request: "hello", "test-greeter"))
+    assert find_model("test-greeter") is model
+    assert "test-greeter" in model_names()

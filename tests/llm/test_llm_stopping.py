@@ -1,0 +1,228 @@
+"""Spending limits, Ctrl-C and sudden death: what is finished is kept, and nothing is paid for twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from asking import model_at
+from chat_server import Say
+
+from r2med.errors import R2medError
+from r2med.llm import LimitReached, Limits, Model, Reply, Request
+from r2med.llm.answers import Answers
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def priced(server, count: int, *, price=(1000.0, 1000.0), max_tokens: int = 50) -> list[Request]:
+    """Requests that really take 15 tokens each and may take at most 50 written and a prompt."""
+    model = replace(model_at(server), price=price)
+    sampling = replace(model.sampling, max_tokens=max_tokens)
+    return [replace(model.request(f"question {number}", ""), sampling=sampling) for number in range(count)]
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_the_cost_limit_is_never_passed_and_answers_are_kept(serve, connect, concurrency):
+    server = serve(lambda prompt, nth: Say(delay=0.01, usage={"prompt_tokens": 20, "completion_tokens": 50}))
+    client = connect(max_cost=1.0, concurrency=concurrency)
+    with pytest.raises(LimitReached, match="kept") as error:
+        client.ask_all(priced(server, 200))
+    spent = client.purse.cost
+    assert spent is not None
+    # 70 tokens at 1000 dollars a million are 7 cents; a request may take some 9 cents and is not sent beyond that.
+    assert spent == pytest.approx(0.07 * server.answered)
+    assert 0.85 <= spent <= 1.0
+    assert f"{spent:.4f}" in str(error.value)
+    assert "\n" not in str(error.value)
+    before = server.attempts
+    replies = connect().ask_all(priced(server, before))
+    assert all(isinstance(reply, Reply) and reply.cached for reply in replies)
+    assert server.attempts == before
+
+
+def test_the_token_limit_is_never_passed(serve, connect):
+    server = serve()
+    client = connect(max_tokens=400, concurrency=3)
+    with pytest.raises(LimitReached, match="400 tokens"):
+        client.ask_all(priced(server, 200, price=None))
+    assert 300 <= client.purse.tokens <= 400
+
+
+def test_a_limit_below_one_request_sends_none(serve, connect):
+    server = serve()
+    with pytest.raises(LimitReached, match="0 answers"):
+        connect(max_cost=0.01).ask_all(priced(server, 3))
+    assert server.attempts == 0
+
+
+def test_kept_answers_cost_nothing_under_a_limit(serve, connect):
+    server = serve()
+    connect().ask_all(priced(server, 30))
+    replies = connect(max_cost=0.0).ask_all(priced(server, 30))
+    assert all(reply.cached for reply in replies)
+
+
+def test_what_a_lost_request_may_have_cost_counts_against_the_limit(serve, connect):
+    server = serve(lambda prompt, nth: Say(body=b'{"choices": []}') if nth == 0 else Say())
+    client = connect(max_cost=1.0, concurrency=1)
+    with pytest.raises(LimitReached, match="lost"):
+        client.ask_all(priced(server, 200))
+    assert client.purse.cost is not None
+    assert client.purse.lost.cost > 0
+    assert client.purse.cost + client.purse.lost.cost <= 1.0
+
+
+def test_an_unknown_price_cannot_be_limited(serve, connect):
+    server = serve()
+    with pytest.raises(R2medError, match="no price is known for tiny"):
+        connect(max_cost=1.0).ask_all(priced(server, 3, price=None))
+    assert server.attempts == 0
+
+
+def test_an_answer_without_a_length_limit_cannot_be_limited(serve, connect):
+    requests = [replace(request, sampling=replace(request.sampling, max_tokens=None)) for request in priced(serve(), 1)]
+    with pytest.raises(R2medError, match="max_tokens"):
+        connect(max_tokens=1000).ask_all(requests)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"concurrency": 0}, {"timeout": 0}, {"retries": -1}, {"max_cost": -1.0}, {"requests_per_minute": 0}]
+)
+def test_limits_that_make_no_sense_are_refused(bad):
+    with pytest.raises(R2medError):
+        Limits(**bad)
+
+
+ASK = """
+    import sys
+    from r2med.llm import Client, Limits, find_model
+    model = find_model(sys.argv[1])
+    requests = [model.request(f"question {number}") for number in range(int(sys.argv[2]))]
+    with Client(Limits(concurrency=4, grace=20, backoff=0.01)) as client:
+        print("asking", flush=True)
+        client.ask_all(requests)
+"""
+
+
+def start(server, count: int) -> subprocess.Popen[str]:
+    """Another process that asks `count` questions."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(ASK), f"tiny@{server.url}", str(count)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asking\n"
+    return process
+
+
+def wait_until(condition) -> None:
+    for _ in range(1500):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to that")
+
+
+def kept() -> int:
+    answers = Answers()
+    try:
+        return len(answers)
+    finally:
+        answers.close()
+
+
+def test_a_killed_run_pays_for_nothing_twice(serve):
+    server = serve(lambda prompt, nth: Say(delay=0.02))
+    process = start(server, 150)
+    wait_until(lambda: kept() >= 20)
+    process.kill()
+    process.wait()
+    done = kept()
+    assert 20 <= done < 150
+    wait_until(lambda: server.busy == 0)
+    first = dict(server.asked)
+    process = start(server, 150)
+    assert process.wait() == 0
+    assert kept() == 150
+    twice = [prompt for prompt, count in server.asked.items() if count > 1]
+    # Only what was under way when the process died is asked again: at most as many as were sent at a time.
+    assert len(twice) <= 4
+    assert len(twice) == len(first) - done
+
+
+def test_two_processes_at_once_share_their_answers(serve):
+    server = serve(lambda prompt, nth: Say(delay=0.005))
+    processes = [start(server, 60) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert kept() == 60
+
+
+def test_ctrl_c_lets_requests_under_way_finish_and_keeps_them(serve):
+    server = serve(lambda prompt, nth: Say(delay=1.5 if int(prompt.split()[1]) >= 4 else 0.01))
+    process = start(server, 400)
+    wait_until(lambda: server.attempts == 8)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert server.attempts == 8
+    assert kept() == 8
+
+
+def test_a_second_ctrl_c_stops_at_once(serve):
+    server = serve(lambda prompt, nth: Say(delay=600 if int(prompt.split()[1]) >= 4 else 0.01))
+    process = start(server, 400)
+    wait_until(lambda: server.attempts == 8)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert kept() == 4
+
+
+def test_a_client_can_be_used_again_after_it_was_stopped(serve, connect):
+    server = serve()
+    client = connect(max_tokens=400, concurrency=2)
+    with pytest.raises(LimitReached):
+        client.ask_all(priced(server, 200, price=None))
+    before = server.attempts
+    assert all(reply.cached for reply in client.ask_all(priced(server, 5, price=None)))
+    with pytest.raises(LimitReached):
+        client.ask_all(priced(server, 200, price=None))
+    assert server.attempts == before
+
+
+def test_requests_do_not_depend_on_limits_or_addresses(serve):
+    one, other = model_at(serve()), model_at(serve())
+    assert one.url != other.url
+    assert one.request("hello").key() == other.request("hello").key()
+
+
+def test_whatever_an_answer_depends_on_changes_the_key():
+    model = Model("m", "m")
+    base = model.request("hello")
+    others = [
+        Model("m", "m2").request("hello"),
+        replace(model, extra={"chat_template_kwargs": {"enable_thinking": True}}).request("hello"),
+        model.request("hello!"),
+        model.request("hello", system=""),
+        model.request("hello", stop=("a",)),
+        model.request("hello", logprobs=2),
+        base.samples(2)[1],
+        replace(base, sampling=replace(base.sampling, temperature=0.0)),
+        replace(base, sampling=replace(base.sampling, max_tokens=9)),
+        replace(base, messages=base.messages[::-1]),
+    ]
+    assert len({request.key() for request in [base, *others]}) == len(others) + 1
