@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_GROUP_TITLES = {
+GROUP_TITLES = {
     "sample": "bundled sample",
     "nano": "NanoR2MED",
     "full": "R2MED",
     "custom": "own data",
     "custom-nano": "own nano sets",
 }
-_GROUP_NOTES = {
+"""What the groups are called above a table."""
+GROUP_NOTES = {
     "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
     "nano": "Nano tasks are easier than the full ones: never compare the two.",
     "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
 }
+"""What a reader must know about a group's scores."""
 SHORT_NAMES = {
     "Biology": "Bio",
     "Bioinformatics": "Bioinf",
@@ -52,10 +54,10 @@ def show(report: Report, console: Console, measures: Sequence[str] = (), look: L
     """Print one table a group and measure, then what a reader must know about them."""
     for group in report.groups:
         for measure in measures or report.measures[:1]:
-            console.print(f"{measure} x 100, {_GROUP_TITLES[group]}", style="bold", highlight=False)
+            console.print(f"{measure} x 100, {GROUP_TITLES[group]}", style="bold", highlight=False)
             console.print(_table(report, group, measure, look or Look()))
-        if group in _GROUP_NOTES:
-            console.print(_GROUP_NOTES[group], style="dim")
+        if group in GROUP_NOTES:
+            console.print(GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
 
 
@@ -68,7 +70,12 @@ def as_text(report: Report) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _heading(task: str) -> str:
+def heading(task: str) -> str:
+    """A task's name as the heading of a column.
+
+    >>> heading("nano/MedQA-Diag")
+    'MedQA'
+    """
     base = task.rpartition("/")[2] or task
     return SHORT_NAMES.get(base, base)
 
@@ -82,7 +89,7 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("system", overflow="fold", no_wrap=False)
     for task in tasks:
-        table.add_column(_heading(task), justify="right", no_wrap=True)
+        table.add_column(heading(task), justify="right", no_wrap=True)
     table.add_column("avg", justify="right", no_wrap=True)
     for heading in _COST_HEADINGS if look.cost else ():
         table.add_column(heading, justify="right", no_wrap=True)

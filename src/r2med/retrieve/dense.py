@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from r2med.data.model import Texts
+from r2med.data.tasks import Task
 from r2med.encode.base import Encoder, Role, Vectors
+from r2med.encode.cards import cards
 from r2med.encode.loop import encode_all, to_encode
 from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimensions
-from r2med.encode.search import SIMILARITIES, Hits, Similarity
+from r2med.encode.resolve import card_for, check_options, encoder_for, is_class
+from r2med.encode.search import Hits, Similarity
 from r2med.encode.store import PRECISIONS, StoredVectors
-from r2med.errors import SpecError, suggest
+from r2med.errors import R2medError, SpecError, suggest
 from r2med.ranking import Run, id_order
 from r2med.registry import bind, spec_of
 from r2med.retrieve.joining import Parts, parts, query_copies
@@ -23,7 +27,6 @@ from r2med.stage import Context, Requirements, Retriever
 
 if TYPE_CHECKING:
     from r2med.data.model import Collection
-    from r2med.data.tasks import Task
 
 
 def _override() -> Any:
@@ -57,26 +60,35 @@ class Dense(Retriever):
     """The precision in which vectors are kept: float32 or float16."""
     pooling: str | None = _override()
     max_length: int | None = _override()
+    max_query: int | None = _override()
+    max_document: int | None = _override()
     query_prompt: str | None = _override()
     document_prompt: str | None = _override()
     normalize: bool | None = _override()
+    similarity: str | None = _override()
     dtype: str | None = _override()
     revision: str | None = _override()
-    similarity: str | None = _override()
-    remote_code: bool | None = _override()
-    device: str | None = _override()
     adapter: str | None = _override()
+    remote_code: bool | None = _override()
     backend: str | None = _override()
+    device: object = _override()
+    """The name of a device, or a list of them."""
+    attention: str | None = _override()
+    exclude_prompt: bool | None = _override()
+    append_eos: bool | None = _override()
+    padding: str | None = _override()
+    options: Any = field(default=(), kw_only=True)
+    """What a class of one's own (`my.module:MyEncoder`) is constructed with, by name; kept as sorted pairs."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
         for name, known in (
             ("quantize", ("", *QUANTIZED)),
             ("store", PRECISIONS),
-            ("similarity", (None, *SIMILARITIES)),
         ):
             value = getattr(self, name)
             if value not in known:
-                raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(str(value), filter(None, known))}")
+                raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(value, filter(None, known))}")
         if self.depth < 1:
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if self.dim < 0 or self.rescore < 0:
@@ -85,32 +97,56 @@ class Dense(Retriever):
             raise SpecError(f"{self.model}: rescore={self.rescore} needs quantize=int8 or quantize=binary")
         if self.join not in ("", "mean"):
             query_copies(self.join)
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        """Refuse settings that the model cannot have, as far as that can be told without reading its files."""
+        if is_class(self.model):
+            return
+        if self.options:
+            raise SpecError(f"{self.model}: options are for a class of one's own, written my.module:MyEncoder")
+        check_options(self.model, self.settings)
+        if self.model in cards():
+            card_for(self.model, self.settings)
 
     @classmethod
     def from_call(cls, call: Call) -> Dense:
         """The stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
         if call.args:
             raise SpecError(f"{call}: a model's options have names, such as {call.name}(depth={call.args[0]})")
-        if "model" in dict(call.options):
-            raise SpecError(f"{call}: the model is {call.name} already")
-        return bind(cls, Call(call.name, (call.name,), call.options))
+        declared = {entry.name for entry in fields(cls)} - {"model", "options"}
+        given = [(name, value) for name, value in call.options if name in declared]
+        others = [(name, value) for name, value in call.options if name not in declared]
+        if others and not is_class(call.name):
+            known = ", ".join(sorted(declared))
+            raise SpecError(
+                f"{call.name} has no option {others[0][0]!r}{suggest(others[0][0], declared)}; it takes {known}"
+            )
+        made = bind(cls, Call(call.name, (call.name,), tuple(given)))
+        return replace(made, options=dict(others)) if others else made
 
     @property
     def spec(self) -> Call:
         """The model's name with what is not at its default."""
-        return Call(self.model, (), spec_of(self, self.model).options)
+        given = [(name, value) for name, value in spec_of(self, self.model).options if name != "options"]
+        return Call(self.model, (), (*given, *self.options))
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """What is asked of the encoder beyond its card."""
         names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None} | dict(self.options)
 
     def encoder(self, task: Task | None = None) -> Encoder:
-        """The encoder with this stage's settings, for a task's prompts; not loaded."""
-        from r2med.encode.resolve import encoder_for
+        """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
+        if task not in self._encoders:
+            self._encoders[task] = encoder_for(self.model, self.settings, task or Task("", "", "custom"))
+        return self._encoders[task]
 
-        return encoder_for(self.model, self.options, task)
+    @cached_property
+    def _encoders(self) -> dict[Task | None, Encoder]:
+        """Encoders made so far: what they know of their files is found out once."""
+        return {}
 
     @property
     def requirements(self) -> Requirements:
@@ -152,7 +188,7 @@ class Dense(Retriever):
         """Each query's nearest documents."""
         encoder = self.encoder(collection.task)
         stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
-        queries = self._queries(encoder, collection, context)
+        queries = self._queries(encoder, collection, stored.shape[1], context)
         index = self._index(stored, encoder.similarity, context)
         context.notes.record |= {
             "similarity": encoder.similarity,
@@ -174,20 +210,20 @@ class Dense(Retriever):
         made = collection.generations or ((),) * len(collection.queries)
         return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, made, strict=True)]
 
-    def _queries(self, encoder: Encoder, collection: Collection, context: Context) -> Vectors:
+    def _queries(self, encoder: Encoder, collection: Collection, dimension: int, context: Context) -> Vectors:
         """A vector for each query: its own, or the mean with those of the texts generated for it."""
         found = self._parts(collection)
         queries, passages = _split(collection, found)
-        sums = np.zeros((len(found), 0), dtype=np.float64)
+        sums = np.zeros((len(found), dimension), dtype=np.float64)
         for texts, label, reader in ((queries, "queries", encoder), (passages, "passages", encoder.for_passages())):
             if len(texts):
                 vectors = encode_all(reader, texts, Role.QUERY, context, label=label)
-                if not sums.size:
-                    sums = np.zeros((len(found), vectors.shape[1]), dtype=np.float64)
+                if vectors.shape[1] != dimension:
+                    raise R2medError(f"{self}: {label} have {vectors.shape[1]} dimensions, documents {dimension}")
                 owners = [place for place, part in enumerate(found) for _ in _texts(part, label)]
                 np.add.at(sums, owners, vectors[:])
         counts = [bool(part.query) + len(part.passages) for part in found]
-        mean = (sums / np.array(counts, dtype=np.float64)[:, None]).astype(np.float32)
+        mean = (sums / np.array(counts, dtype=np.float64).reshape(-1, 1)).astype(np.float32)
         return mean[:, : self.dim] if self.dim else mean
 
 
@@ -215,3 +251,10 @@ def _run(collection: Collection, hits: Hits) -> Run:
     documents = [ids[place] for place in hits.places.ravel().tolist()]
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())
+
+
+def find_dense(call: Call) -> Dense | None:
+    """The stage of a call whose name is an encoder's, or None."""
+    from r2med.encode.resolve import known
+
+    return Dense.from_call(call) if known(call.name) else None
