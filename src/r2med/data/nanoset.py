@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from r2med.errors import DataError
 
 MANIFEST = "nano.json"
@@ -64,10 +62,12 @@ class NanoSet:
 def read_manifest(folder: Path) -> NanoSet | None:
     """The manifest of a folder; None where nobody built a nano set."""
     file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    import orjson
+
     try:
         content = orjson.loads(file.read_bytes())
-    except FileNotFoundError:
-        return None
     except (OSError, orjson.JSONDecodeError) as error:
         raise DataError(f"{file}: cannot be read: {error}; build the nano set again") from error
     if not isinstance(content, dict) or not isinstance(content.get("splits"), dict):

@@ -15,7 +15,7 @@ from r2med.encode.base import Encoder, Role, Vectors
 from r2med.encode.cards import cards
 from r2med.encode.loop import encode_all, to_encode
 from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimensions
-from r2med.encode.resolve import card_for, check_options, encoder_for, is_class
+from r2med.encode.resolve import card_for, check_options, encoder_for, is_class, known
 from r2med.encode.search import Hits, Similarity
 from r2med.encode.store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, suggest
@@ -118,10 +118,8 @@ class Dense(Retriever):
         given = [(name, value) for name, value in call.options if name in declared]
         others = [(name, value) for name, value in call.options if name not in declared]
         if others and not is_class(call.name):
-            known = ", ".join(sorted(declared))
-            raise SpecError(
-                f"{call.name} has no option {others[0][0]!r}{suggest(others[0][0], declared)}; it takes {known}"
-            )
+            hint = suggest(others[0][0], declared) or f"; it takes {', '.join(sorted(declared))}"
+            raise SpecError(f"{call.name} has no option {others[0][0]!r}{hint}")
         made = bind(cls, Call(call.name, (call.name,), tuple(given)))
         return replace(made, options=dict(others)) if others else made
 
@@ -161,9 +159,13 @@ class Dense(Retriever):
     def describe(self) -> Mapping[str, object]:
         """Every setting, the encoder's included."""
         encoder = self.encoder()
+        query, document = dict(encoder.settings(Role.QUERY)), dict(encoder.settings(Role.DOCUMENT))
+        both = [name for name in query if query[name] == document.get(name)]
+        own = [name for name in (*query, *document) if name not in both and name != "role"]
         return {
-            "encoder": dict(encoder.settings(Role.DOCUMENT)),
-            "query encoder": dict(encoder.settings(Role.QUERY)),
+            **{name: query[name] for name in both},
+            **{f"query {name}": query[name] for name in own if name in query},
+            **{f"document {name}": document[name] for name in own if name in document},
             "similarity": encoder.similarity,
             "depth": self.depth,
             "drop_self": self.drop_self,
@@ -255,6 +257,4 @@ def _run(collection: Collection, hits: Hits) -> Run:
 
 def find_dense(call: Call) -> Dense | None:
     """The stage of a call whose name is an encoder's, or None."""
-    from r2med.encode.resolve import known
-
     return Dense.from_call(call) if known(call.name) else None

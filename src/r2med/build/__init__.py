@@ -1,0 +1,1 @@
+"""Making benchmarks: nano sets of any task."""
