@@ -99,6 +99,7 @@ def run_key(system: System, dataset: Dataset) -> str:
     task = dataset.task
     return cache_key(
         system=system.key(),
+        task_name=task.name,
         data=dataset.fingerprint,
         # Prompts are made of the task's words.
         task=(task.family, task.noun, task.target, task.purpose, task.subject),

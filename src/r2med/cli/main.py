@@ -16,6 +16,10 @@ VERBS = {
     "eval": "Score run files made by any tool.",
     "compare": "Is one system better than another, and how sure is that?",
     "board": "Every published result with your own runs beside it.",
+    "reproduce": "Run a published row again and compare the figures.",
+    "export": "Write runs in the formats of other tools.",
+    "submit": "Pack runs, results and a description for a leaderboard.",
+    "verify": "Check a submission: every byte and every figure.",
     "answers": "Are the generated answers right, and does that go with retrieval?",
     "inspect": "Look at queries of a run one by one.",
     "diagnose": "Why does a system fail, and what would help?",
@@ -27,6 +31,8 @@ VERBS = {
     "analyze": "Show the tokens that BM25 sees.",
     "nano": "Build small tasks from large ones, and see how well they stand for them.",
     "runs": "List, show or remove the runs of the ledger.",
+    "models": "List the embedding models, show one in full, export to ONNX.",
+    "cache": "Sizes of indexes and vectors, and how to let go of them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }
 """Every verb with the line that `--help` shows; the verb's module has the same name."""

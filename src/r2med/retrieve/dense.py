@@ -82,13 +82,13 @@ class Dense(Retriever):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
-        for name, known in (
+        for name, allowed in (
             ("quantize", ("", *QUANTIZED)),
             ("store", PRECISIONS),
         ):
             value = getattr(self, name)
-            if value not in known:
-                raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(value, filter(None, known))}")
+            if value not in allowed:
+                raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(value, filter(None, allowed))}")
         if self.depth < 1:
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if self.dim < 0 or self.rescore < 0:

@@ -1,0 +1,82 @@
+"""`r2med board`: published figures and one's own runs in one ranking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from r2med.cli.options import ManyValues, output
+
+_KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
+
+
+@click.command("board", cls=ManyValues)
+@click.option("--group", type=click.Choice(["full", "nano", "sample"]), default="full", show_default=True)
+@click.option("--family", default="", metavar="FAMILY", help="Only the tasks of a family, such as clinical-case.")
+@click.option("--kind", type=click.Choice(_KINDS), default=None, help="Only systems of a kind.")
+@click.option("--retriever", default="", metavar="NAME", help="Only systems with this retriever, such as bm25 or nv.")
+@click.option("--llm", default="", metavar="NAME", help="Only systems with this language model, such as gpt-4o.")
+@click.option("--reranker", default="", metavar="NAME", help="Only systems with this reranker.")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
+@click.option("--own", "only", flag_value="own", help="Only runs of the ledger.")
+@click.option("--published", "only", flag_value="published", help="Only published figures.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME...", help="Only what these published: paper, page, ..."
+)
+@click.option("--ci", is_flag=True, help="Show 95% intervals of own runs (bootstrap over queries).")
+@click.option("--columns", multiple=True, type=click.Choice(["cost"]), help="What else to show of own runs.")
+@click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
+@click.option("--limit", default=0, type=click.IntRange(0), help="How many lines; 0 for all.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
+    default="terminal",
+    show_default=True,
+)
+def command(**given: Any) -> None:
+    """Every published result with your own runs beside it, ranked by the average.
+
+    Own systems are marked. A system that lacks a task is listed without a rank, an oracle never has one. Sources that
+    disagree about a system are kept apart, and the disagreement is shown.
+
+    \b
+    Examples:
+      r2med board --limit 20
+      r2med board --kind base --retriever bm25 --metric Recall@100
+      r2med board --group nano --own --ci --columns cost
+      r2med board --format latex --kind reranker --baseline bm25 > table.tex
+    """
+    from r2med.board.leaderboard import View, board
+    from r2med.measure.metrics import Measure
+    from r2med.store.ledger import Ledger
+
+    view = View(
+        group=given["group"],
+        measure=str(Measure.parse(given["metric"])),
+        family=given["family"],
+        kind=given["kind"] or "",
+        retriever=given["retriever"],
+        llm=given["llm"],
+        reranker=given["reranker"],
+        own=given["only"] != "published",
+        published=given["only"] != "own",
+        sources=given["sources"],
+        limit=given["limit"],
+        intervals=given["ci"],
+        cost="cost" in given["columns"],
+        baseline=given["baseline"],
+    )
+    with Ledger() as ledger:
+        found = board(ledger, view)
+    if given["form"] != "terminal":
+        from r2med.board.formats import FORMATS
+
+        click.echo(FORMATS[given["form"]]([found]), nl=False)
+        return
+    from r2med.board.terminal import show_board
+
+    show_board(found, output())
+    if not found.lines:
+        click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)

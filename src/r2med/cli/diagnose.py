@@ -1,0 +1,190 @@
+"""`r2med diagnose`: why does a system fail, and what would help?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.diagnose.opened import Opened
+    from r2med.engine import Engine
+    from r2med.store.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user typed."""
+
+    runs: tuple[str, ...]
+    tasks: tuple[str, ...]
+    labels: Path | None
+    base: str
+    encoder: str
+    limit: int
+    as_json: bool
+
+    def names(self, least: int, what: str) -> tuple[str, ...]:
+        """The runs, of which so many are needed at the least."""
+        if len(self.runs) < least:
+            raise click.UsageError(f"{what} needs {'a run' if least == 1 else f'{least} runs'}, by spec or id")
+        return self.runs
+
+
+@click.command("diagnose", cls=ManyValues)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--against", metavar="RUN", help="Another run, whose shares are compared with the last RUN's.")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@click.option("--causes", "part", flag_value="causes", default=True, help="Causes of failure (the default).")
+@click.option("--gap", "part", flag_value="gap", help="How far queries are from their documents, and the ceiling.")
+@click.option("--complement", "part", flag_value="complement", help="What one system finds and another does not.")
+@click.option("--coverage", "part", flag_value="coverage", help="Unjudged documents, and likely false negatives.")
+@click.option("--slices", "part", flag_value="slices", help="Scores by family, length, overlap and labels.")
+@click.option("--cost", "part", flag_value="cost", help="Score against money, tokens and seconds; all systems.")
+@click.option("--labels", type=click.Path(path_type=Path), metavar="FILE.tsv", help="Labels of queries, for --slices.")
+@click.option("--base", default="bm25", show_default=True, metavar="SYSTEM", help="Floor and ceiling of --gap.")
+@click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of --gap.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1), help="Rows that --coverage lists.")
+@json_option()
+def command(part: str, against: str | None, runs: tuple[str, ...], **given: Any) -> None:
+    """Why does a system fail, and what would help? From the runs of the ledger; RUN is a spec or the id of a run.
+
+    \b
+    Examples:
+      r2med diagnose bm25
+      r2med diagnose "replay >> bm25" --against bm25 --tasks sample
+      r2med diagnose "replay >> bm25" --gap --tasks sample
+      r2med diagnose bm25 wordllama --complement
+      r2med diagnose bm25 --slices --labels body_system.tsv
+      r2med diagnose --cost --tasks sample
+    """
+    from r2med.engine import Engine
+    from r2med.store.ledger import Ledger
+
+    asked = Asked(runs=(*runs, against) if against else runs, **given)
+    with Ledger() as ledger:
+        _PARTS[part](asked, ledger, Engine(messages()))
+
+
+def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[Opened, ...]]:
+    from r2med.data.tasks import resolve
+    from r2med.diagnose.opened import open_tasks
+
+    return open_tasks(ledger, names, [task.name for task in resolve(asked.tasks)])
+
+
+def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.diagnose.decide import diagnose
+    from r2med.diagnose.tables import show_causes, show_changes
+
+    names = asked.names(1, "a diagnosis")
+    by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
+    found = [list(column) for column in zip(*by_task, strict=True)]
+    if asked.as_json:
+        write_json([diagnosis.as_dict() for column in found for diagnosis in column])
+        return
+    console = output()
+    for column in found:
+        show_causes(column, console)
+        console.print()
+    for column in found[:-1]:
+        show_changes(found[-1], column, console)
+
+
+def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.data import load
+    from r2med.data.tasks import resolve
+    from r2med.diagnose.ceiling import climb, floor_and_ceiling
+    from r2med.diagnose.gap import measure_gap
+    from r2med.diagnose.tables import show_ceiling, show_gap
+
+    gaps, rows = [], {}
+    if asked.runs:
+        for opened in _opened(asked, ledger, asked.runs):
+            dataset = opened[0].dataset
+            gaps.append(measure_gap(dataset, asked.encoder, engine))
+            ends = floor_and_ceiling(asked.base, dataset, engine)
+            rows[dataset.name] = [(*ends, each.values) for each in opened]
+    else:
+        for task in resolve(asked.tasks or ("sample",)):
+            dataset = load(task)
+            gaps.append(measure_gap(dataset, asked.encoder, engine))
+            floor, ceiling = floor_and_ceiling(asked.base, dataset, engine)
+            rows[dataset.name] = [(floor, ceiling, floor)]
+    systems = asked.runs or (asked.base,)
+    climbs = [
+        climb(asked.base, name, {task: row[place] for task, row in rows.items()}) for place, name in enumerate(systems)
+    ]
+    if asked.as_json:
+        write_json({"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]})
+        return
+    show_gap(gaps, output())
+    show_ceiling(climbs, output())
+
+
+def _complement(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.diagnose.complement import complementarity
+    from r2med.diagnose.tables import show_complement
+
+    names = asked.names(2, "--complement")
+    found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
+    if asked.as_json:
+        write_json([each.as_dict() for each in found])
+    else:
+        show_complement(found, output())
+
+
+def _coverage(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.diagnose.coverage import coverage
+    from r2med.diagnose.tables import show_coverage
+
+    found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
+    if asked.as_json:
+        write_json([each.as_dict() for each in found])
+    else:
+        show_coverage(found, output(), asked.limit)
+
+
+def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.diagnose.labels import read_labels
+    from r2med.diagnose.slices import cut, rows
+    from r2med.diagnose.tables import show_slices
+
+    names = asked.names(1, "--slices")
+    if len(names) > 2:
+        raise click.UsageError("--slices takes one run or two")
+    labels = read_labels(asked.labels) if asked.labels else None
+    found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, engine)]
+    slices = cut(found, labelled=labels is not None)
+    if asked.as_json:
+        write_json({way: [each.as_dict() for each in members] for way, members in slices.items()})
+    else:
+        show_slices(slices, names, output())
+
+
+def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.data.tasks import resolve
+    from r2med.diagnose.frontier import COSTS, frontier, price
+    from r2med.diagnose.tables import show_costs
+
+    found = price(ledger, asked.runs, [task.name for task in resolve(asked.tasks)])
+    if asked.as_json:
+        on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
+        write_json({"systems": [each.as_dict() for each in found], "frontier": on})
+    else:
+        show_costs(found, output())
+
+
+_PARTS = {
+    "causes": _causes,
+    "gap": _gap,
+    "complement": _complement,
+    "coverage": _coverage,
+    "slices": _slices,
+    "cost": _cost,
+}

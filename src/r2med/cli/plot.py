@@ -1,0 +1,142 @@
+"""`r2med plot`: figures from the runs of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from r2med.cli.options import ManyValues, messages
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from r2med.store.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user typed."""
+
+    runs: tuple[str, ...]
+    tasks: tuple[str, ...]
+    """The names of the tasks, resolved."""
+    metric: str
+    by: str
+    of: str
+    encoder: str
+
+
+@click.command("plot", cls=ManyValues)
+@click.argument("kind", type=click.Choice(["board", "tasks", "differences", "frontier", "gap", "causes"]))
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="Of board, tasks, differences.")
+@click.option("--by", default="seconds", show_default=True, type=click.Choice(["money", "tokens", "seconds"]))
+@click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
+@click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.png, .svg or .pdf")
+def command(kind: str, tasks: tuple[str, ...], out: Path, **given: str) -> None:
+    """Draw figures from the runs of the ledger; RUN is a spec or the id of a run, by default every complete system.
+
+    \b
+    board        averages with 95% intervals
+    tasks        bars for each task
+    differences  the second RUN minus the first, with intervals
+    frontier     score against --by money, tokens or seconds
+    gap          how near queries and gold answers are to relevant documents
+    causes       shares of causes, --of relevant documents or of queries
+
+    \b
+    Examples:
+      r2med plot board --tasks sample --out board.svg
+      r2med plot differences bm25 "replay >> bm25" --out differences.png
+    """
+    from r2med.board.plots import ENDINGS, save
+    from r2med.data.tasks import resolve
+    from r2med.errors import require_extra
+    from r2med.store.ledger import Ledger
+
+    require_extra("plots", "matplotlib")
+    if out.suffix.lower() not in ENDINGS:
+        raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
+    asked = Asked(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)  # type: ignore[arg-type]
+    with Ledger() as ledger:
+        figure = _KINDS[kind](asked, ledger)
+    save(figure, out)
+    click.echo(f"the figure is in {out}", err=True)
+
+
+def _names(asked: Asked, ledger: Ledger) -> list[str]:
+    from r2med.diagnose.series import complete_systems
+
+    return list(asked.runs) or complete_systems(ledger, asked.tasks)
+
+
+def _board(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import board_plot
+    from r2med.diagnose.series import board
+    from r2med.measure.metrics import Measure
+
+    return board_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+
+
+def _tasks(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import task_plot
+    from r2med.diagnose.series import board
+    from r2med.measure.metrics import Measure
+
+    return task_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+
+
+def _differences(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import difference_plot
+    from r2med.compare import compare
+    from r2med.measure.metrics import Measure
+
+    if len(asked.runs) != 2:
+        raise click.UsageError("differences are drawn of two runs")
+    measure = str(Measure.parse(asked.metric))
+    return difference_plot(compare(ledger, asked.runs, measure, asked.tasks)[0], measure)
+
+
+def _frontier(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import frontier_plot
+    from r2med.diagnose.frontier import price
+    from r2med.measure.metrics import Measure
+
+    measure = str(Measure.parse(asked.metric))
+    return frontier_plot(price(ledger, asked.runs, asked.tasks, measure), asked.by, measure)
+
+
+def _gap(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import gap_plot
+    from r2med.data import load
+    from r2med.diagnose.gap import measure_gap
+    from r2med.engine import Engine
+
+    return gap_plot([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
+
+
+def _causes(asked: Asked, ledger: Ledger) -> Figure:
+    from r2med.board.plots import cause_plot
+    from r2med.diagnose.decide import diagnose
+    from r2med.diagnose.opened import open_tasks
+    from r2med.engine import Engine
+
+    opened = open_tasks(ledger, _names(asked, ledger), asked.tasks)
+    by_task = [[diagnose(each, ledger, Engine(messages())) for each in several] for several in opened]
+    return cause_plot([list(column) for column in zip(*by_task, strict=True)], asked.of)
+
+
+_KINDS: dict[str, Callable[[Asked, Ledger], Figure]] = {
+    "board": _board,
+    "tasks": _tasks,
+    "differences": _differences,
+    "frontier": _frontier,
+    "gap": _gap,
+    "causes": _causes,
+}

@@ -1,0 +1,178 @@
+"""Asking a server for vectors over HTTP, politely and in parallel.
+
+A refusal for now (429, 5xx, a lost or slow connection) is asked again after a wait that grows, has some chance in it,
+and is never shorter than the server wished. The key is read from the environment and is in no message, record or
+setting.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import orjson
+
+from r2med.encode.base import Vectors
+from r2med.errors import R2medError, require_extra
+from r2med.llm.retry import backoff, retry_after
+from r2med.llm.types import Trouble, Unusable
+from r2med.llm.wire import error_text
+
+if TYPE_CHECKING:
+    import httpx
+
+_PATIENCE = 600.0  # the longest wait a server may ask for, in seconds
+_AGAIN = {408, 409, 425, 429}
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass(frozen=True)
+class ApiLimits:
+    """How hard to work. None of it changes a vector."""
+
+    concurrency: int = 8
+    """Requests under way at a time."""
+    timeout: float = 120.0
+    """Seconds until a request counts as lost."""
+    retries: int = 6
+    backoff: float = 1.0
+    """The first wait before a retry, in seconds."""
+
+
+class RequestFailed(R2medError):
+    """One request that came to nothing; others may fare better."""
+
+
+class Link:
+    """The connection to one server, for several threads."""
+
+    path = "embeddings"
+    """What is asked for, after the server's base URL."""
+    made = "vectors"
+    """What comes back, as people call it."""
+
+    def __init__(self, model: str, url: str, key_env: str, limits: ApiLimits, *, needs_key: bool) -> None:
+        require_extra("api", "httpx")
+        import httpx
+
+        self._model, self._url, self._key_env, self._limits = model, url, key_env, limits
+        self._key = os.environ.get(key_env, "").strip()
+        if needs_key and not self._key:
+            raise R2medError(f"{model} needs a key: set {key_env} in the environment")
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        # A proxy of the environment cannot reach a server on this machine.
+        direct = urlsplit(url).hostname in _LOOPBACK
+        self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=not direct)
+        self._lock = threading.Lock()
+        self._quiet_until = 0.0
+        self._stop = threading.Event()
+        self.requests = 0
+        """How many were answered."""
+        self.tokens = 0
+        """How many tokens the server counted in them."""
+
+    def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Vectors]:
+        """The vectors of every request, in order; the first that fails for good stops the others."""
+        self._stop.clear()
+        with ThreadPoolExecutor(max_workers=min(self._limits.concurrency, len(bodies))) as pool:
+            futures = [pool.submit(self._ask, body) for body in bodies]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+                failed = next((error for future in futures if future.done() and (error := future.exception())), None)
+                if failed is not None:
+                    raise failed
+                return [future.result() for future in futures]
+            finally:
+                self._stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, body: Mapping[str, Any]) -> Vectors:
+        """One request, until it is answered or hopeless."""
+        for attempt in range(self._limits.retries + 1):
+            self._sleep(self._quiet_until - time.monotonic())
+            try:
+                return self._attempt(body)
+            except Trouble as trouble:
+                reason, wait, only_this = trouble.reason, trouble.wait, not isinstance(trouble, Unusable)
+                hopeless = not trouble.retry or attempt == self._limits.retries or (wait or 0.0) > _PATIENCE
+            if hopeless:
+                tries = f" ({attempt + 1} attempts)" if attempt else ""
+                line = f"{reason}{tries}; {self.made} so far are kept"
+                raise RequestFailed(line) if only_this else R2medError(line)
+            if wait is not None:
+                # What one request was told holds for all of them.
+                with self._lock:
+                    self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
+            self._sleep(backoff(attempt + 1, self._limits.backoff, wait))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
+            raise R2medError("stopped")
+
+    def _attempt(self, body: Mapping[str, Any]) -> Vectors:
+        import httpx
+
+        slow = f"no answer from {self._url} within {self._limits.timeout:g} s"
+        late = time.monotonic() + self._limits.timeout
+        received = b""
+        try:
+            with self._client.stream("POST", f"{self._url}/{self.path}", content=orjson.dumps(body)) as response:
+                for piece in response.iter_bytes():
+                    received += piece
+                    # The library's own timeout is for each read; a server that trickles would never meet it.
+                    if time.monotonic() > late:
+                        raise Trouble(slow)
+        except httpx.TimeoutException as error:
+            raise Trouble(slow) from error
+        except httpx.ConnectError as error:
+            raise Trouble(f"nobody answers at {self._url}; is the server running?") from error
+        except httpx.HTTPError as error:
+            raise Trouble(f"the connection to {self._url} broke") from error
+        if response.status_code != 200:
+            raise self._refusal(response, received.decode("utf-8", "replace"))
+        return self._read(received, body)
+
+    def _refusal(self, response: httpx.Response, text: str) -> Trouble:
+        code, url = response.status_code, self._url
+        if code in (401, 403):
+            # What the server says here may quote a part of the key.
+            return Unusable(f"{url} refused the key of {self._model} ({code}): check {self._key_env}")
+        said = error_text(_body(text.replace(self._key, "***") if self._key else text))
+        if code == 404:
+            return Unusable(f"{url} does not know the model {self._model}, or has no /{self.path}: {said}")
+        again = (code in _AGAIN or code >= 500) and "insufficient_quota" not in text
+        return Trouble(f"{code} from {url}: {said}", retry=again, wait=retry_after(response.headers))
+
+    def _read(self, content: bytes, body: Mapping[str, Any]) -> Vectors:
+        """The vectors of an answer, in the order of the texts; an answer that makes no sense is asked for again."""
+        try:
+            answer = orjson.loads(content)
+            rows = sorted(answer["data"], key=lambda row: row["index"])
+            places = [row["index"] for row in rows]
+            vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+            used = int((answer.get("usage") or {}).get("total_tokens") or 0)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Trouble(f"{self._url} sent an answer that cannot be read") from error
+        count = len(body["input"])
+        if places != list(range(count)) or vectors.ndim != 2:
+            raise Trouble(f"{self._url} sent {len(places)} vectors for {count} texts")
+        with self._lock:
+            self.requests += 1
+            self.tokens += used
+        return vectors
+
+
+def _body(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text

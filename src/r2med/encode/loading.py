@@ -1,0 +1,162 @@
+"""A model folder into a torch module: the right class, every weight accounted for, the adapter merged."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from r2med.errors import R2medError, require_extra
+
+if TYPE_CHECKING:
+    import torch
+
+_ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
+"""Architectures of which only the encoder is run."""
+_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
+
+
+@dataclass(frozen=True)
+class Build:
+    """All that the loaded model depends on; equal builds share one model in memory."""
+
+    folder: str
+    subfolder: str = ""
+    pooling: str = "mean"
+    attention: str = ""
+    normalize: bool = False
+    append_eos: bool = False
+    padding: str = "right"
+    dense: tuple[str, ...] = ()
+    dtype: str = "float32"
+    remote_code: bool = False
+    adapter: str = ""
+
+    @property
+    def transformer(self) -> Path:
+        """The folder with the transformer's own files."""
+        return Path(self.folder) / self.subfolder
+
+    @property
+    def size(self) -> int:
+        """The bytes of the weights in the folder."""
+        files = (path for path in self.transformer.iterdir() if path.suffix in (".safetensors", ".bin"))
+        return sum(path.stat().st_size for path in files)
+
+
+def load_transformer(build: Build, *, eager: bool = False) -> torch.nn.Module:
+    """The transformer with its weights, in evaluation mode, on the processor."""
+    require_extra("torch", "torch", "transformers", "safetensors")
+    import torch
+    import transformers
+
+    # A tracer cannot look into fused attention, so an export asks for the plain one.
+    options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
+    with quietly(), load_errors(build):
+        config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
+        kind = getattr(transformers, _ENCODERS.get(config.model_type, "AutoModel"))
+        model, loaded = kind.from_pretrained(
+            build.transformer,
+            config=config,
+            dtype=getattr(torch, build.dtype),
+            trust_remote_code=build.remote_code,
+            output_loading_info=True,
+            **options,
+        )
+    lost = [name for name in loaded["missing_keys"] if "pooler" not in name]
+    if lost and not build.remote_code:
+        raise R2medError(f"{build.folder}: {len(lost)} weights of the model are not in its files, {lost[0]} among them")
+    if build.adapter:
+        model = _with_adapter(model, build)
+    ready: torch.nn.Module = model.eval().requires_grad_(False)
+    return ready
+
+
+def _with_adapter(model: Any, build: Build) -> Any:
+    require_extra("lora", "peft")
+    from peft import PeftConfig, PeftModel
+    from peft.utils import load_peft_weights
+
+    config = PeftConfig.from_pretrained(build.adapter)
+    wrapped = PeftModel(model, config)
+    names = {name for name, _ in wrapped.named_parameters()}
+    weights = load_peft_weights(build.adapter, device="cpu")
+    inner = [name for name in weights if _adapted(name) not in names]
+    if inner or not weights:
+        what = f"{inner[0]} has no place in {build.folder}" if inner else "it has no weights"
+        raise R2medError(f"{build.adapter}: the adapter does not fit the model ({what})")
+    with quietly():
+        wrapped.load_adapter(build.adapter, "default")
+    return wrapped.merge_and_unload()
+
+
+def _adapted(name: str) -> str:
+    """The parameter of the wrapped model that a weight in an adapter's file belongs to."""
+    head, _, kind = name.rpartition(".")
+    return f"{head}.default.{kind}" if head.endswith(("lora_A", "lora_B")) else name
+
+
+def load_dense(build: Build) -> list[torch.nn.Module]:
+    """The linear layers after the pooling, as sentence-transformers stores them."""
+    import torch
+    from safetensors.torch import load_file
+
+    layers: list[torch.nn.Module] = []
+    for name in build.dense:
+        folder = Path(build.folder) / name
+        if not (folder / "config.json").is_file():
+            raise R2medError(f"{folder}: no config.json of the layer")
+        config = orjson.loads((folder / "config.json").read_bytes())
+        activation = str(config.get("activation_function", "Identity")).rpartition(".")[2]
+        if activation not in _ACTIVATIONS:
+            raise R2medError(f"{folder}: the activation {activation} is not one of {', '.join(_ACTIVATIONS)}")
+        file = folder / "model.safetensors"
+        # An older file is read by torch's restricted loader, which makes tensors and runs nothing.
+        weights = load_file(file) if file.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
+        layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+        layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
+        layers += [layer, getattr(torch.nn, activation)()]
+    return [layer.to(torch.float32).eval().requires_grad_(False) for layer in layers]
+
+
+def accepted(model: Any) -> frozenset[str]:
+    """The names of what a model's forward takes."""
+    return frozenset(inspect.signature(model.forward).parameters)
+
+
+@contextmanager
+def load_errors(build: Build) -> Iterator[None]:
+    """Turn what can go wrong while a model is read into one line."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "trust_remote_code" in str(error):
+            raise R2medError(
+                f"{build.folder} runs Python code of its own; add remote_code=true if you trust it"
+            ) from error
+        raise R2medError(f"{build.folder}: not a model that can be loaded ({first})") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the library's reports and bars: what matters in them is checked here."""
+    reports: Any = importlib.import_module("transformers.utils.logging")
+    bars, level = reports.is_progress_bar_enabled(), reports.get_verbosity()
+    reports.disable_progress_bar()
+    reports.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        reports.set_verbosity(level)
+        if bars:
+            reports.enable_progress_bar()

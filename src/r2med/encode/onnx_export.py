@@ -1,0 +1,159 @@
+"""A transformer as one ONNX file, pooling included, in single precision or int8, and checked against torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from r2med.encode.cards import Card
+from r2med.encode.loading import Build, load_dense, load_transformer
+from r2med.encode.pooling import FUNCTIONS
+from r2med.encode.tokens import pretrained_tokenizer
+from r2med.encode.towers import both_ways, positions_of
+from r2med.errors import R2medError, require_extra
+
+if TYPE_CHECKING:
+    import torch
+
+    from r2med.encode.base import Vectors
+
+_OPSET = 17
+_CHECKED = (3, 9, 33)  # lengths at which the file must agree with torch
+_AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
+
+
+def export(card: Card, build: Build, folder: Path) -> None:
+    """Write `model.onnx`, the tokenizer and the card into a folder. Needs torch; running the result does not."""
+    require_extra("torch", "torch", "transformers", "safetensors")
+    require_extra("onnx", "onnx", "onnxruntime")
+    if card.pooling == "own" or card.query_id:
+        why = "runs code of its own" if card.pooling == "own" else "has two encoders"
+        raise R2medError(f"{card.name} {why} and cannot be exported")
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = _whole(build, pair=card.pair)
+    _write_graph(whole, card, folder)
+    _write_words(card, build, folder, positions_of(whole.transformer))
+    _check(whole, card, folder)
+
+
+def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
+    """From token ids to the vector, as one module."""
+    import torch
+
+    transformer, layers = load_transformer(build, eager=True), load_dense(build)
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = transformer
+            self.dense = torch.nn.ModuleList(layers)
+
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            ids, mask, counted = tensors[:3]
+            seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
+            more = {"token_type_ids": tensors[3]} if pair else {}
+            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            vectors = FUNCTIONS[build.pooling](hidden, counted)
+            for layer in self.dense:
+                vectors = layer(vectors)
+            return torch.nn.functional.normalize(vectors, dim=-1) if build.normalize else vectors
+
+    if hasattr(transformer.config, "use_cache"):
+        transformer.config.use_cache = False
+    return Whole().eval()
+
+
+def input_names(*, pair: bool) -> list[str]:
+    """What the file takes: the tokens, which of them are no padding, and which of them are pooled."""
+    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
+
+
+def _write_graph(whole: torch.nn.Module, card: Card, folder: Path) -> None:
+    import torch
+
+    names = input_names(pair=card.pair)
+    example = tuple(torch.from_numpy(array) for array in _example(whole, 2, 7, card.pair))
+    target = folder / "model.onnx"
+    full = target if card.dtype != "int8" else folder / "full.onnx"
+    with _unwarned(), _explained(card):
+        torch.onnx.export(
+            whole,
+            example,
+            str(full),
+            input_names=names,
+            output_names=["vectors"],
+            dynamic_axes={name: {0: "texts", 1: "tokens"} for name in names} | {"vectors": {0: "texts"}},
+            opset_version=_OPSET,
+            # The newer exporter needs one more package and does nothing more for these models.
+            dynamo=False,
+        )
+        if card.dtype == "int8":
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
+            # without the special instructions of newer processors, sums of full products overflow.
+            quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+            full.unlink()
+
+
+def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    """Random tokens; the last text is shorter than the others."""
+    vocabulary = int(whole.transformer.get_input_embeddings().num_embeddings)
+    ids = np.random.default_rng(tokens).integers(0, vocabulary, (texts, tokens))
+    mask = np.ones_like(ids)
+    if texts > 1:
+        mask[-1, tokens // 2 :] = 0
+    return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
+
+
+def _write_words(card: Card, build: Build, folder: Path, positions: int) -> None:
+    """The tokenizer and the card, so that the folder needs nothing else."""
+    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer.backend.no_truncation()
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
+    # What is inside the file now is not looked for beside it.
+    inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
+    data = {"card": asdict(card) | inside, "tokens": tokens, "positions": positions, "made_from": card.id}
+    (folder / "r2med.json").write_bytes(orjson.dumps(data, option=orjson.OPT_INDENT_2))
+
+
+def _check(whole: torch.nn.Module, card: Card, folder: Path) -> None:
+    """Run the file beside torch on texts of several lengths, other than those it was made with."""
+    import onnxruntime
+    import torch
+
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    worst = 1.0
+    for tokens in _CHECKED:
+        arrays = _example(whole, 1, tokens, card.pair)
+        with torch.inference_mode():
+            wanted: Vectors = whole(*map(torch.from_numpy, arrays)).numpy()
+        made = session.run(None, dict(zip(input_names(pair=card.pair), arrays, strict=True)))[0]
+        cosine = float((wanted * made).sum() / (np.linalg.norm(wanted) * np.linalg.norm(made)))
+        worst = min(worst, cosine) if np.isfinite(cosine) else -1.0
+    if worst < _AGREEMENT[card.dtype]:
+        raise R2medError(f"{card.name} cannot be exported: its vectors would have a cosine of {worst:.4f} with torch's")
+
+
+@contextmanager
+def _explained(card: Card) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise R2medError(f"{card.name} cannot be exported ({first}); use backend=torch") from error
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

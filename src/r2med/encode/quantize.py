@@ -1,0 +1,205 @@
+"""The kinds of vectors one can search in: floats, bytes and bits, each a type with a search of its own.
+
+`FloatIndex` is exact. `Int8Index` keeps a byte a number, `BinaryIndex` a bit; both compare the query's own floats
+with the coarse vectors (only the documents are rounded), and may then rank a longer list of candidates anew by the
+floats they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.base import Vectors
+from r2med.encode.search import Hits, Rows, Similarity, rescore, search, unit
+from r2med.errors import R2medError
+
+_BLOCK = 8192
+
+
+class Sized(Rows, Protocol):
+    """Rows that know how many bytes they are kept in."""
+
+    @property
+    def nbytes(self) -> int:
+        """Their size."""
+
+
+class Index(Protocol):
+    """Documents made ready for searching."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of what is searched."""
+
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+        """Each query's best documents; equal scores in the order of `tie_order`."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstDimensions:
+    """Vectors cut to their first numbers. Cosine makes them whole again by itself, for it divides by their length."""
+
+    rows: Sized
+    dimension: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many vectors, and their dimension after the cut."""
+        return (self.rows.shape[0], self.dimension)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the part that is used."""
+        return self.rows.nbytes // self.rows.shape[1] * self.dimension
+
+    def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
+        return self.rows[places][:, : self.dimension]
+
+
+def first_dimensions(rows: Sized, dimension: int) -> Sized:
+    """Matryoshka truncation: the first `dimension` numbers of each vector; all of them for 0.
+
+    >>> first_dimensions(np.ones((2, 8), dtype=np.float32), 3).shape
+    (2, 3)
+    """
+    if dimension == 0 or dimension == rows.shape[1]:
+        return rows
+    if not 0 < dimension < rows.shape[1]:
+        raise R2medError(f"dim={dimension} of vectors that have {rows.shape[1]} dimensions")
+    return FirstDimensions(rows, dimension)
+
+
+@dataclass(frozen=True, eq=False)
+class FloatIndex:
+    """The vectors themselves: exact."""
+
+    rows: Sized
+    how: Similarity
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the vectors as they are kept."""
+        return self.rows.nbytes
+
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+        """Each query's best documents, exactly."""
+        return search(queries, self.rows, depth, tie_order, self.how)
+
+
+@dataclass(frozen=True, eq=False)
+class ByteCodes:
+    """Rows of whole numbers from -127 to 127."""
+
+    codes: NDArray[np.int8]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many vectors, and their dimension."""
+        return self.codes.shape
+
+    def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
+        return self.codes[places].astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class BitCodes:
+    """Rows of signs, eight to a byte, that read as plus and minus one."""
+
+    codes: NDArray[np.uint8]
+    dimension: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many vectors, and their dimension."""
+        return (len(self.codes), self.dimension)
+
+    def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
+        signs = np.unpackbits(self.codes[places], axis=1, count=self.dimension).astype(np.float32)
+        signs *= 2
+        signs -= 1
+        return signs
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseIndex:
+    """Common ground of the quantised kinds: a search in codes, and floats to rank its candidates anew."""
+
+    codes: ByteCodes | BitCodes
+    scale: Vectors
+    """What a query is multiplied by, number by number, before it meets the codes."""
+    rows: Rows
+    """The floats the codes were made from."""
+    how: Similarity
+    rescore: int = 0
+    """How many candidates a place of the list are ranked anew by the floats; 0 for none."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the codes and their scale; the floats may stay on disk."""
+        return self.codes.codes.nbytes + self.scale.nbytes
+
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+        """Each query's best documents by the codes, or the best by the floats among `rescore` times as many."""
+        asked = unit(queries) if self.how.name == "cosine" else queries
+        how = Similarity("dot", self.how.memory, self.how.block)
+        hits = search(asked * self.scale, self.codes, depth * max(1, self.rescore), tie_order, how)
+        if not self.rescore:
+            return hits
+        fine = rescore(queries, self.rows, hits.places, tie_order, self.how.name)
+        return Hits(fine.places[:, :depth], fine.scores[:, :depth])
+
+
+class Int8Index(CoarseIndex):
+    """A byte a number. Each dimension has a scale of its own: its largest number, over all documents, becomes 127."""
+
+    @classmethod
+    def build(cls, rows: Sized, how: Similarity, rescore: int = 0) -> Int8Index:
+        """Read the vectors twice: for the scales, and for the codes. For cosine they are brought to length 1 first."""
+        count, dimension = rows.shape
+        largest = np.zeros(dimension, dtype=np.float32)
+        for _, block in _blocks(rows, how):
+            np.maximum(largest, np.abs(block).max(axis=0), out=largest)
+        scale = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
+        codes = np.empty((count, dimension), dtype=np.int8)
+        for places, block in _blocks(rows, how):
+            codes[places] = np.rint(block / scale).astype(np.int8)
+        return cls(ByteCodes(codes), scale, rows, how, rescore)
+
+
+class BinaryIndex(CoarseIndex):
+    """A bit a number: whether it is above zero. A bit stands for plus or minus one over the root of the dimension."""
+
+    @classmethod
+    def build(cls, rows: Sized, how: Similarity, rescore: int = 0) -> BinaryIndex:
+        """Read the vectors once."""
+        count, dimension = rows.shape
+        codes = np.empty((count, -(-dimension // 8)), dtype=np.uint8)
+        for places, block in _blocks(rows, Similarity("dot")):
+            codes[places] = np.packbits(block > 0, axis=1)
+        scale = np.array([dimension**-0.5], dtype=np.float32)
+        return cls(BitCodes(codes, dimension), scale, rows, how, rescore)
+
+
+QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, "binary": BinaryIndex}
+"""The quantised kinds by the name that a spec gives them."""
+
+
+def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> Index:
+    """Documents ready for searching: floats, or the quantised kind of this name.
+
+    >>> build_index(np.eye(16, dtype=np.float32), Similarity(), "binary").nbytes
+    36
+    """
+    return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
+
+
+def _blocks(rows: Rows, how: Similarity) -> Iterator[tuple[slice, Vectors]]:
+    """The vectors block by block, of length 1 for cosine."""
+    for start in range(0, rows.shape[0], _BLOCK):
+        places = slice(start, min(start + _BLOCK, rows.shape[0]))
+        yield places, unit(rows[places]) if how.name == "cosine" else rows[places]

@@ -1,0 +1,206 @@
+"""From a name in a spec to an encoder: a card, the hub, a folder, a server, or a user's own class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2med.encode.base import Encoder
+from r2med.encode.cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, Card, cards
+from r2med.encode.prompts import Prompts, Template
+from r2med.encode.sources import Source, existing_folder, locate, looks_like_path
+from r2med.errors import SpecError, suggest
+
+if TYPE_CHECKING:
+    from r2med.data.tasks import Task
+
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a spec may say of a model: the type of its value, and the values where they are few."""
+
+    kind: type
+    choices: tuple[str, ...] = ()
+    backends: tuple[str, ...] = BACKENDS
+    """Which backends know it."""
+
+
+_MODELS = ("torch", "onnx")
+OPTIONS: Mapping[str, Option] = {
+    "query_prompt": Option(str),
+    "document_prompt": Option(str),
+    "max_length": Option(int),
+    "max_query": Option(int, backends=_MODELS),
+    "max_document": Option(int, backends=_MODELS),
+    "similarity": Option(str, SIMILARITIES, (*_MODELS, "api")),
+    "pooling": Option(str, POOLINGS, _MODELS),
+    "normalize": Option(bool, backends=_MODELS),
+    "attention": Option(str, ("bidirectional",), _MODELS),
+    "exclude_prompt": Option(bool, backends=_MODELS),
+    "append_eos": Option(bool, backends=_MODELS),
+    "padding": Option(str, ("left", "right"), ("torch",)),
+    "dtype": Option(str, (*DTYPES, *_SHORT), _MODELS),
+    "revision": Option(str, backends=_MODELS),
+    "adapter": Option(str, backends=_MODELS),
+    "remote_code": Option(bool, backends=_MODELS),
+    "backend": Option(str, _MODELS, _MODELS),
+    "device": Option(str, backends=("torch",)),
+}
+"""Everything that `NAME(option=...)` may change of a model with a card, from the hub, or in a folder."""
+
+
+def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
+    """The encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
+
+    >>> from r2med.data.tasks import task
+    >>> from r2med.encode.base import Role
+    >>> encoder_for("bge", {"max_length": 256}, task("Biology")).limit(Role.QUERY)
+    256
+    """
+    if is_class(name):
+        from r2med.encode.own import OwnEncoder
+
+        return OwnEncoder(name, options, task)
+    card = card_for(name, options)
+    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
+    match card.backend:
+        case "torch":
+            from r2med.encode.torch_backend import TorchEncoder
+
+            return TorchEncoder(card, prompts, options.get("device", "auto"))
+        case "onnx":
+            from r2med.encode.onnx_backend import OnnxEncoder
+
+            return OnnxEncoder(card, prompts, _exported(card))
+        case "static":
+            from r2med.encode.static import WordLlamaEncoder
+
+            return WordLlamaEncoder(card.max_document, prompts.query, prompts.document)
+    return _api(card, prompts)
+
+
+def _exported(card: Card) -> Path | None:
+    """The folder of a card that was read from an export."""
+    folder = Path(card.id).expanduser()
+    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
+
+
+def _api(card: Card, prompts: Prompts) -> Encoder:
+    from r2med.encode.api import ApiEncoder, ApiModel
+
+    model = ApiModel(
+        card.id,
+        card.url,
+        max_length=card.max_document,
+        similarity=card.similarity,
+        query_prompt=prompts.query,
+        document_prompt=prompts.document,
+        input_types=card.input_types,
+        tokenizer=card.tokenizer,
+    )
+    return ApiEncoder(model)
+
+
+def is_class(name: str) -> bool:
+    """Whether a name is that of a user's own class.
+
+    >>> is_class("my.module:MyEncoder"), is_class("hf:BAAI/bge-m3"), is_class("bge")
+    (True, False, False)
+    """
+    return bool(_CLASS.fullmatch(name)) and not name.startswith("hf:")
+
+
+def known(name: str) -> bool:
+    """Whether a name stands for an encoder at all, without reading anything: what a registry asks."""
+    if name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or looks_like_path(name):
+        return True
+    return Path(name).is_dir()
+
+
+def card_for(name: str, options: Mapping[str, Any]) -> Card:
+    """The card of a name with what a spec changes of it."""
+    check_options(name, options)
+    found = _card(name, options)
+    for option in options:
+        if found.backend not in OPTIONS[option].backends:
+            raise SpecError(f"{name}: a model of the backend {found.backend} has no {option}")
+    return _changed(found, options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that no model has, and values of the wrong kind."""
+    for option, value in options.items():
+        if option not in OPTIONS:
+            raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
+        wanted = OPTIONS[option]
+        several = option == "device" and isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        if not several and type(value) is not wanted.kind:
+            word = {str: "a name or text", int: "a whole number", bool: "true or false"}[wanted.kind]
+            raise SpecError(f"{name}: {option} must be {word}, not {value}")
+        if wanted.choices and value not in wanted.choices:
+            raise SpecError(f"{name}: {option} must be one of {', '.join(wanted.choices)}, not {value!r}")
+
+
+def _card(name: str, options: Mapping[str, Any]) -> Card:
+    """The card behind a name, before any option: bundled, the user's, or made from the model's own files."""
+    if name.startswith("hf:"):
+        repository = name.removeprefix("hf:")
+        if not _REPOSITORY.fullmatch(repository):
+            raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
+        return _described(name, Source(repository, options.get("revision", "main")), options)
+    if "@http" in name:
+        from r2med.encode.api import model_at
+
+        model = model_at(name)
+        return Card(
+            name, model.id, backend="api", url=model.url, max_query=model.max_length, max_document=model.max_length
+        )
+    if name in cards():
+        return cards()[name]
+    if looks_like_path(name) or Path(name).is_dir():
+        from r2med.encode.onnx_backend import exported_card
+
+        folder = existing_folder(name)
+        return exported_card(folder, name) or _described(name, locate(_as_path(name)), options)
+    ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
+    raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
+
+
+def _as_path(name: str) -> str:
+    return name if looks_like_path(name) else f"./{name}"
+
+
+def _described(name: str, source: Source, options: Mapping[str, Any]) -> Card:
+    from r2med.encode.folders import card_of
+
+    return card_of(source, name, told="pooling" in options)
+
+
+def _changed(card: Card, options: Mapping[str, Any]) -> Card:
+    """The card with the options of a spec."""
+    values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
+    if "max_length" in options:
+        values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
+    for prompt in ("query_prompt", "document_prompt"):
+        if prompt in values:
+            values[prompt] = Template(values[prompt])
+    if "dtype" in values:
+        values["dtype"] = _SHORT.get(values["dtype"], values["dtype"])
+    dtype = values.get("dtype", card.dtype)
+    if dtype == "int8" and options.get("backend") is None:
+        values["backend"] = "onnx"
+    if values.get("backend") == "onnx" and dtype in ("bfloat16", "float16"):
+        if "dtype" in options:
+            raise SpecError(f"{card.name}: backend=onnx runs float32 or int8, not {dtype}")
+        values["dtype"] = "float32"
+    if "revision" in values:
+        # A package or a second model has no part in a revision of the first.
+        values["package"] = ""
+    return replace(card, **values)

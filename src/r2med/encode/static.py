@@ -1,0 +1,126 @@
+"""Static vectors: WordLlama's table of one vector a token, averaged over a text. No torch, no graph, no download.
+
+The tokenizer and the table come inside the `wordllama` package. They are read from its folder directly: importing
+the package would set up logging for the whole process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.base import Encoder, Role, Vectors
+from r2med.errors import MissingExtra, R2medError
+from r2med.stage import Requirements
+from r2med.store.provenance import version_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_TABLE = "weights/l2_supercat_256.safetensors"
+
+
+class WordLlamaEncoder(Encoder):
+    """The 256-dimensional vectors of the `wordllama` package: the mean of the tokens' vectors, without a prompt.
+
+    The package reads a text to its end; `max_length` cuts it after so many tokens.
+    """
+
+    def __init__(self, max_length: int = 0, query_prompt: str = "", document_prompt: str = "") -> None:
+        if max_length < 0:
+            raise R2medError(f"wordllama: max_length must be a number of tokens or 0 for no limit, not {max_length}")
+        self.max_length = max_length
+        self._prompts = {Role.QUERY: query_prompt, Role.DOCUMENT: document_prompt}
+        self._read: dict[str, NDArray[np.int64]] = {}
+
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """The package's version, which stands for its tokenizer and table, and how texts are read."""
+        return {
+            "model": "wordllama",
+            "revision": version_of("wordllama") or "",
+            "backend": "static",
+            "role": role.value,
+            "prompt": self._prompts[role],
+            "max_length": self.max_length,
+            "pooling": "mean",
+            "normalize": False,
+            "dtype": "float32",
+        }
+
+    @property
+    def similarity(self) -> str:
+        """Cosine, as the package compares."""
+        return "cosine"
+
+    @property
+    def requirements(self) -> Requirements:
+        """The package, which is part of every installation."""
+        return Requirements()
+
+    def load(self) -> None:
+        """Read the tokenizer and the table, about 16 MB, once for all encoders of the process."""
+        _load()
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """How many tokens each text has. They are kept until the text is encoded: reading them is most of the work."""
+        self._read = dict(zip(texts, self._tokens(texts, role), strict=True))
+        return np.array([len(self._read[text]) for text in texts], dtype=np.int64)
+
+    def limit(self, role: Role) -> int:
+        """The cut-off that was asked for; none by itself."""
+        return self.max_length
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """The mean of each text's token vectors, one text at a time."""
+        known = [self._read.pop(text, None) for text in texts]
+        unread = iter(self._tokens([text for text, ids in zip(texts, known, strict=True) if ids is None], role))
+        _, table = _load()
+        vectors = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
+        for place, ids in enumerate(known):
+            row = next(unread) if ids is None else ids
+            cut = row[: self.max_length] if self.max_length else row
+            if len(cut):
+                vectors[place] = table[cut].mean(axis=0)
+        return vectors
+
+    def prompted(self, text: str, role: Role) -> str:
+        """The text after its prompt."""
+        return self._prompts[role] + text
+
+    def for_passages(self) -> Encoder:
+        """The same without the query's prompt."""
+        if not self._prompts[Role.QUERY]:
+            return self
+        return WordLlamaEncoder(self.max_length, document_prompt=self._prompts[Role.DOCUMENT])
+
+    def _tokens(self, texts: Sequence[str], role: Role) -> list[NDArray[np.int64]]:
+        tokenizer, table = _load()
+        # A lone surrogate is no character and cannot be handed to the tokenizer.
+        clean = [self.prompted(text, role).encode("utf-8", "replace").decode("utf-8") for text in texts]
+        rows = tokenizer.encode_batch(clean, add_special_tokens=False)
+        return [np.minimum(np.array(row.ids, dtype=np.int64), len(table) - 1) for row in rows]
+
+
+@cache
+def _load() -> tuple[Tokenizer, Vectors]:
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtra("static vectors need the package wordllama: pip install wordllama")
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    for file in (_TOKENIZER, _TABLE):
+        if not (folder / file).is_file():
+            raise R2medError(f"wordllama {version_of('wordllama')} lacks {file}; pip install 'wordllama==0.4.0.post1'")
+    tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer, load_file(folder / _TABLE)["embedding.weight"].astype(np.float32)

@@ -1,0 +1,255 @@
+"""The vector store: one text under one setting is encoded once, ever.
+
+Under `R2MED_HOME/vectors` there is a folder for every setting (everything an encoder says its vectors depend on, and
+the precision they are kept in), with that setting in `settings.json` and the vectors in shards. Within a setting a
+text is known by a hash of itself alone, so a small corpus after the large one it was taken from costs nothing.
+
+Several processes may write at once, each to a shard of its own. Of a text that is there more than once the newest
+vector counts: so does the one that replaced a damaged vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.encode.base import Vectors
+from r2med.encode.shards import ENTRY, Entries, Shard, ShardWriter, entry_count, read_shard
+from r2med.errors import R2medError, suggest
+from r2med.store.cache import cache_key
+from r2med.store.home import home
+
+PRECISIONS = ("float32", "float16")
+_SETTINGS = "settings.json"
+
+
+def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """Each text's 16-byte hash, as two numbers.
+
+    >>> text_hashes(["a", "b"]).shape
+    (2, 2)
+    """
+    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVectors:
+    """Vectors of the store in the order they were asked for, read from the mapped shards when they are used.
+
+    `vectors[10:20]` is an array of single precision, a view of the file where the rows lie in a row there;
+    `np.asarray(vectors)` reads all of them.
+    """
+
+    shards: tuple[NDArray[np.floating[Any]], ...]
+    shard: NDArray[np.intp]
+    """Which shard holds a vector."""
+    row: NDArray[np.intp]
+    """And at which of its rows."""
+    tokens: NDArray[np.int64]
+    """Each text's length in the model's tokens, before truncation."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many vectors, and their dimension."""
+        return (len(self.row), self.shards[0].shape[1] if self.shards else 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Their size as they are kept."""
+        return len(self.row) * self.shape[1] * (self.shards[0].itemsize if self.shards else 0)
+
+    def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
+        shard, row = self.shard[places], self.row[places]
+        if len(row) == 0:
+            return np.empty((0, self.shape[1]), dtype=np.float32)
+        if (shard == shard[0]).all():
+            first, rows = int(row[0]), self.shards[shard[0]]
+            # Rows that follow one another need no copy.
+            follow = isinstance(places, slice) and bool((np.diff(row) == 1).all())
+            found: Vectors = (rows[first : first + len(row)] if follow else rows[row]).astype(np.float32, copy=False)
+            return found
+        gathered = np.empty((len(row), self.shape[1]), dtype=np.float32)
+        for number in np.unique(shard).tolist():
+            here = shard == number
+            gathered[here] = self.shards[number][row[here]]
+        return gathered
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = self[:]
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+
+class VectorStore:
+    """The vectors of one setting, as they are on disk now."""
+
+    def __init__(self, settings: Mapping[str, object], precision: str = "float32", root: Path | None = None) -> None:
+        if precision not in PRECISIONS:
+            raise R2medError(f"vectors cannot be kept as {precision!r}; known: {', '.join(PRECISIONS)}")
+        self.settings, self.precision = dict(settings), precision
+        self.folder = (root or vector_root()) / cache_key(settings=sorted(self.settings.items()), precision=precision)
+        self.damage: list[str] = []
+        """What was found damaged, a sentence a shard."""
+        self._shards: list[Shard] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the shards that have been added since."""
+        known = {shard.path.stem: shard for shard in self._shards}
+        self._shards = []
+        for log in sorted(self.folder.glob("*.log")):
+            shard = known.get(log.stem) or self._read(log)
+            if shard is not None and len(shard.entries):
+                self._shards.append(shard)
+        dimensions = {shard.rows.shape[1] for shard in self._shards}
+        if len(dimensions) > 1:
+            sizes = " and ".join(map(str, sorted(dimensions)))
+            raise R2medError(f"{self.name} has kept vectors of {sizes} dimensions in {self.folder}; remove that folder")
+        self.dimension = dimensions.pop() if dimensions else 0
+        self._index = _Index([shard.entries for shard in self._shards])
+
+    @property
+    def name(self) -> str:
+        """The model, as its settings name it."""
+        return str(self.settings.get("model", "the model"))
+
+    def _read(self, log: Path) -> Shard | None:
+        shard = read_shard(log)
+        if shard is None:
+            if log.stat().st_size:
+                self.damage.append(f"the vectors of {self.name} in {log.name} have a damaged header")
+        elif shard.damaged:
+            self.damage.append(f"{shard.damaged} entries of {self.name} in {log.name} are damaged")
+        return shard
+
+    def find(self, texts: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Where each text's vector is, for `vectors`; -1 for a text that has none, or only a damaged one."""
+        found = self._index.find(texts)
+        for number, shard in enumerate(self._shards):
+            here = np.flatnonzero((found >= 0) & (self._index.shard[found] == number))
+            wanted = np.unique(found[here])
+            broken = wanted[~shard.intact(self._index.entries[wanted])]
+            if len(broken):
+                found[here[np.isin(found[here], broken)]] = -1
+                self.damage.append(f"{len(broken)} vectors of {self.name} in {shard.path.name} are damaged")
+        return found
+
+    def vectors(self, found: NDArray[np.intp]) -> StoredVectors:
+        """The vectors at places that `find` gave, none of them missing."""
+        entries = self._index.entries[found]
+        shards = tuple(shard.rows for shard in self._shards)
+        rows, tokens = entries["row"].astype(np.intp), entries["tokens"].astype(np.int64)
+        return StoredVectors(shards, self._index.shard[found], rows, tokens)
+
+    def writer(self) -> ShardWriter:
+        """A new shard of this setting."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _describe(self.folder, self.settings, self.precision)
+        except OSError as error:
+            raise R2medError(f"cannot keep vectors in {self.folder}: {error.strerror or error}") from error
+        return ShardWriter(self.folder, self.precision)
+
+
+class _Index:
+    """The entries of all shards, oldest first, with a way to find a text's newest without a loop over texts."""
+
+    def __init__(self, logs: Sequence[Entries]) -> None:
+        self.shard = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
+        self.entries: Entries = np.concatenate(logs) if logs else np.empty(0, dtype=ENTRY)
+        keys = self.entries["text"]
+        self._order = np.lexsort((keys[:, 1], keys[:, 0]))
+        self._high, self._low = keys[self._order, 0], keys[self._order, 1]
+
+    def find(self, texts: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """The newest entry of each text, -1 where there is none."""
+        found = np.full(len(texts), -1, dtype=np.intp)
+        place = np.searchsorted(self._high, texts[:, 0], side="right") - 1
+        open_ = np.flatnonzero(place >= 0)
+        # One round, but for texts that share half of a hash with another one.
+        while len(open_):
+            at, wanted = place[open_], texts[open_]
+            open_, at, wanted = (part[self._high[at] == wanted[:, 0]] for part in (open_, at, wanted))
+            same = self._low[at] == wanted[:, 1]
+            found[open_[same]] = self._order[at[same]]
+            open_ = open_[~same]
+            place[open_] -= 1
+            open_ = open_[place[open_] >= 0]
+        return found
+
+
+@dataclass(frozen=True)
+class StoredSetting:
+    """One folder of the store, for `r2med cache`."""
+
+    model: str
+    role: str
+    precision: str
+    texts: int
+    bytes: int
+    folder: Path
+
+
+def sizes(root: Path | None = None) -> list[StoredSetting]:
+    """What the store holds, by model; nothing is read but names and sizes."""
+    found = []
+    for file in sorted((root or vector_root()).glob(f"*/{_SETTINGS}")):
+        content = _read_settings(file)
+        settings = content.get("settings", {})
+        texts = sum(entry_count(log) for log in file.parent.glob("*.log"))
+        used = sum(_on_disk(path) for path in file.parent.iterdir())
+        model, role = str(settings.get("model", "?")), str(settings.get("role", ""))
+        found.append(StoredSetting(model, role, str(content.get("precision", "")), texts, used, file.parent))
+    return sorted(found, key=lambda entry: (entry.model, entry.role, entry.precision))
+
+
+def clear(model: str = "", root: Path | None = None) -> list[StoredSetting]:
+    """Forget all vectors of a model, or of every model; gives back what was removed."""
+    stored = sizes(root)
+    chosen = [entry for entry in stored if not model or entry.model.lower() == model.lower()]
+    if model and not chosen:
+        raise R2medError(f"no vectors of {model!r} are kept{suggest(model, {entry.model for entry in stored})}")
+    for entry in chosen:
+        shutil.rmtree(entry.folder, ignore_errors=True)
+    return chosen
+
+
+def vector_root() -> Path:
+    """The store's folder in `R2MED_HOME`."""
+    return home() / "vectors"
+
+
+def _describe(folder: Path, settings: Mapping[str, object], precision: str) -> None:
+    """Write down what the folder's name is a hash of, for people and for `clear`."""
+    file = folder / _SETTINGS
+    if not file.exists():
+        draft = folder / f".{os.getpid():x}-{_SETTINGS}"
+        content = {"precision": precision, "settings": settings}
+        draft.write_bytes(orjson.dumps(content, default=repr, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
+        draft.replace(file)
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    try:
+        content = orjson.loads(file.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _on_disk(path: Path) -> int:
+    """The bytes a file takes: rows that were never written take none."""
+    status = path.stat()
+    return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size

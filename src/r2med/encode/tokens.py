@@ -1,0 +1,134 @@
+"""Texts to token ids, for the torch and ONNX backends alike: the model's own tokenizer without its Python layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import R2medError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tokenizers import Tokenizer as Backend
+
+Ids = NDArray[np.int64]
+
+
+class Padded(NamedTuple):
+    """A batch of token ids of equal length."""
+
+    ids: Ids
+    mask: Ids
+    """1 for a token, 0 for padding."""
+    types: Ids
+    """0 for the first text of a pair and for a text alone, 1 for the second."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a text becomes tokens: what stands before it, and what is done around it."""
+
+    prompt: str = ""
+    limit: int = 0
+    """The most tokens, special ones included; 0 for all."""
+    pair: bool = False
+    """Whether the text is the second of a pair whose first is empty."""
+    exclude_prompt: bool = False
+    lowercase: bool = False
+
+    def prompted(self, text: str) -> str:
+        """The string that is handed to the tokenizer."""
+        whole = self.prompt + text
+        return whole.lower() if self.lowercase else whole
+
+
+class Tokenizer:
+    """The tokenizer of a model, and what it takes to end and pad a sequence."""
+
+    typed = True
+    """Whether the model is told which text of a pair a token belongs to."""
+
+    def __init__(self, backend: Backend, *, pad: int, eos: int | None, special: frozenset[int]) -> None:
+        self.backend, self.pad, self.eos, self.special = backend, pad, eos, special
+        backend.no_padding()
+
+    def lengths(self, texts: Sequence[str], style: Style) -> Ids:
+        """How many tokens each text has with its prompt and special tokens, before any is cut off."""
+        return np.array([len(row) for row, _ in self._rows(texts, style, 0)], dtype=np.int64)
+
+    def padded(self, texts: Sequence[str], style: Style, side: str) -> Padded:
+        """The texts as one batch, each cut to the limit, shorter ones filled up on a side."""
+        rows = self._rows(texts, style, style.limit)
+        width = max(len(ids) for ids, _ in rows)
+        ids = np.full((len(rows), width), self.pad, dtype=np.int64)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for place, (row, kinds) in enumerate(rows):
+            span = slice(width - len(row), None) if side == "left" else slice(len(row))
+            ids[place, span], types[place, span], mask[place, span] = row, kinds, 1
+        return Padded(ids, mask, types)
+
+    def prompt_length(self, style: Style) -> int:
+        """How many tokens at the start of a sequence belong to the prompt and are left out of the pooling."""
+        if not style.prompt or not style.exclude_prompt:
+            return 0
+        ids, _ = self._rows([""], Style(style.prompt, lowercase=style.lowercase), 0)[0]
+        return len(ids) - (1 if ids and ids[-1] in self.special else 0)
+
+    def _rows(self, texts: Sequence[str], style: Style, limit: int) -> list[tuple[list[int], list[int]]]:
+        added = [] if self.eos is None else [self.eos]
+        if limit:
+            room = limit - len(added) - self.backend.num_special_tokens_to_add(is_pair=style.pair)
+            if room < 1:
+                raise R2medError(f"a max_length of {limit} tokens leaves none for the text")
+            self.backend.enable_truncation(limit - len(added))
+        else:
+            self.backend.no_truncation()
+        strings = [_clean(style.prompted(text)) for text in texts]
+        rows = self.backend.encode_batch_fast([("", text) for text in strings] if style.pair else strings)
+        return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
+
+
+def check_limit(name: str, limit: int, positions: int) -> None:
+    """Refuse to read more tokens than a model with a table of positions has places for."""
+    if positions and not 0 < limit <= positions:
+        raise R2medError(f"{name} has places for {positions} tokens, not for {limit or 'any number'}: set max_length")
+
+
+def _clean(text: str) -> str:
+    """The text without lone surrogates, which are no characters and cannot be handed to a tokenizer."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = False) -> Tokenizer:
+    """The tokenizer of a model folder, read by transformers."""
+    from transformers import AutoTokenizer
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise R2medError(f"{folder}: its tokenizer cannot be read ({_first_line(error)})") from error
+    backend = getattr(loaded, "backend_tokenizer", None)
+    if backend is None:
+        raise R2medError(f"{folder}: its tokenizer has no tokenizer.json form, which r2med needs")
+    known = [token for token in (loaded.pad_token_id, loaded.eos_token_id) if token is not None]
+    eos = _missing_eos(backend, loaded.eos_token_id, folder) if append_eos else None
+    made = Tokenizer(backend, pad=known[0] if known else 0, eos=eos, special=frozenset(loaded.all_special_ids))
+    made.typed = "token_type_ids" in loaded.model_input_names
+    return made
+
+
+def _missing_eos(backend: Backend, eos: int | None, folder: Path) -> int | None:
+    """The end token when the tokenizer does not put it there itself."""
+    if eos is None:
+        raise R2medError(f"{folder}: append_eos is asked for, but its tokenizer has no end token")
+    backend.no_truncation()
+    return None if backend.encode("a").ids[-1:] == [eos] else eos
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
