@@ -32,6 +32,10 @@ _PUBLIC = {
     "Replay": "r2med.expand.replay",
     "OracleAnswer": "r2med.expand.oracle",
     "CrossEncoder": "r2med.rerank.cross",
+    "Listwise": "r2med.rerank.listwise",
+    "Groupwise": "r2med.rerank.groupwise",
+    "Pointwise": "r2med.rerank.pointwise",
+    "ApiRerank": "r2med.rerank.api",
     "Measure": "r2med.measure.metrics",
     "R2medError": "r2med.errors",
 }
@@ -54,7 +58,11 @@ if TYPE_CHECKING:
     from r2med.expand.searching import SearchR1 as SearchR1
     from r2med.measure.metrics import Measure as Measure
     from r2med.ranking import Run as Run
+    from r2med.rerank.api import ApiRerank as ApiRerank
     from r2med.rerank.cross import CrossEncoder as CrossEncoder
+    from r2med.rerank.groupwise import Groupwise as Groupwise
+    from r2med.rerank.listwise import Listwise as Listwise
+    from r2med.rerank.pointwise import Pointwise as Pointwise
     from r2med.retrieve.bm25 import BM25 as BM25
     from r2med.retrieve.bm25 import BM25Classic as BM25Classic
     from r2med.retrieve.dense import Dense as Dense

@@ -27,7 +27,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """Each optional group with the modules that show it is there."""
 
-KEYS: tuple[str, ...] = ("HF_TOKEN", "OPENAI_API_KEY", "VOYAGE_API_KEY")
+KEYS: tuple[str, ...] = (
+    "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "JINA_API_KEY",
+    "R2MED_LLM_KEY", "R2MED_RERANK_KEY",
+)  # fmt: skip
 """Environment variables that some stage reads; only whether they are set is ever shown."""
 
 _CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platformdirs")

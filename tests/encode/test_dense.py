@@ -79,6 +79,7 @@ JOINS = [
     ("mean", "query2doc", lambda e, q, d: (query_vector(e, q) + e.vector(d)) / 2),
     ("concat", "hyde", lambda e, q, d: query_vector(e, f"{q}[SEP]{d}")),
     ("replace", "hyde", lambda e, q, d: e.vector(d)),
+    ("replace", "replay", lambda e, q, d: query_vector(e, d)),
     ("repeat(3)", "hyde", lambda e, q, d: query_vector(e, f"{q} {q} {q}[SEP]{d}")),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -102,8 +103,11 @@ def test_int8_is_near_and_does_not_depend_on_the_batch(folders):
     assert not (by_onnx.folder / "full.onnx").exists()
 
 
-def test_int8_has_a_scale_for_each_column(folders):
+def test_int8_has_a_scale_for_each_column(folders, capfd, recwarn):
+    before = list(logging.getLogger().handlers)
     _, by_onnx = both(folders["bert"], dtype="int8")
+    by_onnx.load()
+    assert (capfd.readouterr(), list(recwarn), logging.getLogger().handlers) == (("", ""), [], before)
     graph = onnx.load(by_onnx.folder / "model.onnx").graph
     scales = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer if tensor.name.endswith("_scale")}
     assert any(dims == (48,) for dims in scales.values())

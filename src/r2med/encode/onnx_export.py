@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -154,6 +155,15 @@ def _explained(card: Card) -> Iterator[None]:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """Without advice for those who write models; a handler of our own keeps it from setting up logging for everyone."""
+    root, silent = logging.getLogger(), logging.NullHandler()
+    level = root.level
+    root.addHandler(silent)
+    root.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(silent)

@@ -34,6 +34,8 @@ DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
 
 _SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
 
+_REWRITTEN = "replay"  # the method of a text that is the whole query
+
 _REPEAT = re.compile(r"repeat\(([1-9]\d{0,2})\)")
 
 
@@ -99,16 +101,21 @@ class Parts(NamedTuple):
 def parts(query: str, generations: Iterable[Generation], override: str = "") -> Parts:
     """What a dense retriever encodes for a query and what was generated for it.
 
+    A replayed text that replaces the query is a query, with a query's prompt; any other text that does so is a
+    passage.
+
     >>> parts("why pale?", [Generation("anaemia", "hyde")])
     Parts(query='why pale?', passages=('anaemia',))
     >>> parts("why pale?", [Generation("anaemia", "query2doc")])
     Parts(query='why pale?[SEP]anaemia', passages=())
     """
-    found = [(made.text, join_of(made, override, DENSE_JOINS, "mean")) for made in usable(generations)]
-    apart = tuple(text for text, join in found if join in ("mean", "replace"))
-    beside = [(text, query_copies(join)) for text, join in found if join not in ("mean", "replace")]
-    if beside:
-        copies = max(count for _, count in beside)
-        return Parts(_SEPARATOR.join([" ".join([query] * copies), *(text for text, _ in beside)]), apart)
-    replaced = bool(found) and all(join == "replace" for _, join in found)
-    return Parts("" if replaced else query, apart)
+    found = [(made, join_of(made, override, DENSE_JOINS, "mean")) for made in usable(generations)]
+    if found and all(join == "replace" for _, join in found):
+        rewritten = [made.text for made, _ in found if made.method == _REWRITTEN]
+        return Parts(" ".join(rewritten), tuple(made.text for made, _ in found if made.method != _REWRITTEN))
+    apart = tuple(made.text for made, join in found if join in ("mean", "replace"))
+    beside = [(made.text, query_copies(join)) for made, join in found if join not in ("mean", "replace")]
+    if not beside:
+        return Parts(query, apart)
+    copies = max(count for _, count in beside)
+    return Parts(_SEPARATOR.join([" ".join([query] * copies), *(text for text, _ in beside)]), apart)

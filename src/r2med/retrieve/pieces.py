@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.text import BREAK
 
 _WORD = np.dtype("<u8")
-_PACKED = 2 * _WORD.itemsize
+PACKED = 2 * _WORD.itemsize
 """The longest piece, in bytes, that fits into its two-word key; longer ones are few and go through a dict."""
 
 
@@ -58,8 +58,8 @@ class Pieces:
         return _decode(self.data[start : start + self.lengths[place]])
 
 
-def cut(texts: Sequence[str]) -> Pieces:
-    """The pieces of some texts.
+def cut(texts: Sequence[str], table: bytes = _BYTES) -> Pieces:
+    """The pieces of some texts; `table` says what each byte becomes, zero for a break (by default, the analyzer's).
 
     >>> pieces = cut(["Acute (renal) failure", "renal"])
     >>> [pieces.text(place) for place in range(4)], pieces.owners.tolist()
@@ -67,7 +67,7 @@ def cut(texts: Sequence[str]) -> Pieces:
     """
     # A lone surrogate cannot be encoded strictly; it passes through and comes back as it was.
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    data = (b"\0" + b"\0".join(encoded) + b"\0" * (_PACKED + 1)).translate(_BYTES)
+    data = (b"\0" + b"\0".join(encoded) + b"\0" * (PACKED + 1)).translate(table)
     filled = np.frombuffer(data, dtype=np.uint8) != 0
     edges = np.flatnonzero(filled[1:] != filled[:-1]) + 1
     starts, lengths = edges[0::2], edges[1::2] - edges[0::2]
@@ -106,7 +106,7 @@ class PieceNumbers:
     def number(self, pieces: Pieces) -> tuple[NDArray[np.int32], list[str]]:
         """Each piece's number, and those that were never met before in the order of their numbers."""
         numbers = self._find(pieces.low, pieces.high)
-        long = np.flatnonzero(pieces.lengths > _PACKED)
+        long = np.flatnonzero(pieces.lengths > PACKED)
         numbers[long] = 0
         unknown = np.flatnonzero(numbers < 0)
         numbers[unknown], new = self._learn(pieces.low[unknown], pieces.high[unknown])
@@ -132,7 +132,7 @@ class PieceNumbers:
         self._put(keys[:, 0], keys[:, 1], np.arange(self.count, self.count + len(keys), dtype=np.int32))
         self.count += len(keys)
         # numpy drops a byte string's zeros at the end, and there are none elsewhere.
-        return numbers, [_decode(key) for key in keys.view(f"S{_PACKED}").ravel().tolist()]
+        return numbers, [_decode(key) for key in keys.view(f"S{PACKED}").ravel().tolist()]
 
     def _slots(self, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.int64]:
         mixed = low * np.uint64(0x9E3779B97F4A7C15) + high * np.uint64(0xC2B2AE3D27D4EB4F)

@@ -1,0 +1,172 @@
+"""What rerankers that ask a language model have in common: options, prompts, and what a result remembers of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from importlib import resources
+from typing import TYPE_CHECKING, ClassVar
+
+from r2med.errors import SpecError
+from r2med.expand.prompts import Template, cut_words, task_values, templates
+from r2med.expand.writer import note_account, settings
+from r2med.llm import Failed, Model, Reply, Request, current_client, find_model
+from r2med.registry import spec_of
+from r2med.rerank.candidates import check_depth
+from r2med.stage import Context, Requirements, Reranker
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+    from r2med.engine import Progress
+    from r2med.rerank.candidates import Candidates
+    from r2med.spec import Call
+
+_REFERENCE = re.compile(r"\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Asker(Reranker):
+    """A reranker with a model, a prompt and settings; what is asked is the business of its kinds."""
+
+    llm: str
+    """The model, as `find_model` takes it."""
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents of a list are reranked."""
+    words: int = 300
+    """How many words of a passage the model is shown."""
+    prompt: str = ""
+    """A file with a prompt of one's own; empty for the bundled one."""
+    temperature: float | None = None
+    """In place of 0, or of a reasoning model's own."""
+    max_tokens: int | None = None
+    """In place of the model's own."""
+
+    name: ClassVar[str]
+    needed: ClassVar[tuple[str, ...]] = ("query", "passages")
+    """What a prompt must have a place for."""
+
+    def __post_init__(self) -> None:
+        check_depth(self.name, self.depth)
+        if self.words < 1:
+            raise SpecError(f"{self.name}: words must be 1 or more, not {self.words}")
+        if self.temperature is not None and self.temperature < 0:
+            raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
+        # Both are read now so that a wrong name is an error before anything runs.
+        find_model(self.llm)
+        self.templates()
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    @property
+    def model(self) -> Model:
+        """The model, with this stage's sampling: no chance in it, but for models that reason or take no temperature."""
+        found = find_model(self.llm)
+        sampling = found.sampling
+        if self.temperature is not None:
+            sampling = replace(sampling, temperature=self.temperature)
+        elif sampling.temperature is not None and not found.reasoning:
+            sampling = replace(sampling, temperature=0.0, top_p=None)
+        if self.max_tokens is not None:
+            sampling = replace(sampling, max_tokens=self.max_tokens)
+        return replace(found, sampling=sampling)
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the model needs."""
+        return find_model(self.llm).requirements()
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that may be used."""
+        return (self.template(self.name),)
+
+    def template(self, name: str) -> Template:
+        """The bundled prompt of a name, or the user's own."""
+        if self.prompt:
+            return templates(self.name, self.prompt, self.needed)["custom"]
+        text = resources.files("r2med.rerank").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+        return Template(text.strip(), f"{name}.txt")
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The model, how it is sampled and every prompt."""
+        model = self.model
+        return {
+            "model": model.id,
+            "model_extra": sorted(model.extra.items()),
+            "trace": model.trace,
+            "sampling": settings(model.sampling),
+            "prompts": [template.hash for template in self.templates()],
+        }
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {
+            "model": self.model.id,
+            "sampling": settings(self.model.sampling),
+            "prompt": ", ".join(template.source for template in self.templates()),
+            "depth": self.depth,
+            "words": self.words,
+        }
+
+    @abstractmethod
+    def requests_a_query(self, documents: int) -> int:
+        """How many requests a list of so many documents takes."""
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most requests that this may take; which of them are answered already shows only with the lists."""
+        each = self.requests_a_query(min(self.depth, len(collection.documents)))
+        return {"requests at most": each * len(collection.queries)}
+
+    def passage(self, text: str) -> str:
+        """A passage as a prompt shows it: cut, on one line, and without anything that looks like our own numbers."""
+        return _REFERENCE.sub(r"(\1)", cut_words(text, self.words))
+
+    def passages(self, texts: Sequence[str]) -> str:
+        """Passages as a prompt shows them, numbered from 1."""
+        return "\n\n".join(f"[{number}] {self.passage(text)}" for number, text in enumerate(texts, 1))
+
+    def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
+        """A prompt for a query, as a request."""
+        return self.model.request(template.fill({**task_values(task), "query": query, **values}))
+
+    def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+        """Remember what was asked, what it took, and the first prompt as it was sent."""
+        context.notes.record |= {
+            "model": self.model.id,
+            "sampling": settings(self.model.sampling),
+            "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
+            "first_prompt": first.messages[-1].content if first else "",
+        }
+        note_account(replies, seconds, context)
+
+
+def ask(requests: Sequence[Request], bar: Progress) -> tuple[list[Reply | Failed], float]:
+    """The replies to requests, and how long they took on the clock."""
+    started = time.perf_counter()
+    replies = current_client().ask_all(requests, bar)
+    return replies, time.perf_counter() - started
+
+
+def trouble(reply: Reply | Failed) -> str:
+    """Why a reply cannot be used at all; empty when it may be."""
+    return reply.reason if isinstance(reply, Failed) else reply.incomplete
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a reply, for a message about it."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 60 else line[:60] + "...")
+
+
+def count_of(found: Sequence[Candidates]) -> int:
+    """How many candidates there are in all."""
+    return sum(map(len, found))

@@ -1,0 +1,204 @@
+"""Cross-encoders: a model reads query and document together and says how well they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2med.encode.sources import Source, existing_folder, locate, looks_like_path
+from r2med.errors import SpecError, suggest
+from r2med.registry import spec_of
+from r2med.rerank.candidates import candidates, check_depth, reranked
+from r2med.rerank.cards import DTYPES, HEADS, Card, card, cards
+from r2med.rerank.described import card_of
+from r2med.rerank.inputs import TRUNCATIONS
+from r2med.rerank.kept import ScoreStore
+from r2med.rerank.pair_model import PairModel
+from r2med.rerank.scoring import Scores, Wanted, cut_facts, wanted_pairs
+from r2med.spec import Call, parse
+from r2med.stage import Context, Requirements, Reranker
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+    from r2med.ranking import Run
+
+BACKENDS = ("torch", "onnx")
+PREFIX = "ce:"
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class CrossEncoder(Reranker):
+    """Rerank by a cross-encoder: a card's name, `ce:ORG/NAME`, or a folder.
+
+    Scores are the model's own logits, without a sigmoid, which would make ties of the surest of them.
+
+    >>> str(CrossEncoder("bge-reranker", depth=10))
+    'bge-reranker(depth=10)'
+    """
+
+    model: str
+    """A card's name, `ce:ORG/NAME`, or a folder."""
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents of a list are reranked."""
+    like: str = ""
+    """The card whose format a model without one takes: `ce:ORG/NAME(like=qwen3-reranker-0.6b)`."""
+    adapter: str = ""
+    """A LoRA adapter that is merged into the model: a repository or a folder."""
+    revision: str = ""
+    """The hub's commit or branch, in place of the card's."""
+    max_length: int | None = None
+    """Tokens that are read of a pair, in place of the card's."""
+    truncate: str = "document"
+    """What gives way in a pair that is too long: `document`, or the `longest` of the two."""
+    head: str = ""
+    """How logits become a score, in place of the card's: one, second, margin."""
+    instruction: str = ""
+    """What a model that takes an instruction is told, in place of the card's; {sentence} is the task's own."""
+    dtype: str = ""
+    """The precision, in place of the card's: float32, bfloat16, float16."""
+    backend: str = "torch"
+    """What runs the model: torch or onnx."""
+    device: str = "auto"
+    """Where torch runs it: cpu, cuda, cuda:1, mps; `auto` is the first GPU there is, or else the processor."""
+    batch_tokens: int | None = None
+    """How many tokens a batch may hold, padding included; out of memory halves it. Scores do not depend on it."""
+    remote_code: bool = False
+    """Whether Python code of the model's repository may run: only for those you trust."""
+
+    def __post_init__(self) -> None:
+        check_depth(self.model, self.depth)
+        for option, allowed in (("truncate", TRUNCATIONS), ("backend", BACKENDS)):
+            if getattr(self, option) not in allowed:
+                raise SpecError(f"{self.model}: {option} must be {' or '.join(allowed)}, not {getattr(self, option)!r}")
+        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *_SHORT), "like": list(cards())}
+        for option, known in choices.items():
+            value = getattr(self, option)
+            if value and value not in known:
+                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, known)}")
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise SpecError(f"{self.model}: batch_tokens must be 1 or more, not {self.batch_tokens}")
+        # A wrong name is an error before anything runs.
+        if self.model in cards():
+            if self.like:
+                raise SpecError(f"{self.model} has a card of its own; like= is for models without one")
+        elif is_folder(self.model.removeprefix(PREFIX)):
+            existing_folder(self.model.removeprefix(PREFIX))
+        elif not self.model.startswith(PREFIX):
+            card(self.model)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        whole = spec_of(self, "cross-encoder")
+        return Call(self.model, (), whole.options) if _is_name(self.model) else whole
+
+    @cached_property
+    def pair_model(self) -> PairModel:
+        """The model with what this stage changes of its card. For `ce:` names the model's small files are read."""
+        known = cards().get(self.model)
+        found = known or card_of(self._source(), self.model, self.like)
+        if self.remote_code and known is None:
+            found = replace(found, remote_code=True)
+        return PairModel(
+            replace(found, **self._changes(found)), self.truncate, self.backend, self.device, self.remote_code
+        )
+
+    def _changes(self, found: Card) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in ("revision", "max_length", "head") if getattr(self, name)}
+        if self.adapter:
+            given |= {"adapter": self.adapter, "adapter_revision": "main"}
+        if self.dtype:
+            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+        elif self.backend == "onnx":
+            # Half precision is a GPU's business.
+            given["dtype"] = "float32"
+        if self.instruction:
+            given["instruction"] = replace(found.instruction, text=self.instruction, families=())
+        return given
+
+    def _source(self) -> Source:
+        name = self.model.removeprefix(PREFIX)
+        return locate(f"./{name}" if is_folder(name) and not looks_like_path(name) else name, self.revision or "main")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The extra, what the hub is asked for, and a GPU for models of billions of weights."""
+        known = cards().get(self.model)
+        model = known.id if known else self.model.removeprefix(PREFIX)
+        adapter = self.adapter or (known.adapter if known else "")
+        hub = tuple(name for name in (model, adapter) if name and not is_folder(name))
+        extras = ["onnx"] * (self.backend == "onnx") + ["torch"] + ["lora"] * bool(adapter)
+        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(known and known.needs_gpu))
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What scores depend on."""
+        return self.pair_model.settings()
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        found = self.pair_model.card
+        revision = {} if self.pair_model.source.place else {"revision": found.revision}
+        adapter = {"adapter": found.adapter} if found.adapter else {}
+        return {
+            "model": found.id,
+            **revision,
+            **adapter,
+            "depth": self.depth,
+            "max_length": found.max_length,
+            "truncate": self.truncate,
+            "dtype": found.dtype,
+            "backend": self.backend,
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most pairs that this may score; which of them are kept already shows only with the lists."""
+        return {"pairs at most": len(collection.queries) * min(self.depth, len(collection.documents))}
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Score the first documents of every list and order them by it."""
+        model, task = self.pair_model, collection.task
+        shown = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(shown)
+        with ScoreStore(model.settings(task)) as store:
+            scores = Scores(store.find(wanted.digest for each in pairs for wanted in each))
+            missing = {w.digest: w for each in pairs for w in each if w.digest not in scores.known}
+            if missing:
+                scoring = model.scoring(task, self.batch_tokens)
+                with context.engine.progress(f"score pairs ({model.card.id})", len(missing), unit="pairs") as bar:
+                    scores.add(scoring.run(list(missing.values()), store, bar))
+        self._note(pairs, scores, len(missing), task, context)
+        outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
+        return reranked(self, run, shown, outcomes, context)
+
+    def _note(
+        self, pairs: Sequence[Sequence[Wanted]], scores: Scores, scored: int, task: Task, context: Context
+    ) -> None:
+        """Remember how many pairs were scored, how much of them was cut, and the first as the model reads it."""
+        limit = self.pair_model.card.max_length
+        facts = cut_facts(scores.known, pairs, limit)
+        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
+        context.notes.record |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
+        if facts["queries_cut"]:
+            context.warn(
+                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
+                " and lost a part; a larger max_length may help"
+            )
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name stands for a folder of this machine."""
+    return looks_like_path(name) or Path(name).is_dir()
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text can stand as a name in a spec, and is read as one again."""
+    try:
+        return parse(text).calls == (Call(text),)
+    except SpecError:
+        return False

@@ -1,0 +1,163 @@
+"""Listwise reranking in the manner of RankGPT: a model orders a window of passages, which slides from the bottom up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from r2med.errors import SpecError
+from r2med.expand.prompts import Template
+from r2med.llm import Failed, Reply, Request
+from r2med.rerank.asking import Asker, ask, excerpt, trouble
+from r2med.rerank.candidates import Candidates, Outcome, candidates, note_incomplete, reranked
+from r2med.rerank.parsing import read_permutation
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+    from r2med.ranking import Run
+    from r2med.stage import Context
+
+
+def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
+    """The windows over a list, from the bottom up; the last one always begins at the top.
+
+    >>> windows(25, 20, 10), windows(5, 20, 10)
+    ([(5, 25), (0, 15)], [(0, 5)])
+    """
+    found = []
+    end = documents
+    while True:
+        start = max(0, end - window)
+        found.append((start, end))
+        if start == 0:
+            return found
+        end -= step
+
+
+@dataclass
+class _List:
+    """One query's list while it is being ordered."""
+
+    shown: Candidates
+    windows: Sequence[tuple[int, int]]
+    order: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    repaired: int = 0
+
+    def apply(self, span: tuple[int, int], reply: Reply | Failed) -> None:
+        """Put a window in the order that a reply gives; a reply with nothing usable leaves it as it is."""
+        start, end = span
+        problem = trouble(reply)
+        found = read_permutation(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
+        if found is None:
+            said = excerpt(reply.text) if isinstance(reply, Reply) else ""
+            self.problems.append(problem or f"no ranking in the reply {said}")
+            return
+        self.repaired += found.repaired
+        self.order[start:end] = [self.order[start + place] for place in found.order]
+
+    @property
+    def reason(self) -> str:
+        """Why this list is not all it should be; empty when it is."""
+        if not self.problems:
+            return ""
+        return f"{len(self.problems)} of {len(self.windows)} windows kept their order: {self.problems[0]}"
+
+
+@dataclass(frozen=True)
+class Listwise(Asker):
+    """A language model orders windows of passages, from the bottom of the list to its top (arXiv 2304.09542).
+
+    With `scores`, the score that the stage before gave each passage stands beside it (arXiv 2506.14086).
+
+    >>> str(Listwise("gpt-4o", window=10, step=5, scores=True))
+    'listwise(gpt-4o, window=10, step=5, scores=true)'
+    """
+
+    window: int = 20
+    """How many passages are shown at a time."""
+    step: int = 10
+    """How far the window moves up."""
+    scores: bool = False
+    """Whether the scores of the stage before are shown."""
+
+    name = "listwise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.step < self.window:
+            # A window must overlap with the one before, or nothing could rise through them.
+            raise SpecError(f"listwise: step must be 1 or more and below window, not {self.step} and {self.window}")
+
+    def templates(self) -> tuple[Template, ...]:
+        """The prompt with or without scores."""
+        return (self.template("listwise-scores" if self.scores else "listwise"),)
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {**super().describe(), "window": self.window, "step": self.step, "scores": self.scores}
+
+    def requests_a_query(self, documents: int) -> int:
+        """One for each window."""
+        return len(windows(documents, self.window, self.step)) if documents else 0
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Order every list, the windows of all queries at the same height together."""
+        shown = candidates(collection, run, self.depth)
+        lists = [_List(found, windows(len(found), self.window, self.step), list(range(len(found)))) for found in shown]
+        self._slide(lists, collection.task, context)
+        note_incomplete(
+            self,
+            {each.shown.query: each.reason for each in lists if each.reason},
+            len(lists),
+            context,
+            kept="were not wholly ordered",
+        )
+        return reranked(self, run, shown, [_scores(each.order) for each in lists], context)
+
+    def _slide(self, lists: Sequence[_List], task: Task, context: Context) -> None:
+        total = sum(len(each.windows) for each in lists)
+        replies: list[Reply | Failed] = []
+        first: Request | None = None
+        seconds = 0.0
+        with context.engine.progress(str(self), total) as bar:
+            for height in range(max((len(each.windows) for each in lists), default=0)):
+                active = [each for each in lists if height < len(each.windows)]
+                requests = [self._request(each, each.windows[height], task) for each in active]
+                first = first or requests[0]
+                answered, took = ask(requests, bar)
+                for each, reply in zip(active, answered, strict=True):
+                    each.apply(each.windows[height], reply)
+                replies += answered
+                seconds += took
+        self.note(first, replies, seconds, context)
+        context.notes.record |= {
+            "windows": total,
+            "unusable": sum(len(each.problems) for each in lists),
+            "repaired": sum(each.repaired for each in lists),
+        }
+
+    def _request(self, each: _List, span: tuple[int, int], task: Task) -> Request:
+        places = each.order[slice(*span)]
+        texts = [each.shown.texts[place] for place in places]
+        if self.scores:
+            shown = [
+                f"[{number}] (score {each.shown.scores[place]:.4g}) {self.passage(each.shown.texts[place])}"
+                for number, place in enumerate(places, 1)
+            ]
+            passages = "\n\n".join(shown)
+        else:
+            passages = self.passages(texts)
+        values = {"passages": passages, "count": str(len(places))}
+        return self.request(task, each.shown.text, self.templates()[0], values)
+
+
+def _scores(order: Sequence[int]) -> Outcome:
+    """Scores that say the order and nothing else: the last has 1, the one before it 2, and so on."""
+    made = np.empty(len(order), dtype=np.float64)
+    made[list(order)] = np.arange(len(order), 0, -1)
+    return made

@@ -1,0 +1,117 @@
+"""Pointwise judging: a model reads one passage at a time and says yes or no, or gives a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from r2med.errors import SpecError, suggest
+from r2med.expand.prompts import Template
+from r2med.llm import Failed, Reply, Request, current_client
+from r2med.rerank.asking import Asker, ask, count_of, excerpt, trouble
+from r2med.rerank.candidates import Candidates, Outcome, Unusable, candidates, in_order, reranked
+from r2med.rerank.parsing import read_grade, yes_or_no
+
+if TYPE_CHECKING:
+    from r2med.data.model import Collection
+    from r2med.data.tasks import Task
+    from r2med.ranking import Run
+    from r2med.stage import Context
+
+MODES = ("auto", "logprobs", "grade")
+_ALTERNATIVES = 20
+"""How many of the likeliest tokens are asked for: the most that servers give."""
+_ANSWER_TOKENS = 8
+"""Enough for a yes or a no with some marks around it."""
+
+
+@dataclass(frozen=True)
+class Pointwise(Asker):
+    """A language model judges each passage alone.
+
+    With log probabilities the score is the logarithm of the odds of yes against no. Where the server gives none, or
+    the model reasons first, it is a grade from 0 to 10; passages with equal grades stay in the order they had.
+
+    >>> str(Pointwise("gpt-4o", depth=20))
+    'pointwise(gpt-4o, depth=20)'
+    """
+
+    mode: str = "auto"
+    """logprobs, grade, or auto to find out with the first pair."""
+
+    name = "pointwise"
+    needed = ("query", "passage")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mode not in MODES:
+            raise SpecError(f"pointwise: unknown mode {self.mode!r}{suggest(self.mode, MODES)}")
+        if self.prompt and self.mode == "auto":
+            raise SpecError("pointwise: with a prompt of your own, say what it asks for: mode=logprobs or mode=grade")
+
+    def templates(self) -> tuple[Template, ...]:
+        """The prompts of the modes that may be used."""
+        names = {"logprobs": ("pointwise",), "grade": ("pointwise-grade",)}
+        return tuple(map(self.template, names.get(self.mode, ("pointwise", "pointwise-grade"))))
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {**super().describe(), "mode": self.mode}
+
+    def requests_a_query(self, documents: int) -> int:
+        """One for each passage."""
+        return documents
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Ask about every pair at once, and order each list by what was said."""
+        shown = candidates(collection, run, self.depth)
+        mode = self._mode(shown, collection.task)
+        requests = [self._request(found.text, text, collection.task, mode) for found in shown for text in found.texts]
+        with context.engine.progress(str(self), count_of(shown)) as bar:
+            replies, seconds = ask(requests, bar)
+        self.note(requests[0] if requests else None, replies, seconds, context)
+        context.notes.record |= {"mode": mode, "pairs": len(requests)}
+        rest = iter(replies)
+        outcomes = [_outcome(found, [next(rest) for _ in found.texts], mode) for found in shown]
+        return reranked(self, run, shown, outcomes, context)
+
+    def _mode(self, shown: Sequence[Candidates], task: Task) -> str:
+        """The mode asked for, or what works for the first pair; one for all, or scores would not compare."""
+        if self.mode != "auto" or not shown:
+            return self.mode
+        if self.model.reasoning:
+            return "grade"
+        probe = self._request(shown[0].text, shown[0].texts[0], task, "logprobs")
+        reply = current_client().ask_all([probe])[0]
+        return "logprobs" if isinstance(reply, Reply) and yes_or_no(reply.logprobs) is not None else "grade"
+
+    def _request(self, query: str, text: str, task: Task, mode: str) -> Request:
+        template = self.templates()[-1 if mode == "grade" else 0]
+        request = self.request(task, query, template, {"passage": self.passage(text)})
+        if mode == "grade":
+            return request
+        sampling = request.sampling
+        if self.max_tokens is None and not request.model.reasoning:
+            sampling = replace(sampling, max_tokens=_ANSWER_TOKENS)
+        return replace(request, logprobs=_ALTERNATIVES, sampling=sampling)
+
+
+def _outcome(shown: Candidates, replies: Sequence[Reply | Failed], mode: str) -> Outcome:
+    scores: list[float] = []
+    for document, reply in zip(shown.documents, replies, strict=True):
+        score = _score(reply, mode)
+        if isinstance(score, str):
+            return Unusable(f"{document}: {score}")
+        scores.append(score)
+    return in_order(sorted(range(len(scores)), key=lambda place: (-scores[place], place)), scores)
+
+
+def _score(reply: Reply | Failed, mode: str) -> float | str:
+    """What a reply says of its pair, or why nothing."""
+    if isinstance(reply, Failed):
+        return trouble(reply)
+    found = read_grade(reply.text) if mode == "grade" else yes_or_no(reply.logprobs)
+    if found is not None and (mode == "logprobs" or not reply.incomplete):
+        return found
+    return trouble(reply) or f"no {'grade' if mode == 'grade' else 'yes or no'} in the reply {excerpt(reply.text)}"

@@ -1,0 +1,436 @@
+"""Language models as rerankers: scripted ones that are right, wrong, silent or confused, on the path of real ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
+
+import r2med
+from r2med.errors import R2medError, SpecError
+from r2med.llm import Answer, Request, Token, Trouble, add_model, scripted
+from r2med.ranking import Run
+from r2med.rerank.asking import ask
+from r2med.rerank.groupwise import Groupwise, groups
+from r2med.rerank.listwise import Listwise, windows
+from r2med.rerank.pointwise import Pointwise
+from r2med.system import System
+
+SHOWN = re.compile(r"^\[(\d+)\] (?:\(score ([-\d.e+]+)\) )?(.*)$", re.MULTILINE)
+
+
+def passages(request: Request) -> dict[int, str]:
+    """The numbered passages of a prompt."""
+    return {int(number): text for number, _, text in SHOWN.findall(request.messages[-1].content)}
+
+
+def model(answer, name: str, **options) -> str:
+    return add_model(scripted(answer, name, **options)).name
+
+
+def alphabetical(request: Request) -> str:
+    """Ranks passages by their text, and thinks aloud before it."""
+    found = sorted(passages(request).items(), key=lambda entry: entry[1])
+    return "<think>[2] > [1] might do</think>" + " > ".join(f"[{number}]" for number, _ in found)
+
+
+def many(count: int) -> dict[str, str]:
+    """Documents whose names run against the order of their texts."""
+    return {f"d{n:03}": f"passage {count - n:03} about gout" for n in range(count)}
+
+
+@pytest.mark.parametrize(("documents", "window", "step"), [(1, 4, 2), (4, 4, 2), (5, 4, 2), (30, 4, 3), (100, 20, 10)])
+def test_windows_cover_the_list_and_overlap(documents: int, window: int, step: int) -> None:
+    found = windows(documents, window, step)
+    assert found[0][1] == documents
+    assert found[-1][0] == 0
+    for (start, end), (next_start, next_end) in pairwise(found):
+        assert end - start == window
+        assert next_start <= start < next_end < end
+    assert len(found) == Listwise("gpt-4o", window=window, step=step).requests_a_query(documents)
+
+
+def test_the_best_rise_through_the_windows() -> None:
+    data = collection(documents=many(30))
+    stage = Listwise(model(alphabetical, "alphabetical"), window=8, step=4)
+    own = context()
+    after = stage.rerank(data, run_over(data), own)
+    by_text = sorted(data.documents.ids, key=data.documents.text)
+    # One pass of a window that moves by half of its size is sure of that half.
+    assert order(after, "q1")[:4] == by_text[:4]
+    assert own.notes.record["windows"] == 2 * stage.requests_a_query(30)
+    assert own.notes.record["account"]["requests"] == own.notes.record["windows"]
+    assert not own.notes.incomplete
+    assert "[1] passage" in own.notes.record["first_prompt"]
+
+
+def test_one_window_orders_a_list_wholly_and_the_tail_stays() -> None:
+    data = collection(documents=many(12))
+    after = Listwise(model(alphabetical, "alphabetical"), depth=5).rerank(data, run_over(data), context())
+    assert order(after, "q2") == ["d004", "d003", "d002", "d001", "d000", *[f"d{n:03}" for n in range(5, 12)]]
+    scores = after["q2"].scores.tolist()
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_windows_of_all_queries_are_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+
+    def count(requests, bar):
+        rounds.append(len(requests))
+        return ask(requests, bar)
+
+    monkeypatch.setattr("r2med.rerank.listwise.ask", count)
+    data = collection({f"q{n}": f"question {n}" for n in range(5)}, many(9))
+    lists = {f"q{n}": (data.documents.ids[: 5 + n], [float(5 + n - place) for place in range(5 + n)]) for n in range(5)}
+    Listwise(model(alphabetical, "alphabetical"), window=5, step=2).rerank(data, Run.from_lists(lists), context())
+    # Lists of 5, 6, 7, 8 and 9 have 1, 2, 2, 3 and 3 windows.
+    assert rounds == [5, 4, 2]
+
+
+def test_scores_stand_beside_the_passages_when_asked_for() -> None:
+    seen: list[str] = []
+
+    def by_score(request: Request) -> str:
+        seen.append(request.messages[-1].content)
+        found = SHOWN.findall(request.messages[-1].content)
+        return " > ".join(f"[{number}]" for number, score, _ in sorted(found, key=lambda each: float(each[1] or 0)))
+
+    data = collection()
+    stage = Listwise(model(by_score, "by-score"), scores=True)
+    after = stage.rerank(data, run_over(data), context())
+    assert order(after, "q1") == list(DOCUMENTS)[::-1]
+    assert "(score 5) scurvy" in seen[0]
+    assert "score" not in Listwise("gpt-4o").templates()[0].text
+    assert stage.key() != Listwise(stage.llm).key()
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("banana", "no ranking in the reply 'banana'"),
+        ("<think>[3] > [1]", "the reasoning never ended"),
+        ("", "empty answer"),
+        ("I'm sorry, but I cannot help with that.", "the model refused"),
+        (Trouble("503 from the server", retry=False), "503 from the server"),
+    ],
+)
+def test_a_reply_with_nothing_usable_keeps_the_order_and_is_counted(reply: object, reason: str) -> None:
+    def answer(request: Request) -> str:
+        if QUERIES["q2"] in request.messages[-1].content:
+            return alphabetical(request)
+        if isinstance(reply, Trouble):
+            raise reply
+        return str(reply)
+
+    data, own = collection(), context()
+    before = run_over(data)
+    after = Listwise(model(answer, f"bad {reason}")).rerank(data, before, own)
+    assert order(after, "q1") == order(before, "q1")
+    assert order(after, "q2") == sorted(DOCUMENTS, key=lambda name: DOCUMENTS[name])
+    assert own.notes.incomplete == {"q1": f"1 of 1 windows kept their order: {reason}"}
+    assert own.notes.record["unusable"] == 1
+    assert "the first is q1" in own.notes.warnings[0]
+
+
+def test_replies_with_gaps_are_repaired_and_counted() -> None:
+    data, own = collection(), context()
+    stage = Listwise(model(lambda request: "[4] > [4] > [99] > [2]", "gaps"))
+    after = stage.rerank(data, run_over(data), own)
+    assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
+    assert own.notes.record["repaired"] == 2
+    assert not own.notes.incomplete
+
+
+def test_passages_are_cut_and_their_own_numbers_disarmed() -> None:
+    seen: list[str] = []
+
+    def answer(request: Request) -> str:
+        seen.append(request.messages[-1].content)
+        return "[1]"
+
+    data = collection(documents={"d1": "gout [12] is\n\npain of the bone [3] and more", "d2": "asthma"})
+    Listwise(model(answer, "cut"), words=5).rerank(data, run_over(data), context())
+    assert "[1] gout (12) is pain of\n\n[2] asthma\n" in seen[0]
+
+
+def test_sampling_has_no_chance_in_it_but_for_reasoning_models() -> None:
+    assert Listwise("gpt-4o").model.sampling.temperature == 0.0
+    assert Listwise("qwq-32b").model.sampling.temperature == 0.7
+    assert Listwise("o3-mini").model.sampling.temperature is None
+    assert Listwise("qwq-32b", temperature=0.2).model.sampling.temperature == 0.2
+
+
+def gold_ranker(dataset, name: str) -> str:
+    """A model that knows which passages are right for which query."""
+    texts, qrels = dataset.collection, dataset.gold.qrels
+
+    def answer(request: Request) -> str:
+        prompt = request.messages[-1].content
+        query = next(name for name, text in texts.queries if text in prompt)
+        right = {" ".join(texts.documents.text(document).split()) for document, grade in qrels[query].items() if grade}
+        found = sorted(passages(request).items(), key=lambda entry: entry[1] not in right)
+        return " > ".join(f"[{number}]" for number, _ in found)
+
+    return model(answer, name)
+
+
+def test_a_perfect_ranker_improves_and_a_garbage_one_does_not() -> None:
+    dataset = r2med.load("sample/MedQA-Diag")
+    perfect = gold_ranker(dataset, "perfect")
+    garbage = model(lambda request: "As an aside, 42 is a fine number.", "garbage")
+    report = r2med.evaluate(
+        ["bm25", f"bm25 >> listwise({perfect}, window=10, step=5, words=1000)", f"bm25 >> listwise({garbage})"], dataset
+    )
+    assert not report.failures
+    plain, better, same = report.results
+    assert better.metrics["nDCG@10"] > plain.metrics["nDCG@10"] + 0.05
+    assert same.metrics == plain.metrics
+    assert len(same.incomplete) == len(dataset.collection.queries)
+    assert not better.incomplete
+
+
+def test_answers_are_kept_and_not_asked_for_again() -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request.key())
+        return alphabetical(request)
+
+    data = collection(documents=many(30))
+    name = model(answer, "kept")
+    first = Listwise(name).rerank(data, run_over(data), context())
+    count = len(asked)
+    own = context()
+    assert Listwise(name).rerank(data, run_over(data), own) == first
+    assert len(asked) == count == own.notes.record["account"]["cached"]
+
+
+# Groupwise.
+
+
+def test_groups_deal_the_list_out() -> None:
+    for number in range(3):
+        found = groups(23, 5, number, "q1")
+        assert sorted(place for group in found for place in group) == list(range(23))
+        assert max(map(len, found)) - min(map(len, found)) <= 1
+        assert max(map(len, found)) <= 5
+    assert groups(23, 5, 1, "q1") == groups(23, 5, 1, "q1") != groups(23, 5, 2, "q1") != groups(23, 5, 2, "q2")
+
+
+def graded(grades: dict[str, float]):
+    def answer(request: Request) -> str:
+        lines = [
+            f"[{number}]: {grade:g}"
+            for number, text in passages(request).items()
+            for start, grade in grades.items()
+            if text.startswith(start)
+        ]
+        return "Let me see.\n" + "\n".join(lines)
+
+    return answer
+
+
+GRADES = {"scurvy": 2, "gout": 9, "anaemia": 2, "sepsis": 10, "asthma": 2}
+
+
+def test_groups_are_merged_by_grade_and_ties_keep_their_order() -> None:
+    data = collection()
+    for size, rounds in ((2, 1), (3, 2), (5, 1), (1, 1)):
+        own = context()
+        stage = Groupwise(model(graded(GRADES), "graded"), size=size, rounds=rounds)
+        after = stage.rerank(data, run_over(data), own)
+        assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
+        assert [round(score, 3) for score in after["q1"].scores.tolist()] == [10, 9, 2, 2, 2]
+        assert own.notes.record["groups"] == 2 * stage.requests_a_query(5)
+        assert not own.notes.incomplete
+
+
+def test_a_passage_that_a_reply_leaves_out_gets_its_lowest_grade() -> None:
+    some = {start: grade for start, grade in GRADES.items() if start != "gout"}
+    data, own = collection(), context()
+    after = Groupwise(model(graded(some), "some"), size=5).rerank(data, run_over(data), own)
+    assert order(after, "q1") == ["d4", "d1", "d2", "d3", "d5"]
+    assert own.notes.incomplete["q1"] == "1 passages were left out of a reply; the first is d2"
+
+
+def test_a_group_without_grades_keeps_the_query_as_it_was_unless_another_round_helps() -> None:
+    def answer(request: Request) -> str:
+        first_of_deal = "gout" in request.messages[-1].content and "sepsis" in request.messages[-1].content
+        if first_of_deal and "scurvy" not in request.messages[-1].content:
+            return "no idea"
+        return graded(GRADES)(request)
+
+    data, own = collection(), context()
+    before = run_over(data)
+    after = Groupwise(model(answer, "half"), size=3).rerank(data, before, own)
+    assert order(after, "q1") == order(before, "q1")
+    assert own.notes.incomplete["q1"] == "2 of 5 passages got no grade: no grades in the reply 'no idea'"
+    own = context()
+    after = Groupwise(model(answer, "half"), size=3, rounds=4).rerank(data, before, own)
+    assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
+    assert "groups gave no grades" in own.notes.incomplete["q1"]
+
+
+# Pointwise.
+
+
+def yes_model(scores: dict[str, float], name: str) -> str:
+    def answer(request: Request) -> Answer:
+        prompt = request.messages[-1].content
+        if not request.logprobs:
+            return Answer(f"Hm.\nGrade: {round(next(10 * p for start, p in scores.items() if start in prompt))}")
+        likely = next(p for start, p in scores.items() if start in prompt)
+        top = (("Yes", math.log(likely)), ("No", math.log(1 - likely)))
+        return Answer("Yes" if likely > 0.5 else "No", logprobs=(Token("Yes" if likely > 0.5 else "No", -0.1, top),))
+
+    return model(answer, name)
+
+
+LIKELY = {"scurvy": 0.2, "gout": 0.9, "anaemia": 0.21, "sepsis": 0.99, "asthma": 0.01}
+
+
+def test_yes_and_no_by_log_probabilities() -> None:
+    data, own = collection(), context()
+    after = Pointwise(yes_model(LIKELY, "likely")).rerank(data, run_over(data), own)
+    assert order(after, "q1") == ["d4", "d2", "d3", "d1", "d5"]
+    assert after["q1"].scores[0] == pytest.approx(math.log(0.99 / 0.01))
+    assert own.notes.record["mode"] == "logprobs"
+    assert own.notes.record["pairs"] == 10
+
+
+def test_grades_where_the_server_gives_no_log_probabilities() -> None:
+    def answer(request: Request) -> str:
+        prompt = request.messages[-1].content
+        if "one word" in prompt:
+            return "yes"
+        return f"Grade: {next(round(10 * p) for start, p in LIKELY.items() if start in prompt)}"
+
+    data, own = collection(), context()
+    after = Pointwise(model(answer, "plain")).rerank(data, run_over(data), own)
+    assert own.notes.record["mode"] == "grade"
+    assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
+
+
+def test_a_server_that_refuses_log_probabilities_is_asked_for_grades() -> None:
+    def answer(request: Request) -> str:
+        if request.logprobs:
+            raise Trouble("400: logprobs are not allowed for this model", retry=False)
+        return "Grade: 5"
+
+    data, own = collection(), context()
+    before = run_over(data)
+    after = Pointwise(model(answer, "refuses")).rerank(data, before, own)
+    assert own.notes.record["mode"] == "grade"
+    assert order(after, "q1") == order(before, "q1")
+    assert not own.notes.incomplete
+
+
+def test_one_bad_pair_costs_its_query_and_no_other() -> None:
+    def answer(request: Request) -> str:
+        prompt = request.messages[-1].content
+        if "sepsis" in prompt and QUERIES["q1"] in prompt:
+            return "hard to say"
+        return f"Grade: {next(round(10 * p) for start, p in LIKELY.items() if start in prompt)}"
+
+    data, own = collection(), context()
+    before = run_over(data)
+    after = Pointwise(model(answer, "one bad"), mode="grade").rerank(data, before, own)
+    assert order(after, "q1") == order(before, "q1")
+    assert order(after, "q2") == ["d4", "d2", "d1", "d3", "d5"]
+    assert own.notes.incomplete == {"q1": "d4: no grade in the reply 'hard to say'"}
+
+
+# What all of them share.
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("listwise(gpt-4o, window=10, step=10)", "below window"),
+        ("listwise(gpt-4o, step=0)", "step must be 1"),
+        ("listwise(gpt-4o, depth=0)", "depth must be at least 1"),
+        ("listwise(gpt-4o, words=0)", "words must be 1"),
+        ("listwise(gpt-4)", "did you mean gpt-4o"),
+        ("listwise", "lacks llm"),
+        ("listwise(gpt-4o, prompt=nowhere.txt)", "cannot read the prompt"),
+        ("groupwise(gpt-4o, size=0)", "size and rounds"),
+        ("pointwise(gpt-4o, mode=maybe)", "unknown mode"),
+        ("pointwise(gpt-4o, temperature=-1)", "must not be negative"),
+        ("listwise(gpt-4o, max_tokens=0)", "max_tokens must be 1"),
+    ],
+)
+def test_wrong_specs_are_refused_before_anything_runs(spec: str, words: str) -> None:
+    with pytest.raises(R2medError, match=words):
+        System.parse(f"bm25 >> {spec}")
+
+
+def test_a_reranker_cannot_come_first() -> None:
+    with pytest.raises(SpecError, match="cannot come before the retriever"):
+        System.parse("listwise(gpt-4o) >> bm25")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "bm25 >> listwise(gpt-4o)",
+        "bm25 >> listwise(gpt-4o, depth=50, window=10, step=5, scores=true)",
+        "bm25 >> groupwise(local, words=100, size=5, rounds=3)",
+        "bm25 >> pointwise(m@http://localhost:1/v1, depth=20, mode=grade) >> listwise(gpt-4o, depth=5)",
+    ],
+)
+def test_specs_round_trip(spec: str) -> None:
+    assert str(System.parse(spec)) == spec
+
+
+def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("Which is best for {query}? {passages} Mind the {noun}.", encoding="utf-8")
+    seen: list[str] = []
+
+    def answer(request: Request) -> str:
+        seen.append(request.messages[-1].content)
+        return "[5] > [4]"
+
+    stage = Listwise(model(answer, "mine"), prompt=str(file))
+    data = collection()
+    after = stage.rerank(data, run_over(data), context())
+    assert order(after, "q1")[:2] == ["d5", "d4"]
+    assert seen[0].startswith("Which is best for why does the skin")
+    assert seen[0].endswith("Mind the question.")
+    before = stage.key()
+    file.write_text("Another: {query} {passages}", encoding="utf-8")
+    assert stage.key() != before
+    file.write_text("No place for passages: {query}", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"must have \{passages\}"):
+        Listwise("gpt-4o", prompt=str(file))
+    file.write_text("{query} {passage}", encoding="utf-8")
+    with pytest.raises(SpecError, match="say what it asks for"):
+        Pointwise("gpt-4o", prompt=str(file))
+
+
+def test_a_real_server_with_log_probabilities() -> None:
+    """The whole way over HTTP, with the shapes that servers send."""
+    pytest.importorskip("openai")
+    sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
+    from chat_server import ChatServer, Say
+
+    def plan(prompt: str, nth: int) -> Say:
+        likely = next(p for start, p in LIKELY.items() if start in prompt)
+        top = [{"token": "Yes", "logprob": math.log(likely)}, {"token": "No", "logprob": math.log(1 - likely)}]
+        content = [{"token": "Yes", "logprob": math.log(likely), "top_logprobs": top}]
+        return Say("Yes", choice={"logprobs": {"content": content}})
+
+    with ChatServer(plan) as server:
+        data, own = collection(), context()
+        after = Pointwise(f"tiny@{server.url}").rerank(data, run_over(data), own)
+        assert order(after, "q1") == ["d4", "d2", "d3", "d1", "d5"]
+        assert own.notes.record["mode"] == "logprobs"
+        body = server.bodies[0]
+        assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 8)
+        assert json.dumps(body).count("temperature") == 1
