@@ -70,10 +70,10 @@ def as_text(report: Report) -> str:
     return buffer.getvalue().rstrip()
 
 
-def heading(task: str) -> str:
+def task_heading(task: str) -> str:
     """A task's name as the heading of a column.
 
-    >>> heading("nano/MedQA-Diag")
+    >>> task_heading("nano/MedQA-Diag")
     'MedQA'
     """
     base = task.rpartition("/")[2] or task
@@ -89,9 +89,9 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("system", overflow="fold", no_wrap=False)
     for task in tasks:
-        table.add_column(heading(task), justify="right", no_wrap=True)
+        table.add_column(task_heading(task), justify="right", no_wrap=True)
     table.add_column("avg", justify="right", no_wrap=True)
-    for heading in _COST_HEADINGS if look.cost else ():
+    for heading in COST_HEADINGS if look.cost else ():
         table.add_column(heading, justify="right", no_wrap=True)
     rows = {system: _values(report, system, group, measure) for system in report.systems}
     ranked = {system for system in rows if not _is_oracle(report, system)}
@@ -99,7 +99,7 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     ranges = report.intervals(group, measure) if look.intervals else {}
     for system, values in rows.items():
         cells = [_cell(value, system in ranked and value == top) for value, top in zip(values, best, strict=True)]
-        cells += _cost_cells(report.cost(system, group)) if look.cost else []
+        cells += cost_cells(report.cost(system, group)) if look.cost else []
         table.add_row(escape(f"{system} {_marks(report, system, group)}".rstrip()), *cells)
         if system in ranges:
             found = [ranges[system][task] for task in (*tasks, "")]
@@ -107,10 +107,16 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     return table
 
 
-_COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
+COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
+"""The headings of what a system took."""
 
 
-def _cost_cells(cost: Cost) -> list[str]:
+def cost_cells(cost: Cost) -> list[str]:
+    """What a system took, under `COST_HEADINGS`; a dash for models that were not asked.
+
+    >>> cost_cells(Cost(requests=12, prompt_tokens=3000, dollars=None, seconds=6.0, queries=3))
+    ['12', '3,000', '0', '?', '2.000']
+    """
     dollars = "?" if cost.dollars is None else f"{cost.dollars:.2f}" if cost.requests else "-"
     counts = [f"{count:,}" if cost.requests else "-" for count in (cost.requests, cost.tokens, cost.reasoning_tokens)]
     return [*counts, dollars, f"{cost.seconds_per_query:.3f}"]

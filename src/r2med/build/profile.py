@@ -7,7 +7,6 @@ nDCG@10.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -20,7 +19,7 @@ from r2med.build.recipe import HYBRID_DEPTH, Recipe
 from r2med.data import load
 from r2med.data.candidates import candidates, offered
 from r2med.data.nanoset import NanoSet, read_manifest
-from r2med.data.tasks import Task, registry, resolve
+from r2med.data.tasks import Task, groups, registry, resolve
 from r2med.engine import Engine, quiet
 from r2med.errors import DataError
 from r2med.measure.metrics import Measure
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
 KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 """The profiles, and their names in a table."""
-_PUBLISHED = Path(__file__).with_name("nano_published.csv")
+_PUBLISHED_MEASURES = ("nDCG@10", "Hit@10", "micro-Recall@100")
+"""The three figures of a profile, as they are called among the published ones."""
 _RECALL_DEPTH = 100
 
 
@@ -138,12 +138,17 @@ def published() -> Mapping[str, Profiles]:
     >>> round(published()["NanoR2MEDBiology"]["dense"].ndcg_at_10, 4)
     0.4953
     """
-    with _PUBLISHED.open(encoding="utf-8", newline="") as file:
-        return {row["task"]: _row_figures(row) for row in csv.DictReader(file)}
+    from r2med.board.published import find_published
 
-
-def _row_figures(row: Mapping[str, str]) -> Profiles:
-    return {kind: Figures(*(float(row[f"{kind}_{field.name}"]) for field in fields(Figures))) for kind in KINDS}
+    rows = {kind: find_published(f"nano/{kind}")[0].figures for kind in KINDS}
+    tasks = sorted(groups()["nano"], key=lambda task: task.split)
+    return {
+        task.split: {
+            kind: Figures(*(row[measure].tasks[task.name] for measure in _PUBLISHED_MEASURES))
+            for kind, row in rows.items()
+        }
+        for task in tasks
+    }
 
 
 def profile(sets: Sequence[str | Path], engine: Engine | None = None) -> list[SetProfile]:

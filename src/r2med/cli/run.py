@@ -32,6 +32,7 @@ class Asked:
     max_cost: float | None
     max_tokens: int | None
     concurrency: int
+    format: str
     out: Path | None
     fresh: bool
     dry_run: bool
@@ -46,6 +47,13 @@ class Asked:
 @click.option("--drop-self/--keep-self", default=None, help="Drop a document whose id is the query's own.")
 @click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option("--columns", type=click.Choice(["cost"]), help="Also show requests, tokens, dollars and seconds.")
+@click.option(
+    "--format",
+    type=click.Choice(["terminal", "markdown", "latex", "csv"]),
+    default="terminal",
+    show_default=True,
+    help="How the table is written.",
+)
 @click.option("--strict", is_flag=True, help="Make a query that a stage could not serve an error.")
 @click.option("--samples", type=click.IntRange(1), help="How many texts each expander asks a model for.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
@@ -128,6 +136,12 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
         click.echo(f"results and run files are in {asked.out}", err=True)
     if asked.as_json:
         write_json(report.as_dict())
+    elif asked.format != "terminal":
+        from r2med.board.formats import format_report
+        from r2med.board.of_report import Shown
+
+        shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
+        click.echo(format_report(report, asked.format, [str(measure) for measure in measures], shown))
     else:
         look = Look(intervals=asked.ci, cost=asked.columns == "cost")
         show(report, output(), [str(measure) for measure in measures], look)

@@ -1,0 +1,194 @@
+"""The board: published figures and one's own runs in one ranking, for one group of tasks and one measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from r2med.board.cells import percent
+from r2med.board.chances import BETTER, WORSE, Sample, intervals, significance
+from r2med.board.model import Board, Line, Row
+from r2med.board.own import Newest, data_of, newest_runs, own_rows
+from r2med.board.published import published, sources
+from r2med.board.sources import dispute, disputed, published_rows
+from r2med.board.table import GROUP_NOTES
+from r2med.data.tasks import registry
+from r2med.errors import R2medError, suggest
+from r2med.store.ledger import Entry, Ledger
+
+_ROUNDING = 5.1e-5
+"""Averages were published times 100 with two digits."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Which part of the board to show, and how."""
+
+    group: str = "full"
+    measure: str = "nDCG@10"
+    family: str = ""
+    """Only the tasks of this family, and the average over them."""
+    kind: str = ""
+    retriever: str = ""
+    llm: str = ""
+    reranker: str = ""
+    own: bool = True
+    published: bool = True
+    sources: tuple[str, ...] = ()
+    """Only what these published; empty for all."""
+    limit: int = 0
+    """How many lines; 0 for all."""
+    intervals: bool = False
+    cost: bool = False
+    baseline: str = ""
+    """The own system that marks of significance are against."""
+
+
+def board(ledger: Ledger, view: View) -> Board:
+    """The board of a view.
+
+    >>> with Ledger() as ledger:
+    ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
+    >>> best.rank, best.row.name, round(100 * best.average, 2)
+    (1, 'base/nv', 31.43)
+    """
+    tasks = _tasks(view)
+    runs = newest_runs(ledger, view.group, tasks) if view.own else {}
+    rows = own_rows(runs, ledger.means(), view.measure) if runs else []
+    rows += _published(view, tasks)
+    chosen = _filtered(rows, view)
+    lines = ranked(chosen, tasks)
+    shown = lines[: view.limit] if view.limit else lines
+    shown = _decorated(ledger, shown, runs, view)
+    return Board(view.group, view.measure, tasks, shown, _notes(view, shown, runs), len(lines) - len(shown), view.cost)
+
+
+def _decorated(ledger: Ledger, lines: Sequence[Line], runs: Newest, view: View) -> list[Line]:
+    """The lines with intervals and marks of significance, where these are asked for."""
+    if not (view.intervals or view.baseline):
+        return list(lines)
+    samples = {
+        line.row.name: {task: _sample(ledger, entry, view.measure) for task, entry in runs[line.row.name].items()}
+        for line in lines
+        if line.row.own and line.average is not None
+    }
+    ranges = intervals(samples) if view.intervals else {}
+    marks = significance(samples, view.baseline) if view.baseline else {}
+    return [
+        replace(line, intervals=ranges.get(line.row.name, {}), marks=marks.get(line.row.name, {}))
+        if line.row.own
+        else line
+        for line in lines
+    ]
+
+
+def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
+    return Sample(entry.queries, ledger.scores(entry)[measure], data_of(entry))
+
+
+def _tasks(view: View) -> list[str]:
+    found = [task.name for task in registry().values() if task.group == view.group]
+    chosen = [name for name in found if view.family in ("", registry()[name].family)]
+    if not chosen:
+        families = {task.family for task in registry().values()}
+        raise R2medError(f"no family {view.family!r}{suggest(view.family, families)}")
+    return chosen
+
+
+def _published(view: View, tasks: Sequence[str]) -> list[Row]:
+    for name in view.sources:
+        if name not in sources():
+            raise R2medError(f"no source {name!r}{suggest(name, sources())}")
+    if not view.published:
+        return []
+    chosen = [
+        system
+        for system in published()
+        if system.source.group == view.group and (not view.sources or system.source.name in view.sources)
+    ]
+    return published_rows(chosen, view.measure, tasks)
+
+
+def _filtered(rows: Sequence[Row], view: View) -> list[Row]:
+    """The rows with the parts that were asked for; a name that no row has is an error that suggests one."""
+    chosen = list(rows)
+    filters: tuple[tuple[str, str, Callable[[Row], Iterable[str]]], ...] = (
+        ("kind", view.kind, lambda row: (row.parts.kind,)),
+        ("retriever", view.retriever, lambda row: row.parts.retrievers),
+        ("llm", view.llm, lambda row: row.parts.llms),
+        ("reranker", view.reranker, lambda row: row.parts.rerankers),
+    )
+    for option, wanted, names in filters:
+        if not wanted:
+            continue
+        known = {name for row in rows for name in names(row)}
+        if option != "kind" and wanted.casefold() not in {name.casefold() for name in known}:
+            raise R2medError(f"no system on this board has the {option} {wanted!r}{suggest(wanted, known)}")
+        chosen = [row for row in chosen if wanted.casefold() in {name.casefold() for name in names(row)}]
+    return chosen
+
+
+def ranked(rows: Sequence[Row], tasks: Sequence[str]) -> list[Line]:
+    """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
+
+    A system that lacks a task has no average; an oracle has one, and no rank. Equal averages share a rank.
+    """
+    averages = [average(row, tasks) for row in rows]
+    disputes = {id(row) for several in disputed(rows).values() for row in several}
+    able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and not row.oracle]
+    rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or row.oracle]
+    able.sort(key=lambda pair: -pair[0])
+    rest.sort(key=lambda pair: -(pair[0] if pair[0] is not None else pair[1].stated or 0.0))
+    values = [value for value, _ in able]
+    lines = [Line(row, value, values.index(value) + 1, id(row) in disputes) for value, row in able]
+    return lines + [Line(row, value, None, id(row) in disputes) for value, row in rest]
+
+
+def average(row: Row, tasks: Sequence[str]) -> float | None:
+    """The mean over the tasks, None when one is missing; where an average was published that agrees, that one."""
+    if any(task not in row.values for task in tasks):
+        return None
+    mean = sum(row.values[task] for task in tasks) / len(tasks)
+    return row.stated if row.stated is not None and abs(mean - row.stated) <= _ROUNDING else mean
+
+
+def _notes(view: View, lines: Sequence[Line], runs: Newest) -> list[str]:
+    """What a reader must know about these lines."""
+    rows = [line.row for line in lines]
+    notes = [dispute(system, several) for system, several in disputed(rows).items()]
+    notes += [
+        f"{line.row.name}: an average of {percent(line.row.stated)} was published"
+        + (", without figures by task" if line.average is None else ", which is not the mean of its tasks")
+        for line in lines
+        if line.row.stated is not None and line.row.stated != line.average
+    ]
+    notes += [f"{row.name}: {row.incomplete} queries incomplete" for row in rows if row.incomplete]
+    notes += _about_runs(view, rows, runs)
+    if view.baseline:
+        notes.append(about_marks(view.baseline))
+    return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
+
+
+def about_marks(baseline: str) -> str:
+    """The sentence that explains marks of significance."""
+    return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"
+
+
+def _about_runs(view: View, rows: Sequence[Row], runs: Newest) -> list[str]:
+    """What is not as it should be with one's own runs."""
+    notes = []
+    shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
+    unmeasured = [name for name, values in shown.items() if any(task not in values for task in runs[name])]
+    if unmeasured:
+        notes.append(
+            f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
+            f" r2med run SYSTEM --metrics {view.measure} adds it"
+        )
+    versions: dict[str, set[str]] = {}
+    for name in shown:
+        for task, entry in runs[name].items():
+            versions.setdefault(task, set()).add(data_of(entry))
+    changed = [task for task, found in versions.items() if len(found) > 1]
+    if changed:
+        notes.append(f"own runs on {', '.join(changed)} were not all made on the same data; run them again to compare")
+    return notes

@@ -1,0 +1,134 @@
+"""What a board is made of: rows of figures, published or one's own, and the columns they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from r2med.measure.bootstrap import Interval
+    from r2med.results import Cost
+
+OWN = "own"
+"""The source of a row that was measured here."""
+AVERAGE = ""
+"""The name of the average's column, as in `Report.intervals`."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a system is made of, by the names that one would look for."""
+
+    kind: str = "base"
+    retrievers: tuple[str, ...] = ()
+    llms: tuple[str, ...] = ()
+    rerankers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system: its figures on a group's tasks by one measure, and where they come from."""
+
+    name: str
+    """The spec of one's own system, or the name under which it was published."""
+    sources: tuple[str, ...]
+    """`own`, or every source that published these figures."""
+    values: Mapping[str, float]
+    """By task; a task that was not measured is missing."""
+    system: str = ""
+    """The spec; empty where it cannot be said."""
+    parts: Parts = field(default_factory=Parts)
+    stated: float | None = None
+    """The average over these tasks that was published."""
+    oracle: bool = False
+    incomplete: int = 0
+    """How many queries the system did not do all for that it should have."""
+    runs: Mapping[str, str] = field(default_factory=dict)
+    """The ids of one's own runs, by task."""
+    cost: Cost | None = None
+    note: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether it was measured here."""
+        return OWN in self.sources
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as it stands on a board."""
+
+    row: Row
+    average: float | None
+    """Over all columns; None when a task is missing."""
+    rank: int | None = None
+    """None for a system that lacks a task or is an oracle."""
+    disputed: bool = False
+    """Whether sources disagree about this system."""
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    """95%, by task and of the average, for one's own."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Signs of significance, by task and of the average."""
+
+    def value(self, column: str) -> float | None:
+        """The figure in a column: of a task, or of the average."""
+        return self.average if column == AVERAGE else self.row.values.get(column)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The line for JSON."""
+        row = self.row
+        found: dict[str, Any] = {
+            "rank": self.rank,
+            "name": row.name,
+            "system": row.system or None,
+            "sources": list(row.sources),
+            "own": row.own,
+            **asdict(row.parts),
+            "average": self.average,
+            "values": dict(row.values),
+        }
+        extra = {
+            "published_average": row.stated,
+            "oracle": row.oracle,
+            "incomplete": row.incomplete,
+            "disputed": self.disputed,
+            "runs": dict(row.runs),
+            "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
+            "significance": {task or "average": mark for task, mark in self.marks.items()},
+            "cost": row.cost.as_dict() if row.cost is not None else None,
+            "note": row.note,
+        }
+        return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {})}
+
+
+@dataclass(frozen=True)
+class Board:
+    """Lines in their order, over the columns of one group and one measure."""
+
+    group: str
+    measure: str
+    tasks: Sequence[str]
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()
+    """What a reader must know, a sentence each."""
+    left_out: int = 0
+    """How many lines were cut off by a limit."""
+    cost: bool = False
+    """Whether costs are shown."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The tasks, and the average last."""
+        return (*self.tasks, AVERAGE)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The board for JSON."""
+        return {
+            "group": self.group,
+            "measure": self.measure,
+            "tasks": list(self.tasks),
+            "lines": [line.as_dict() for line in self.lines],
+            "notes": list(self.notes),
+            "left_out": self.left_out,
+        }

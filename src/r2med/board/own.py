@@ -1,0 +1,114 @@
+"""Rows of one's own: the newest run of each system on each task of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, reduce
+from operator import add
+from typing import Any
+
+from r2med.board.model import OWN, Parts, Row
+from r2med.errors import R2medError, SpecError
+from r2med.results import Cost
+from r2med.spec import Call, Chain, Value, parse
+from r2med.store.ledger import Entry, Ledger
+
+_AGENTS = ("search-o1", "search-r1")
+_FUSIONS = ("rrf", "wsum", "combmnz", "views")
+
+Newest = Mapping[str, Mapping[str, Entry]]
+"""System to task to its newest run."""
+
+
+def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Newest:
+    """The newest run of each system on each of these tasks, systems and tasks in a fixed order."""
+    found: dict[str, dict[str, Entry]] = {}
+    for entry in ledger.entries(group=group):
+        if entry.task in tasks:
+            found.setdefault(entry.system, {}).setdefault(entry.task, entry)
+    return {system: {task: found[system][task] for task in tasks if task in found[system]} for system in sorted(found)}
+
+
+def own_rows(runs: Newest, means: Mapping[str, Mapping[str, float]], measure: str) -> list[Row]:
+    """A row for each system; `means` are the ledger's."""
+    return [_row(system, entries, means, measure) for system, entries in runs.items()]
+
+
+def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Row:
+    measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
+    records = [entry.record for entry in entries.values()]
+    oracle = any(record.get("oracle", False) for record in records)
+    costs = [Cost.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries.values()]
+    return Row(
+        name=system,
+        sources=(OWN,),
+        values={task: values[measure] for task, values in measured.items() if measure in values},
+        system=system,
+        parts=parts_of(records[0].get("stages", ()), oracle=oracle),
+        oracle=oracle,
+        incomplete=sum(len(record.get("incomplete", {})) for record in records),
+        runs={task: entry.id for task, entry in entries.items()},
+        cost=reduce(add, costs),
+    )
+
+
+def data_of(entry: Entry) -> str:
+    """The fingerprint of the data that a run was made on."""
+    return str(entry.record.get("data", {}).get("fingerprint", ""))
+
+
+def parts_of(stages: Sequence[Mapping[str, Any]], *, oracle: bool = False) -> Parts:
+    """What a system is made of, from the stages that its record names.
+
+    >>> parts_of([{"spec": "hyde(gpt-4o)", "kind": "expander"}, {"spec": "bm25", "kind": "retriever"}])
+    Parts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
+    """
+    calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
+    for stage in stages:
+        calls.setdefault(stage["kind"], []).append(_call(stage["spec"]))
+    asking = [*calls["expander"], *calls["reranker"]]
+    llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
+    return Parts(
+        "oracle" if oracle else _kind(calls, llms),
+        tuple(dict.fromkeys(call.name for call in calls["retriever"])),
+        llms,
+        tuple(dict.fromkeys(call.name for call in calls["reranker"])),
+    )
+
+
+def _call(spec: str) -> Call:
+    try:
+        return parse(spec).calls[0]
+    except SpecError:
+        # A run of a version that wrote specs otherwise is still a run.
+        return Call(spec)
+
+
+def _llm(call: Call) -> str:
+    """The language model of a stage: its `llm`, or the first thing it is told where that is how models are named."""
+    named = dict(call.options).get("llm")
+    first: Value = call.args[0] if call.args and call.name != "replay" else ""
+    return str(named or first) if not isinstance(named or first, Call | Chain | tuple) else ""
+
+
+def _kind(calls: Mapping[str, Sequence[Call]], llms: Sequence[str]) -> str:
+    if calls["reranker"]:
+        return "reranker"
+    methods = {call.name for call in calls["expander"]}
+    methods |= {str(dict(call.options).get("method", "")) for call in calls["expander"]}
+    if methods.intersection(_AGENTS):
+        return "agent"
+    if calls["expander"]:
+        return "reasoning" if any(map(_reasons, llms)) else "gar"
+    return "fusion" if any(call.name in _FUSIONS for call in calls["retriever"]) else "base"
+
+
+@cache
+def _reasons(llm: str) -> bool:
+    from r2med.llm.cards import find_model
+
+    try:
+        return find_model(llm).reasoning
+    except R2medError:
+        # A published name, or a model whose card is gone.
+        return False

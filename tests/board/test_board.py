@@ -1,0 +1,412 @@
+"""The board: own runs beside the published ones, ranked by one rule, groups and sources never mixed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import add_everywhere, add_run
+
+import r2med
+from r2med.board.leaderboard import View, board, ranked
+from r2med.board.model import Board, Line, Parts, Row
+from r2med.board.own import parts_of
+from r2med.board.sources import agree, joined
+from r2med.data.tasks import groups
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import average_intervals
+from r2med.measure.paired import difference
+from r2med.store.ledger import Ledger
+
+FULL = [task.name for task in groups()["full"]]
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger() as found:
+        yield found
+
+
+def line_of(found: Board, name: str) -> Line:
+    return next(line for line in found.lines if line.row.name == name)
+
+
+def names(found: Board) -> list[str]:
+    return [line.row.name for line in found.lines]
+
+
+def test_own_runs_stand_among_the_published_ones_and_are_marked(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", 0.9)
+    add_everywhere(ledger, "poor", "full", 0.151)
+    found = board(ledger, View())
+    first = found.lines[0]
+    assert (first.row.name, first.row.own, first.rank) == ("mine", True, 1)
+    assert first.average == pytest.approx(0.9)
+    ranks = {line.row.name: line.rank for line in found.lines}
+    assert ranks["poor"] is not None
+    assert ranks["poor"] == ranks["base/bm25"] + 1, "15.10 comes after the published 15.13"
+    assert [line.row.name for line in found.lines if line.row.own] == ["mine", "poor"]
+
+
+def test_own_and_published_can_be_seen_alone(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", 0.9)
+    assert names(board(ledger, View(published=False))) == ["mine"]
+    assert "mine" not in names(board(ledger, View(own=False)))
+    assert {line.row.sources for line in board(ledger, View(sources=("page",))).lines} == {("own",), ("page",)}
+
+
+def test_a_system_without_a_task_is_listed_and_not_ranked(ledger: Ledger) -> None:
+    for task in FULL[:-1]:
+        add_run(ledger, "partial", task, [0.99])
+    found = board(ledger, View())
+    line = line_of(found, "partial")
+    assert (line.rank, line.average) == (None, None)
+    assert line.row.values[FULL[0]] == 0.99
+    assert found.lines.index(line) > 100, "after everything that has a rank"
+    assert found.lines[0].rank == 1
+
+
+def test_a_published_average_without_tasks_is_shown_and_not_ranked(ledger: Ledger) -> None:
+    found = board(ledger, View())
+    line = line_of(found, "InsertRank")
+    assert (line.rank, line.average, line.row.stated) == (None, None, 0.511)
+    assert "InsertRank: an average of 51.10 was published, without figures by task" in found.notes
+
+
+def test_an_oracle_is_never_ranked(ledger: Ledger) -> None:
+    add_everywhere(ledger, "oracle-answer >> bm25", "full", 1.0, oracle=True)
+    found = board(ledger, View())
+    line = line_of(found, "oracle-answer >> bm25")
+    assert line.rank is None
+    assert line.average == 1.0
+    assert found.lines[0].row.name == "ReasonEmbed-Qwen3-8B"
+    assert line.row.parts.kind == "oracle"
+
+
+def test_groups_never_share_a_board(ledger: Ledger) -> None:
+    add_everywhere(ledger, "everywhere", "full", 0.1)
+    add_everywhere(ledger, "everywhere", "nano", 0.2)
+    add_everywhere(ledger, "everywhere", "sample", 0.3)
+    for group, value in (("full", 0.1), ("nano", 0.2), ("sample", 0.3)):
+        found = board(ledger, View(group=group))
+        assert set(found.tasks) == {task.name for task in groups()[group]}
+        assert line_of(found, "everywhere").average == pytest.approx(value)
+    assert names(board(ledger, View(group="nano", own=False))) == ["nano/dense", "nano/hybrid", "nano/bm25"]
+    assert names(board(ledger, View(group="sample", own=False))) == []
+
+
+def test_recall_of_the_nano_lists_is_another_measure_and_does_not_mix_in(ledger: Ledger) -> None:
+    assert names(board(ledger, View(group="nano", own=False, measure="Recall@100"))) == []
+    assert len(board(ledger, View(group="nano", own=False, measure="Hit@10")).lines) == 3
+
+
+def test_the_newest_run_counts(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", 0.1, created="2026-01-01T00:00:00+00:00")
+    add_everywhere(ledger, "mine", "full", 0.3, created="2026-03-01T00:00:00+00:00")
+    add_everywhere(ledger, "mine", "full", 0.2, created="2026-02-01T00:00:00+00:00")
+    assert line_of(board(ledger, View()), "mine").average == pytest.approx(0.3)
+
+
+def test_incomplete_queries_are_counted_and_said(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", 0.1, incomplete={"q0": "trace not closed"})
+    found = board(ledger, View(published=False))
+    assert found.lines[0].row.incomplete == 8
+    assert "mine: 8 queries incomplete" in found.notes
+
+
+def test_runs_on_different_data_are_said(ledger: Ledger) -> None:
+    add_everywhere(ledger, "one", "full", 0.1)
+    add_everywhere(ledger, "two", "full", 0.2)
+    assert not any("same data" in note for note in board(ledger, View()).notes)
+    add_run(ledger, "two", "Biology", [0.2, 0.2], data={"fingerprint": "other", "revision": ""})
+    assert "own runs on Biology were not all made on the same data; run them again to compare" in (
+        board(ledger, View()).notes
+    )
+
+
+def test_any_measure_can_rank(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", [0.5], seconds=2.0)
+    found = board(ledger, View(measure="Recall@100"))
+    best = next(line for line in found.lines if line.rank == 1)
+    assert best.average == max(line.average for line in found.lines if line.average is not None)
+    assert line_of(found, "base/bge").average == pytest.approx(
+        (0.40968 + 0.69147 + 0.77707 + 0.22047 + 0.2849 + 0.51878 + 0.55848 + 0.59044) / 8
+    )
+    mine = line_of(found, "mine")
+    assert (mine.rank, mine.row.values) == (None, {})
+    assert any(note.startswith("not measured by Recall@100 everywhere: mine;") for note in found.notes)
+
+
+STAGES = {
+    "hyde(gpt-4o) >> bm25": [("hyde(gpt-4o)", "expander"), ("bm25", "retriever")],
+    "hyde(qwq-32b) >> bge": [("hyde(qwq-32b)", "expander"), ("bge", "retriever")],
+    "search-o1(qwq-32b) >> bm25": [("search-o1(qwq-32b)", "expander"), ("bm25", "retriever")],
+    "replay(hub, method=search-r1, llm=qwen-3b-ins) >> nv": [
+        ("replay(hub, method=search-r1, llm=qwen-3b-ins)", "expander"),
+        ("nv", "retriever"),
+    ],
+    "rrf(bm25, bge)": [("rrf(bm25, bge)", "retriever"), ("bm25", "retriever"), ("bge", "retriever")],
+    "bm25 >> listwise(deepseek-r1)": [("bm25", "retriever"), ("listwise(deepseek-r1)", "reranker")],
+    "bge >> rankllama(depth=10)": [("bge", "retriever"), ("rankllama(depth=10)", "reranker")],
+    "replay(my.tsv) >> bm25": [('replay("my.tsv")', "expander"), ("bm25", "retriever")],
+    "wordllama": [("wordllama", "retriever")],
+}
+PARTS = {
+    "hyde(gpt-4o) >> bm25": Parts("gar", ("bm25",), ("gpt-4o",)),
+    "hyde(qwq-32b) >> bge": Parts("reasoning", ("bge",), ("qwq-32b",)),
+    "search-o1(qwq-32b) >> bm25": Parts("agent", ("bm25",), ("qwq-32b",)),
+    "replay(hub, method=search-r1, llm=qwen-3b-ins) >> nv": Parts("agent", ("nv",), ("qwen-3b-ins",)),
+    "rrf(bm25, bge)": Parts("fusion", ("rrf", "bm25", "bge")),
+    "bm25 >> listwise(deepseek-r1)": Parts("reranker", ("bm25",), ("deepseek-r1",), ("listwise",)),
+    "bge >> rankllama(depth=10)": Parts("reranker", ("bge",), (), ("rankllama",)),
+    "replay(my.tsv) >> bm25": Parts("gar", ("bm25",)),
+    "wordllama": Parts("base", ("wordllama",)),
+}
+
+
+@pytest.mark.parametrize("system", STAGES)
+def test_what_an_own_system_is_made_of_is_told_by_its_record(system: str) -> None:
+    assert parts_of([{"spec": spec, "kind": kind} for spec, kind in STAGES[system]]) == PARTS[system]
+
+
+def test_filters_choose_own_and_published_alike(ledger: Ledger) -> None:
+    for system, stages in STAGES.items():
+        add_everywhere(ledger, system, "full", 0.2, stages=[{"spec": spec, "kind": kind} for spec, kind in stages])
+    by_llm = names(board(ledger, View(llm="gpt-4o")))
+    assert "hyde(gpt-4o) >> bm25" in by_llm
+    assert {"hyde/gpt4/bm25", "lamer/gpt4/nv", "query2doc/gpt4/bge"} <= set(by_llm)
+    assert all("gpt" in name for name in by_llm)
+    assert names(board(ledger, View(llm="GPT4"))) == [name for name in by_llm if name != "hyde(gpt-4o) >> bm25"]
+    by_reranker = names(board(ledger, View(reranker="rankllama")))
+    assert by_reranker == ["reranker/rankllama", "bge >> rankllama(depth=10)"]
+    agents = names(board(ledger, View(kind="agent", retriever="bm25")))
+    assert "search-o1(qwq-32b) >> bm25" in agents
+    assert "search-o1/qwq-32b/bm25" in agents
+    assert not any(name.endswith(("nv", "bge")) for name in agents)
+    assert "rrf(bm25, bge)" in names(board(ledger, View(retriever="bge", published=False)))
+
+
+def test_every_kind_can_be_chosen(ledger: Ledger) -> None:
+    counts = {kind: len(board(ledger, View(kind=kind, sources=("paper",))).lines) for kind in ("base", "gar", "agent")}
+    assert counts == {"base": 15, "gar": 33, "agent": 8}
+    assert len(board(ledger, View(kind="reranker", sources=("paper",))).lines) == 3
+    assert len(board(ledger, View(kind="reasoning", sources=("paper",))).lines) == 12
+
+
+def test_a_family_has_its_own_columns_and_average(ledger: Ledger) -> None:
+    found = board(ledger, View(family="clinical-case"))
+    assert list(found.tasks) == ["PMC-Clinical", "IIYi-Clinical"]
+    line = line_of(found, "base/grit")
+    assert line.average == pytest.approx((line.row.values["PMC-Clinical"] + line.row.values["IIYi-Clinical"]) / 2)
+    assert "InsertRank" not in names(found), "its average is over all tasks and says nothing about two"
+    assert all(note.startswith("sources disagree") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        (View(retriever="bge-larg"), "no system on this board has the retriever 'bge-larg'"),
+        (View(llm="gpt-9"), "no system on this board has the llm 'gpt-9'"),
+        (View(reranker="rankllam"), "did you mean rankllama?"),
+        (View(family="clinical"), "no family 'clinical'"),
+        (View(sources=("papers",)), "no source 'papers'; did you mean paper?"),
+        (View(baseline="bm25"), "the baseline 'bm25' is not an own system with all tasks of this table"),
+    ],
+)
+def test_names_that_nothing_has_are_one_line(ledger: Ledger, view: View, message: str) -> None:
+    with pytest.raises(R2medError) as caught:
+        board(ledger, view)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_limit_cuts_lines_and_keeps_ranks(ledger: Ledger) -> None:
+    whole, cut = board(ledger, View()), board(ledger, View(limit=5))
+    assert names(cut) == names(whole)[:5]
+    assert cut.left_out == len(whole.lines) - 5
+
+
+def test_intervals_are_those_of_the_bootstrap(ledger: Ledger) -> None:
+    generator = np.random.default_rng(7)
+    scores = {name: {task: generator.random(20 + place) for place, task in enumerate(FULL)} for name in ("a", "b")}
+    scores["c"] = {task: generator.random(5) for task in FULL}
+    for name, tasks in scores.items():
+        for task, values in tasks.items():
+            add_run(ledger, name, task, values.tolist())
+    found = board(ledger, View(intervals=True))
+    for name, tasks in scores.items():
+        assert line_of(found, name).intervals[""] == pytest.approx(average_intervals(list(tasks.values()))[0])
+    assert not line_of(found, "base/bge").intervals
+    assert not board(ledger, View()).lines[0].intervals
+
+
+def test_marks_are_those_of_the_paired_test(ledger: Ledger) -> None:
+    generator = np.random.default_rng(3)
+    base = {task: generator.random(40) * 0.5 for task in FULL}
+    better = {task: values + 0.3 * generator.random(40) for task, values in base.items()}
+    noise = {task: values + generator.normal(0, 0.01, 40) for task, values in base.items()}
+    for name, tasks in (("base", base), ("better", better), ("noise", noise), ("worse", better)):
+        sign = -1 if name == "worse" else 1
+        for task, values in tasks.items():
+            shifted = base[task] + sign * (values - base[task])
+            add_run(ledger, name, task, shifted.tolist())
+    found = board(ledger, View(baseline="base", published=False))
+    marks = {line.row.name: line.marks for line in found.lines}
+    assert set(marks["better"].values()) == {"†"}
+    assert set(marks["worse"].values()) == {"‡"}
+    assert set(marks["better"]) == {*FULL, ""}
+    assert marks["base"] == {}
+    assert difference([noise[task] - base[task] for task in FULL]).randomisation > 0.05
+    assert "" not in marks["noise"]
+    assert found.notes[-1].startswith("† better, ‡ worse than base")
+
+
+def test_other_data_than_the_baselines_gets_no_mark(ledger: Ledger) -> None:
+    add_everywhere(ledger, "base", "full", [0.1] * 30)
+    add_everywhere(ledger, "same", "full", [0.9] * 30)
+    add_everywhere(ledger, "other", "full", [0.9] * 30, data={"fingerprint": "elsewhere", "revision": ""})
+    found = board(ledger, View(baseline="base", published=False))
+    assert line_of(found, "same").marks
+    assert not line_of(found, "other").marks
+
+
+def test_costs_are_added_up_over_tasks(ledger: Ledger) -> None:
+    account = {"requests": 2, "prompt_tokens": 100, "completion_tokens": 10, "reasoning_tokens": 5, "cost": 0.25}
+    unknown = {**account, "cost": None}
+    add_everywhere(ledger, "paid", "full", 0.1, notes={"hyde": {"account": account}, "bm25": {}}, seconds=3.0)
+    add_everywhere(ledger, "own", "full", 0.1, notes={"hyde": {"account": unknown}})
+    paid = line_of(board(ledger, View()), "paid").row.cost
+    assert (paid.requests, paid.tokens, paid.dollars, paid.seconds) == (16, 880, 2.0, 24.0)
+    assert paid.seconds_per_query == 1.5
+    assert line_of(board(ledger, View()), "own").row.cost.dollars is None
+    assert line_of(board(ledger, View()), "base/bge").row.cost is None
+
+
+def test_the_runs_of_an_evaluation_are_on_the_board() -> None:
+    report = r2med.evaluate(["bm25", "rrf(bm25, bm25-classic)"], "sample")
+    with Ledger() as ledger:
+        found = board(ledger, View(group="sample", intervals=True))
+    for line in found.lines:
+        assert line.average == pytest.approx(report.average(line.row.name, "sample", "nDCG@10"))
+        assert line.intervals == report.intervals("sample", "nDCG@10")[line.row.name]
+    assert line_of(found, "rrf(bm25, bm25-classic)").row.parts == Parts("fusion", ("rrf", "bm25", "bm25-classic"))
+
+
+TASKS = ("A", "B")
+SHARES = st.floats(0, 1) | st.sampled_from([0.25, 0.5])
+ROWS = st.lists(
+    st.builds(
+        Row,
+        name=st.text("abc", min_size=1, max_size=3),
+        sources=st.just(("own",)),
+        values=st.dictionaries(st.sampled_from(TASKS), SHARES),
+        oracle=st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(ROWS)
+def test_ranks_follow_the_averages_of_those_that_have_one(rows: list[Row]) -> None:
+    lines = ranked(rows, TASKS)
+    assert sorted(map(id, rows)) == sorted(id(line.row) for line in lines), "every row once"
+    for line in lines:
+        complete = set(line.row.values) == set(TASKS)
+        assert (line.average is not None) == complete
+        assert (line.rank is not None) == (complete and not line.row.oracle)
+    able = [line for line in lines if line.rank is not None]
+    assert lines[: len(able)] == able, "what has no rank comes last"
+    for line in able:
+        assert line.rank == 1 + sum(other.average > line.average for other in able)
+
+
+PUBLISHED = st.lists(
+    st.builds(
+        Row,
+        name=st.just("x"),
+        sources=st.sampled_from([("paper",), ("page",), ("mteb",)]),
+        values=st.fixed_dictionaries({"A": st.sampled_from([0.1, 0.10004, 0.1001, 0.2])}),
+        system=st.sampled_from(["", "bge"]),
+    ),
+    max_size=6,
+)
+
+
+@given(PUBLISHED)
+def test_joining_loses_no_source_and_changes_no_figure(rows: list[Row]) -> None:
+    kept = joined(rows)
+    assert sum(len(row.sources) for row in kept) == len(rows)
+    figures = [row.values for row in rows]
+    for row in kept:
+        assert row.values in figures
+        assert len(row.sources) == 1 or row.system, "what is not known to be the same system is never joined"
+    said = [row for row in kept if row.system]
+    for place, row in enumerate(said):
+        assert not any(agree(row, other) for other in said[:place])
+
+
+def command(*arguments: str, columns: int = 160) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "r2med", "board", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_command_shows_marks_and_notes(ledger: Ledger) -> None:
+    add_everywhere(ledger, "bm25(k1=1.2)", "full", 0.9)
+    done = command("--limit", "3")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "bm25(k1=1.2)" in line]
+    assert len(rows) == 1
+    assert rows[0].split()[:4] == ["1", "▸", "bm25(k1=1.2)", "own"]
+    assert "132 more systems are not shown" in done.stdout
+    shown = json.loads(command("--format", "json", "--metric", "recall_at_10", "--source", "paper", "mteb").stdout)
+    assert shown["measure"] == "Recall@10"
+    assert {source for line in shown["lines"] for source in line["sources"]} == {"own", "paper", "mteb"}
+
+
+@pytest.mark.parametrize("columns", [80, 100, 109, 110, 200])
+def test_the_average_is_whole_on_a_narrow_terminal(ledger: Ledger, columns: int) -> None:
+    add_everywhere(ledger, "bm25(k1=1.2)", "full", 0.98765)
+    done = command("--limit", "3", columns=columns)
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    first = next(line for line in done.stdout.splitlines() if line.split()[:2] == ["1", "▸"])
+    assert first.split()[-9:] == ["98.8" if columns < 110 else "98.77"] * 9
+
+
+def test_the_command_imports_nothing_heavy(ledger: Ledger) -> None:
+    add_everywhere(ledger, "mine", "full", 0.5)
+    code = (
+        "import sys; sys.argv = ['r2med', 'board', '--ci']\n"
+        "from r2med.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'polars', 'scipy', 'huggingface_hub', 'torch', 'httpx'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_wrong_options_are_one_line() -> None:
+    for arguments, said in (
+        (("--metric", "NDGC@10"), "did you mean nDCG@10?"),
+        (("--retriever", "bmm25"), "did you mean bm25?"),
+        (("--kind", "other"), "Invalid value for '--kind'"),
+    ):
+        done = command(*arguments)
+        assert done.returncode != 0
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr

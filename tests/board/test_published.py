@@ -1,0 +1,185 @@
+"""The published figures: all there, the averages right, every spec one that parses, sources kept apart."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from r2med.board.leaderboard import View, board
+from r2med.board.model import Board, Line
+from r2med.board.published import KINDS, find_published, published, sources
+from r2med.data.tasks import groups
+from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
+from r2med.store.ledger import Ledger
+from r2med.system import System
+
+ROOT = Path(__file__).resolve().parents[2]
+FACTS = ROOT.parent / "shared" / "facts"
+FULL = [task.name for task in groups()["full"]]
+
+# Averages of nDCG@10 x 100 as printed in the paper and on the page, in the order of the paper's tables.
+PRINTED = {
+    "base/bm25": 15.13, "base/contriever": 11.76, "base/inst-l": 16.21, "base/inst-xl": 18.13, "base/bmr-410m": 18.10,
+    "base/bmr-2b": 24.69, "base/bmr-7b": 30.18, "base/bge": 17.02, "base/e5": 24.92, "base/sfr": 30.65,
+    "base/grit": 31.12, "base/nv": 31.43, "base/openai": 28.57, "base/voyage": 27.34,
+    "reranker/bge-reranker": 25.55, "reranker/monobert": 26.47, "reranker/rankllama": 29.93,
+}  # fmt: skip
+
+
+def shown(**wanted: object) -> Board:
+    with Ledger() as ledger:
+        return board(ledger, View(**wanted))
+
+
+def by_name(found: Board) -> Mapping[str, list[Line]]:
+    lines: dict[str, list[Line]] = {}
+    for line in found.lines:
+        lines.setdefault(line.row.name, []).append(line)
+    return lines
+
+
+def test_every_system_of_every_source_is_there() -> None:
+    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
+    assert counts == {"paper": 71, "page": 68, "mteb": 26, "reasonembed": 15, "insertrank": 1, "nano": 3}
+    for system in published():
+        if system.name != "InsertRank":
+            prefix = "nano/" if system.source.group == "nano" else ""
+            assert list(system.figures["nDCG@10"].tasks) == [f"{prefix}{task}" for task in FULL]
+
+
+def test_the_paper_has_all_its_figures() -> None:
+    figures = [f for s in published() if s.source.name == "paper" for f in s.figures.values()]
+    assert sum(len(found.tasks) for found in figures) == 11_576
+
+
+@pytest.mark.parametrize(("name", "printed"), PRINTED.items())
+def test_averages_are_the_printed_ones(name: str, printed: float) -> None:
+    lines = by_name(shown(sources=("paper",)))[name]
+    assert len(lines) == 1
+    assert 100 * lines[0].average == pytest.approx(printed, abs=0.01)
+
+
+def test_averages_of_the_page_are_the_printed_ones() -> None:
+    page = [system for system in published() if system.source.name == "page"]
+    lines = by_name(shown(sources=("page",)))
+    for system in page:
+        figures = system.figures["nDCG@10"]
+        assert figures.average is not None
+        mean = sum(figures.tasks.values()) / 8
+        assert 100 * mean == pytest.approx(100 * figures.average, abs=0.01)
+        assert f"{100 * lines[system.name][0].average:.2f}" == f"{100 * figures.average:.2f}"
+
+
+def test_every_spec_parses_and_is_written_as_r2med_writes_it() -> None:
+    specs = {spec for system in published() for spec in (system.system, system.generate) if spec}
+    assert len(specs) > 150
+    for spec in specs:
+        assert System.parse(spec).spec == spec
+
+
+def test_every_row_of_the_benchmark_has_a_spec_but_for_one_model_without_a_card() -> None:
+    unsaid = {system.name for system in published() if system.source.name in ("paper", "page") and not system.system}
+    assert unsaid == {"reranker/reasonrank-32b"}
+
+
+def test_names_kinds_and_specs_say_the_same() -> None:
+    for system in published():
+        assert system.kind in KINDS
+        if system.source.name in ("paper", "page") and system.kind in ("gar", "reasoning", "agent"):
+            method, llm, retriever = system.name.split("/")
+            assert (llm, retriever) == (system.llm, system.retriever)
+            assert system.system == f"replay(hub, method={method}, llm={llm}) >> {retriever}"
+            assert system.generate.startswith(f"{method}(")
+    assert find_published("hyde/gpt4/bm25")[0].generate == "hyde(gpt-4o) >> bm25"
+    assert find_published("reranker/rankllama")[0].system == "nv >> rankllama(depth=10)"
+
+
+def test_every_measure_is_one_that_r2med_knows() -> None:
+    measures = {measure for system in published() for measure in system.figures}
+    for measure in measures - {"micro-Recall@100"}:
+        assert str(Measure.parse(measure)) == measure
+    values = [v for s in published() for f in s.figures.values() for v in f.tasks.values()]
+    assert all(0 <= value <= 1 for value in values)
+
+
+def test_a_wrong_name_is_one_line_with_the_nearest_right_one() -> None:
+    with pytest.raises(R2medError, match=r"nothing was published under the name 'base/bgee'; did you mean base/bge\?"):
+        find_published("base/bgee")
+    with pytest.raises(R2medError, match="no published table 'nothing'"):
+        find_published("table:nothing")
+    assert {row.name for row in find_published("TABLE:Reranker")} >= {"reranker/rankllama", "reranker/reasonrank-32b"}
+    assert len(find_published("table:mteb")) == 26
+
+
+def test_sources_that_agree_share_a_line_and_those_that_do_not_are_both_shown() -> None:
+    found = shown()
+    lines = by_name(found)
+    assert lines["base/nv"][0].row.sources == ("paper", "page")
+    assert lines["base/bge"][0].row.sources == ("paper", "page", "mteb"), "the same name or not: it is the same system"
+    medcpt = lines["base/medcpt"]
+    assert sorted((line.row.sources, f"{100 * line.average:.2f}") for line in medcpt) == [
+        (("page",), "9.02"),
+        (("paper",), "7.87"),
+    ]
+    assert all(line.disputed for line in medcpt)
+    assert not lines["base/nv"][0].disputed
+    assert any(note.startswith("sources disagree about medcpt: page 9.02, paper 7.87 (7 of 8") for note in found.notes)
+    about = [note.split(":")[0].rpartition(" ")[2] for note in found.notes if note.startswith("sources disagree")]
+    assert sorted(about) == ["e5", "grit", "gte-qwen2-7b", "medcpt", "sfr"]
+
+
+def test_one_source_alone_disagrees_with_nobody() -> None:
+    found = shown(sources=("mteb",))
+    assert len(found.lines) == 26
+    assert not any(line.disputed for line in found.lines)
+    assert not any("disagree" in note for note in found.notes)
+
+
+def test_what_cannot_be_right_is_noted() -> None:
+    assert all("article encoder read the queries too" in row.note for row in find_published("base/medcpt"))
+    assert System.parse("medcpt-card").spec == "medcpt-card", "what the note tells to run instead"
+
+
+@pytest.mark.skipif(not FACTS.is_dir(), reason="the tables that the figures were collected in are not here")
+class TestAgainstTheTables:
+    """The file that ships is what the script makes of the tables."""
+
+    def script(self) -> ModuleType:
+        spec = importlib.util.spec_from_file_location("make_published", ROOT / "scripts" / "make_published.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        import sys
+
+        sys.modules["make_published"] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def test_the_file_is_what_the_script_writes(self, tmp_path: Path) -> None:
+        self.script().main([str(FACTS), str(tmp_path / "out.tsv")])
+        shipped = ROOT / "src" / "r2med" / "board" / "published.tsv"
+        assert (tmp_path / "out.tsv").read_bytes() == shipped.read_bytes()
+
+    def test_every_figure_of_the_paper_is_where_it_belongs(self) -> None:
+        known = {system.name: system for system in published() if system.source.name == "paper"}
+        with (FACTS / "published_scores.csv").open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                parts = (
+                    [row["expander"], row["llm"], row["retriever"]] if row["expander"] else ["base", row["retriever"]]
+                )
+                name = f"reranker/{row['reranker']}" if row["reranker"] else "/".join(parts)
+                measure = str(Measure.parse(row["metric"]))
+                assert known[name].figures[measure].tasks[row["task"]] == float(row["value"])
+
+    def test_every_figure_of_the_page_is_there(self) -> None:
+        rows = [system.figures["nDCG@10"] for system in published() if system.source.name == "page"]
+        with (FACTS / "leaderboard_page.csv").open(encoding="utf-8", newline="") as file:
+            wanted = [[float(row[task]) for task in FULL] + [float(row["average"])] for row in csv.DictReader(file)]
+        found = [[round(100 * f.tasks[task], 6) for task in FULL] + [round(100 * f.average, 6)] for f in rows]
+        assert found == wanted
