@@ -49,7 +49,7 @@ def test_numbers_survive_the_growth_of_the_table() -> None:
         found, new = numbers.number(cut(block))
         known += new
         assert [known[number] for number in found] == block[0].split()
-    assert len(known) > 100_000
+    assert len(set(known)) == len(known) == numbers.count > 100_000
 
 
 @given(texts)

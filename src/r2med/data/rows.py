@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -34,7 +34,7 @@ def lines(path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
     number = 0
     crlf = False
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             for number, line in enumerate(stream, 1):
                 if number == 1 and line.startswith(_UTF16):
                     found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
@@ -47,14 +47,19 @@ def lines(path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({_plain(error)})")
+        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({plain(error)})")
     except OSError as error:
-        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or _plain(error)}")
+        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
 
 
 def json_rows(path: Path, found: Findings) -> Rows:
     """The objects of a file of JSON lines; blank lines are skipped."""
-    for number, line in lines(path, found):
+    return parsed(lines(path, found), path, found)
+
+
+def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
+    """The objects that lines of a file hold."""
+    for number, line in numbered:
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
@@ -76,10 +81,10 @@ def parquet_rows(path: Path, found: Findings) -> Rows:
         with path.open("rb") as stream:
             frame = polars.read_parquet(stream)
     except OSError as error:
-        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or _plain(error)}")
+        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
         return
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        found.add("damaged-file", path, 0, f"is not a whole parquet file ({_plain(error)})")
+        found.add("damaged-file", path, 0, f"is not a whole parquet file ({plain(error)})")
         return
     yield from enumerate(frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE), 1)
 
@@ -107,7 +112,8 @@ def shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
+    """The bytes of a file, unzipped where it is gzipped."""
     stream = io.BufferedReader(io.FileIO(path), _BUFFER)
     if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
         # The outer buffer finds line ends in C; a GzipFile on its own does it in Python.
@@ -120,12 +126,17 @@ def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as bad:
-        return "bad-encoding", f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
+        return "bad-encoding", not_utf8(line, bad)
     if b"\0" in line:
         return "broken-json", f"not JSON: a null byte at position {line.index(0) + 1}"
     return "broken-json", f"not JSON: {error.msg.partition(':')[0]} at column {error.colno}"
 
 
-def _plain(error: BaseException) -> str:
+def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
+    """What is wrong with a line that does not decode."""
+    return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
+
+
+def plain(error: BaseException) -> str:
     """The first line of an exception's own words."""
     return (str(error).splitlines() or [type(error).__name__])[0]
