@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -92,6 +93,24 @@ def test_a_stage_shared_by_several_systems_runs_once_and_its_notes_reach_all() -
         assert result.record["notes"]["echo"] == {"requests": 9}
     assert "echo >> bm25 *" in str(report)
     assert "* echo >> bm25: 1 queries incomplete (refused, ...)" in str(report)
+
+
+def test_seconds_are_those_of_a_system_alone() -> None:
+    """What was taken over from another system counts for each that needed it, inside a fusion too."""
+
+    @dataclass(frozen=True)
+    class Slow(Echo):
+        @property
+        def spec(self) -> Call:
+            return Call("slow")
+
+        def expand(self, collection: Collection, context: Context) -> Collection:
+            time.sleep(0.2)
+            return collection
+
+    alone = Slow() >> BM25()
+    report = r2med.evaluate([alone, Slow() >> BM25(k1=1.2), r2med.RRF(alone, BM25())], "sample/Biology")
+    assert all(result.seconds >= 0.2 for result in report.results)
 
 
 def test_what_was_kept_needs_no_stage_again() -> None:

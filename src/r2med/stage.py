@@ -50,10 +50,14 @@ class Notes:
     written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
     """Query id to what was generated for it, also inside the systems that a stage is made of."""
 
+    saved: float = 0.0
+    """Seconds of work taken over from another system of the same command, which this one would have needed too."""
+
     def absorb(self, label: str, other: Notes) -> None:
         """Add another stage's notes, its record under its label."""
         self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
         self.incomplete |= other.incomplete
+        self.saved += other.saved
         if other.record:
             self.record[label] = other.record
         for query, generations in other.written.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
@@ -106,10 +107,13 @@ class System:
             done = (*done, stage.key())
             if done not in context.memo:
                 own = context.for_stage()
+                started = time.perf_counter()
                 after = _step(stage, state, own, gold)
                 own.notes.written |= _added(state.collection, after.collection)
-                context.memo[done] = (after, own.notes)
-            state, notes = context.memo[done]
+                context.memo[done] = (after, own.notes, time.perf_counter() - started)
+            else:
+                context.notes.saved += context.memo[done][2]
+            state, notes, _ = context.memo[done]
             context.notes.absorb(str(stage), notes)
         return state
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import click
 from r2med.cli.options import ManyValues, json_option, messages, output, write_json
 
 if TYPE_CHECKING:
+    from r2med.data.model import Dataset
     from r2med.diagnose.opened import Opened
     from r2med.engine import Engine
     from r2med.store.ledger import Ledger
@@ -79,6 +80,7 @@ def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tupl
 
 
 def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+    from r2med.diagnose.causes import summary
     from r2med.diagnose.decide import diagnose
     from r2med.diagnose.tables import show_causes, show_changes
 
@@ -86,7 +88,7 @@ def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
     found = [list(column) for column in zip(*by_task, strict=True)]
     if asked.as_json:
-        write_json([diagnosis.as_dict() for column in found for diagnosis in column])
+        write_json(summary(found))
         return
     console = output()
     for column in found:
@@ -97,34 +99,42 @@ def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
 
 
 def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> None:
-    from r2med.data import load
-    from r2med.data.tasks import resolve
     from r2med.diagnose.ceiling import climb, floor_and_ceiling
     from r2med.diagnose.gap import measure_gap
     from r2med.diagnose.tables import show_ceiling, show_gap
 
     gaps, rows = [], {}
-    if asked.runs:
-        for opened in _opened(asked, ledger, asked.runs):
-            dataset = opened[0].dataset
-            gaps.append(measure_gap(dataset, asked.encoder, engine))
-            ends = floor_and_ceiling(asked.base, dataset, engine)
-            rows[dataset.name] = [(*ends, each.values) for each in opened]
-    else:
-        for task in resolve(asked.tasks or ("sample",)):
-            dataset = load(task)
-            gaps.append(measure_gap(dataset, asked.encoder, engine))
-            floor, ceiling = floor_and_ceiling(asked.base, dataset, engine)
-            rows[dataset.name] = [(floor, ceiling, floor)]
-    systems = asked.runs or (asked.base,)
+    for dataset, systems in _to_climb(asked, ledger):
+        gaps.append(measure_gap(dataset, asked.encoder, engine))
+        floor, ceiling = floor_and_ceiling(asked.base, dataset, engine)
+        rows[dataset.name] = [(floor, ceiling, values) for values in systems or [floor]]
+    names = asked.runs or (asked.base,)
     climbs = [
-        climb(asked.base, name, {task: row[place] for task, row in rows.items()}) for place, name in enumerate(systems)
+        climb(asked.base, name, {task: row[place] for task, row in rows.items()}) for place, name in enumerate(names)
     ]
     if asked.as_json:
         write_json({"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]})
         return
     show_gap(gaps, output())
     show_ceiling(climbs, output())
+
+
+def _to_climb(asked: Asked, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
+    """Each task with the scores of the runs on it; without runs, the tasks alone."""
+    from r2med.data import load
+    from r2med.data.tasks import resolve
+    from r2med.errors import R2medError
+
+    if asked.runs:
+        for opened in _opened(asked, ledger, asked.runs):
+            yield opened[0].dataset, [each.values for each in opened]
+        return
+    tasks = resolve(asked.tasks or ("sample",))
+    groups = sorted({task.group for task in tasks})
+    if len(groups) > 1:
+        raise R2medError(f"these tasks are of several groups ({', '.join(groups)}), which have no average in common")
+    for task in tasks:
+        yield load(task), []
 
 
 def _complement(asked: Asked, ledger: Ledger, engine: Engine) -> None:

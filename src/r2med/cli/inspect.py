@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("inspect", cls=ManyValues)
 @click.argument("run")
-@click.option("--task", "--tasks", "tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all).")
+@click.option(
+    "--task", "--tasks", "tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all)."
+)
 @click.option("--query", default="", metavar="ID", help="One query.")
 @click.option("--failures", type=click.IntRange(1), metavar="N", help="Queries with nothing relevant in the first 10.")
 @click.option("--worst", type=click.IntRange(1), metavar="N", help="Lowest scores; with --against, largest losses.")

@@ -1,0 +1,170 @@
+"""The reasoning gap, measured: how far the words of a query are from its documents, and how near the answer's are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.model import Dataset, Texts
+from r2med.diagnose.terms import Rarity
+from r2med.encode.base import Role
+from r2med.encode.loop import encode_all
+from r2med.engine import Engine, quiet
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.score import positive
+from r2med.registry import build_system
+from r2med.retrieve.dense import Dense
+from r2med.stage import Context
+from r2med.store.cache import Cache
+
+ENCODER = "wordllama"
+"""Whose embeddings are compared unless another is asked for: it needs no torch and no download."""
+PAIRS: Mapping[str, str] = {
+    "query-positive": "the query's words in its relevant documents",
+    "answer-positive": "the gold answer's words in the query's relevant documents",
+    "query-answer": "the gold answer's words in the query",
+    "query-other": "the query's words in documents relevant to other queries: chance",
+}
+"""What is compared: of which text how much stands in which other."""
+
+Floats = NDArray[np.float64]
+Nearness = Mapping[str, Interval]
+"""Pair to its mean over queries, with its 95% interval."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The gap of one task: each pair's lexical overlap and similarity of embeddings, means over its queries."""
+
+    task: str
+    queries: int
+    """Queries with a gold answer: only they are compared."""
+    overlap: Nearness
+    """The share of the first text's weight (each term by its rarity) whose terms stand in the second."""
+    similarity: Nearness
+    """The cosine of the two embeddings."""
+    encoder: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        sides = {"overlap": self.overlap, "similarity": self.similarity}
+        return {
+            "task": self.task,
+            "queries": self.queries,
+            "encoder": self.encoder,
+            **{side: {pair: found._asdict() for pair, found in pairs.items()} for side, pairs in sides.items()},
+        }
+
+
+def measure_gap(dataset: Dataset, encoder: str = ENCODER, engine: Engine | None = None) -> Gap:
+    """The gap of a task, over its queries that have a gold answer."""
+    answers = {query: text for query, text in dataset.gold.answers.items() if text.strip()}
+    documents = dataset.collection.documents
+    wanted = {
+        query: [name for name in found if documents.text(name).strip()]
+        for query, found in positive(dataset.gold.qrels).items()
+    }
+    queries = [query for query in dataset.collection.queries.ids if query in answers and wanted.get(query)]
+    if not queries:
+        raise R2medError(f"{dataset.name} has no gold answers, without which there is no gap to measure")
+    texts = _Compared(dataset, queries, wanted, answers)
+    lexical, dense = _overlaps(texts, engine), _similarities(texts, encoder, engine)
+    return Gap(dataset.name, len(queries), _means(lexical), _means(dense), encoder)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The texts of a task that are compared."""
+
+    dataset: Dataset
+    queries: Sequence[str]
+    positives: Mapping[str, Sequence[str]]
+    answers: Mapping[str, str]
+
+    @property
+    def documents(self) -> list[str]:
+        """Every document that is relevant to one of the queries, once."""
+        return list(dict.fromkeys(name for query in self.queries for name in self.positives[query]))
+
+    def others(self, query: str) -> list[str]:
+        """Documents that are relevant to other queries and not to this one."""
+        own = self.dataset.gold.qrels[query]
+        return [name for name in self.documents if own.get(name, 0) < 1]
+
+
+def _overlaps(texts: _Compared, engine: Engine | None) -> dict[str, list[float]]:
+    """Each pair's overlap by query; a pair that cannot be compared for a query is left out there."""
+    collection = texts.dataset.collection
+    rarity = Rarity.of(collection.documents, engine)
+    terms = {name: rarity.terms(collection.documents.text(name)) for name in texts.documents}
+    found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
+    for query in texts.queries:
+        asked = rarity.terms(collection.queries.text(query))
+        answer = rarity.terms(texts.answers[query])
+        own, others = texts.positives[query], texts.others(query)
+        rows = {
+            "query-positive": [rarity.share(asked, terms[name]) for name in own],
+            "answer-positive": [rarity.share(answer, terms[name]) for name in own],
+            "query-answer": [rarity.share(answer, asked)],
+            "query-other": [rarity.share(asked, terms[name]) for name in others],
+        }
+        for pair, shares in rows.items():
+            known = [share for share in shares if share is not None]
+            if known:
+                found[pair].append(float(np.mean(known)))
+    return found
+
+
+def _similarities(texts: _Compared, encoder: str, engine: Engine | None) -> dict[str, list[float]]:
+    """Each pair's cosine by query: of the query and of the answer with the mean over documents."""
+    vectors = _Vectors(texts, encoder, engine)
+    place = {name: row for row, name in enumerate(texts.documents)}
+    found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
+    for row, query in enumerate(texts.queries):
+        asked, answer = vectors.queries[row], vectors.answers[row]
+        own = vectors.documents[[place[name] for name in texts.positives[query]]]
+        others = vectors.documents[[place[name] for name in texts.others(query)]]
+        found["query-positive"].append(float((own @ asked).mean()))
+        found["answer-positive"].append(float((own @ answer).mean()))
+        found["query-answer"].append(float(asked @ answer))
+        if len(others):
+            found["query-other"].append(float((others @ asked).mean()))
+    return found
+
+
+class _Vectors:
+    """The embeddings of queries, answers and relevant documents, each of length 1."""
+
+    def __init__(self, texts: _Compared, encoder: str, engine: Engine | None) -> None:
+        stage = _dense(encoder)
+        model = stage.encoder(texts.dataset.task)
+        context = Context(Cache.default(), engine or quiet())
+        collection = texts.dataset.collection
+        queries = Texts(texts.queries, [collection.queries.text(query) for query in texts.queries])
+        answers = Texts(texts.queries, [texts.answers[query] for query in texts.queries])
+        documents = Texts(texts.documents, [collection.documents.text(name) for name in texts.documents])
+        self.queries = _unit(encode_all(model, queries, Role.QUERY, context)[:])
+        self.answers = _unit(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
+        self.documents = _unit(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
+
+
+def _dense(spec: str) -> Dense:
+    found = build_system(spec).stages
+    if len(found) == 1 and isinstance(found[0], Dense):
+        return found[0]
+    raise R2medError(f"{spec} is not an encoder; embeddings are compared by a dense model such as {ENCODER}")
+
+
+def _unit(vectors: NDArray[np.float32]) -> Floats:
+    rows = vectors.astype(np.float64)
+    scaled: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled
+
+
+def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+    return {pair: task_intervals(np.array([values]))[0] for pair, values in found.items() if values}

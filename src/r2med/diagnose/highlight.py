@@ -1,0 +1,103 @@
+"""The words of a text that match: found by their stems, marked as they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from r2med.text import BREAK_PATTERN, analyze
+from r2med.text.segment import segment
+
+_PIECE = re.compile(BREAK_PATTERN.replace("[", "[^", 1))
+_WORD = re.compile(r"\S+")
+
+
+class Mark(NamedTuple):
+    """A matching word, from character to character, and what it matches."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Part(NamedTuple):
+    """A stretch of text, marked or not (then its kind is empty)."""
+
+    text: str
+    kind: str = ""
+
+
+Kinds = Mapping[str, str]
+"""Term to the kind of its mark."""
+
+
+def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
+    """The terms of some texts by kind; a term of several kinds has the first.
+
+    >>> kinds_of(query=["swollen gums"], answer=["Scurvy of the gums"])
+    {'swollen': 'query', 'gum': 'query', 'scurvi': 'answer'}
+    """
+    found: dict[str, str] = {}
+    for kind, several in texts.items():
+        for text in several:
+            for term in analyze(text):
+                found.setdefault(term, kind)
+    return found
+
+
+def marks(text: str, kinds: Kinds) -> Iterator[Mark]:
+    """The words of a text whose terms are known, in order.
+
+    >>> list(marks("Gums bleed: a gum's plight.", {"gum": "query"}))
+    [Mark(start=0, end=4, kind='query'), Mark(start=14, end=19, kind='query')]
+    """
+    # The characters at which pieces are cut are in no word, so that only pieces that match are looked at closely.
+    for piece in _PIECE.finditer(text):
+        if any(term in kinds for term in analyze(piece[0])):
+            yield from _words(piece[0], piece.start(), kinds)
+
+
+def _words(piece: str, offset: int, kinds: Kinds) -> Iterator[Mark]:
+    place = 0
+    for word in segment(piece):
+        start = piece.find(word, place)
+        if start < 0:
+            continue
+        place = start + len(word)
+        kind = next((kinds[term] for term in analyze(word) if term in kinds), "")
+        if kind:
+            yield Mark(offset + start, offset + place, kind)
+
+
+def parts(text: str, kinds: Kinds) -> list[Part]:
+    """A text in stretches, those that match marked; put together they are the text.
+
+    >>> parts("Gums bleed", {"bleed": "query"})
+    [Part(text='Gums ', kind=''), Part(text='bleed', kind='query')]
+    """
+    found: list[Part] = []
+    done = 0
+    for mark in marks(text, kinds):
+        found += [Part(text[done : mark.start]), Part(text[mark.start : mark.end], mark.kind)]
+        done = mark.end
+    return [part for part in (*found, Part(text[done:])) if part.text]
+
+
+def excerpt(text: str, kinds: Kinds, words: int) -> str:
+    """The stretch of so many words in which most words match, with dots where it was cut.
+
+    >>> excerpt("one two three gums four bleed five", {"gum": "q", "bleed": "q"}, 3)
+    '... gums four bleed ...'
+    """
+    places = [match.span() for match in _WORD.finditer(text)]
+    if words <= 0 or len(places) <= words:
+        return text
+    matched = [any(term in kinds for term in analyze(text[start:end])) for start, end in places]
+    counts = [0, *accumulate(matched)]
+    starts = range(len(places) - words + 1)
+    first = max(starts, key=lambda start: counts[start + words] - counts[start])
+    last = first + words - 1
+    before, after = "... " if first else "", " ..." if last < len(places) - 1 else ""
+    return before + text[places[first][0] : places[last][1]] + after

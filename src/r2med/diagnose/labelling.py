@@ -1,0 +1,103 @@
+"""Labelling queries: a language model is asked for one of a few classes, and taken at its word only if it names one."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+
+from r2med.data.model import Texts
+from r2med.engine import Progress
+from r2med.errors import R2medError, suggest
+from r2med.expand.prompts import Template
+from r2med.llm import Account, Failed, Model, Reply, account, current_client
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Classes to choose from, and the prompt that asks for one of them."""
+
+    name: str
+    classes: tuple[str, ...]
+    prompt: Template
+
+    def read(self, text: str) -> str | None:
+        """The class that a reply names: alone, or in a line `Class: NAME`; None for anything else.
+
+        >>> scheme("body-system").read("It is the heart.\\n**Class: Cardiovascular**")
+        'cardiovascular'
+        >>> scheme("body-system").read("cardiovascular or respiratory") is None
+        True
+        """
+        lines = [re.sub(r"[*_`#>]", "", line).strip().rstrip(".").casefold() for line in text.splitlines()]
+        lines = [line for line in lines if line]
+        named = {line.partition(":")[2].strip() for line in lines if re.match(r"class\s*:", line)}
+        if not named and len(lines) == 1:
+            named = {lines[0]}
+        return next(iter(named)) if len(named) == 1 and named <= set(self.classes) else None
+
+
+@cache
+def schemes() -> Mapping[str, Scheme]:
+    """Every way of labelling that comes with r2med.
+
+    >>> len(schemes()["body-system"].classes)
+    12
+    """
+    file = resources.files("r2med.diagnose").joinpath("schemes.toml")
+    tables = tomllib.loads(file.read_text("utf-8"))
+    return {
+        name: Scheme(name, tuple(table["classes"]), Template(table["prompt"].strip(), f"schemes.toml:{name}"))
+        for name, table in tables.items()
+    }
+
+
+def scheme(name: str) -> Scheme:
+    """The scheme of a name."""
+    if name not in schemes():
+        raise R2medError(f"no labels by {name!r}{suggest(name, schemes())}")
+    return schemes()[name]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What a model said of some queries."""
+
+    labels: Mapping[str, str]
+    unparsable: Mapping[str, str] = field(default_factory=dict)
+    """Queries whose reply names no class, or more than one, with what was said."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Queries that no reply came for, and why."""
+    account: Account = field(default_factory=Account)
+
+
+def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress | None = None) -> Labelled:
+    """Ask a model for the class of each query, without chance where the model has a say in that."""
+    if model.sampling.temperature is not None:
+        model = replace(model, sampling=replace(model.sampling, temperature=0.0))
+    requests = [model.request(by.prompt.fill({"query": text, "classes": _listed(by)})) for text in queries.texts]
+    replies = current_client().ask_all(requests, progress)
+    labels, unparsable, failed = {}, {}, {}
+    for query, reply in zip(queries.ids, replies, strict=True):
+        label = by.read(reply.text) if isinstance(reply, Reply) else None
+        if label is not None:
+            labels[query] = label
+        elif isinstance(reply, Failed):
+            failed[query] = reply.reason
+        else:
+            unparsable[query] = reply.incomplete or " ".join(reply.text.split())[:200]
+    return Labelled(labels, unparsable, failed, account(replies))
+
+
+def _listed(by: Scheme) -> str:
+    return "\n".join(f"- {name}" for name in by.classes)
+
+
+def counts(labels: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
+    """How many queries each class has, in the order of the classes."""
+    found = Counter(labels)
+    return {name: found[name] for name in classes}

@@ -1,0 +1,133 @@
+"""Where a system is good and where it is not: means over slices of the queries, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from r2med.diagnose.labels import Labels
+from r2med.diagnose.opened import Opened
+from r2med.diagnose.terms import Rarity
+from r2med.engine import Engine
+from r2med.measure.bootstrap import Interval, average_intervals
+
+NO_LABEL = "(no label)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A query with all that it can be sliced by, and its score in each run."""
+
+    task: str
+    query: str
+    family: str
+    words: int
+    positives: int
+    overlap: float
+    """The mean share of its words, by weight, that its relevant documents hold."""
+    label: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some of the queries, with each run's mean and, for two runs, the difference."""
+
+    name: str
+    queries: int
+    means: tuple[Interval, ...]
+    difference: Interval | None = None
+    """The second run minus the first, paired by query."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        means = [mean._asdict() for mean in self.means]
+        found: dict[str, Any] = {"slice": self.name, "queries": self.queries, "means": means}
+        return found | ({"difference": self.difference._asdict()} if self.difference else {})
+
+
+def rows(opened: Sequence[Opened], labels: Labels | None = None, engine: Engine | None = None) -> list[Row]:
+    """The queries of one task, with their scores in some runs."""
+    first = opened[0]
+    task, collection = first.dataset.task, first.dataset.collection
+    rarity = Rarity.of(collection.documents, engine)
+    found = []
+    for query, grades in first.positives.items():
+        text = collection.queries.text(query)
+        shares = [rarity.coverage(text, collection.documents.text(document)) for document in grades]
+        found.append(
+            Row(
+                task.name,
+                query,
+                task.family_title,
+                len(text.split()),
+                len(grades),
+                float(np.mean([share or 0.0 for share in shares])),
+                labels.of(task.name, query) or NO_LABEL if labels else NO_LABEL,
+                tuple(each.values[query] for each in opened),
+            )
+        )
+    return found
+
+
+Namer = Callable[[Row], tuple[int, str]]
+"""The slice of a query, after its place among the slices; those with the same place stay in the order they are met."""
+
+
+def cut(found: Sequence[Row], *, labelled: bool = False) -> dict[str, list[Slice]]:
+    """Every way of slicing, with its slices in order."""
+    words = _thirds([row.words for row in found], "{:.0f} words")
+    overlaps = _thirds([100 * row.overlap for row in found], "{:.1f}%")
+    ways: dict[str, Namer] = {
+        "family": lambda row: (0, row.family),
+        "task": lambda row: (0, row.task),
+        "query length": lambda row: words(row.words),
+        "relevant documents": lambda row: _count(row.positives),
+        "query words in relevant documents": lambda row: overlaps(100 * row.overlap),
+    }
+    if labelled:
+        ways["label"] = lambda row: (row.label == NO_LABEL, row.label)
+    # A family is averaged over its tasks, as everywhere; other slices go across tasks and are averaged over queries.
+    return {way: _slices(found, namer, by_task=way == "family") for way, namer in ways.items()}
+
+
+def _slices(found: Sequence[Row], namer: Namer, *, by_task: bool) -> list[Slice]:
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in found:
+        groups.setdefault(namer(row), []).append(row)
+    ordered = sorted(groups, key=lambda group: group[0])
+    return [_slice(group[1], groups[group], by_task=by_task) for group in ordered]
+
+
+def _slice(name: str, members: Sequence[Row], *, by_task: bool) -> Slice:
+    tasks: dict[str, list[tuple[float, ...]]] = {}
+    for row in members:
+        tasks.setdefault(row.task if by_task else "", []).append(row.values)
+    tables = [np.array(values).T for values in tasks.values()]
+    means = average_intervals(tables)
+    gains = [table[1] - table[0] for table in tables] if len(means) == 2 else []
+    return Slice(name, len(members), tuple(means), average_intervals(gains)[0] if gains else None)
+
+
+def _count(positives: int) -> tuple[int, str]:
+    for limit, name in ((1, "1"), (2, "2"), (4, "3 to 4")):
+        if positives <= limit:
+            return limit, name
+    return 5, "5 and more"
+
+
+def _thirds(values: Sequence[float], unit: str) -> Callable[[float], tuple[int, str]]:
+    """A namer of thirds, each with about as many queries as the others."""
+    low, high = np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").tolist()
+
+    def name(value: float) -> tuple[int, str]:
+        if value <= low:
+            return 0, f"up to {unit.format(low)}"
+        if value <= high:
+            return 1, f"over {unit.format(low)}, up to {unit.format(high)}"
+        return 2, f"over {unit.format(high)}"
+
+    return name

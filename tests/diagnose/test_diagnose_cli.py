@@ -1,0 +1,175 @@
+"""The verbs as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import r2med
+from r2med.cli.main import app
+from r2med.errors import R2medError
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(app, args, env={"COLUMNS": "160", "NO_COLOR": "1"})
+
+
+def output(*args: str) -> str:
+    done = run(*args)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def found(*args: str) -> object:
+    return json.loads(output(*args, "--json"))
+
+
+@pytest.fixture(autouse=True)
+def _runs(own_home: Path) -> None:
+    r2med.evaluate(["bm25", "replay >> bm25", "wordllama"], ["sample/Biology", "sample/MedQA-Diag"])
+
+
+def test_diagnose_prints_shares_and_what_they_mean() -> None:
+    text = output("diagnose", "bm25")
+    assert "bm25: causes in % of relevant documents" in text
+    assert "bridge missing: not found, but it is when the gold answer is searched with" in text
+    assert "all tasks" in text
+    assert "oracle runs in the ledger" in text
+    (biology, diag) = found("diagnose", "bm25")["diagnoses"]
+    assert (biology["task"], diag["task"]) == ("sample/Biology", "sample/MedQA-Diag")
+    assert biology["deep_cutoff"] == 12
+    assert sum(biology["shares"]["documents"].values()) == pytest.approx(1)
+
+
+def test_diagnose_against_compares_shares() -> None:
+    text = output("diagnose", "replay >> bm25", "--against", "bm25", "--tasks", "sample/Biology")
+    assert "replay >> bm25  against  bm25" in text
+    assert "bridge missing -> found" in text
+    shown = found("diagnose", "replay >> bm25", "--against", "bm25", "--tasks", "sample/Biology")
+    assert shown["against"] == "bm25"
+    change = shown["changes"]["replay >> bm25"]["documents"]["bridge missing"]
+    shares = [shown["overall"][system]["documents"]["bridge missing"]["mean"] for system in ("replay >> bm25", "bm25")]
+    assert change["mean"] == pytest.approx(shares[0] - shares[1])
+    assert change["high"] < 0
+
+
+@pytest.mark.parametrize(
+    ("part", "piece"),
+    [
+        ("--gap", "gap closed %"),
+        ("--complement", "overlap@10"),
+        ("--coverage", "judged@10 in %"),
+        ("--slices", "by query words in relevant documents"),
+        ("--cost", "on the frontier of"),
+    ],
+)
+def test_every_part_has_a_table_and_json(part: str, piece: str) -> None:
+    systems = ("replay >> bm25", "bm25")
+    assert piece in output("diagnose", *systems, part)
+    assert found("diagnose", *systems, part)
+
+
+def test_the_gap_needs_no_run() -> None:
+    text = output("diagnose", "--gap", "--tasks", "sample/Biology", "sample/MedQA-Diag")
+    assert "oracle-answer >> bm25 (oracle)" in text
+    assert "gap closed" not in text
+    mixed = run("diagnose", "--gap", "--tasks", "sample/Biology", "Biology").exception
+    assert "no average in common" in str(mixed)
+    (ceiling,) = found("diagnose", "wordllama", "--gap", "--tasks", "sample/Biology")["ceiling"]
+    assert ceiling["base"] == "bm25"
+    assert 0 < ceiling["overall"]["closed"] < 1
+
+
+def test_what_lacks_a_run_or_has_too_many_is_said() -> None:
+    assert "a diagnosis needs a run" in run("diagnose").output
+    assert "--complement needs 2 runs" in run("diagnose", "bm25", "--complement").output
+    assert "--slices takes one run or two" in run("diagnose", "bm25", "bm25", "bm25", "--slices").output
+    done = run("diagnose", "bm26")
+    assert isinstance(done.exception, R2medError)
+    assert "did you mean bm25?" in str(done.exception)
+
+
+def test_inspect_as_text_json_and_page(tmp_path: Path) -> None:
+    text = output("inspect", "bm25", "--task", "sample/MedQA-Diag", "--worst", "2", "--words", "20")
+    assert text.count("nDCG@10") == 2
+    assert "=porphyria=" in output("inspect", "bm25", "--query", "mqd-q01")
+    rows = found("inspect", "bm25", "--against", "replay >> bm25", "--sample", "3")
+    assert len(rows) == 3
+    assert rows[0]["other"]["generations"]
+    file = tmp_path / "cases.html"
+    done = run("inspect", "bm25", "--failures", "5", "--html", str(file))
+    assert done.exit_code == 0
+    assert str(file) in done.stderr
+    assert file.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert "no query is like that" in output("inspect", "replay >> bm25", "--failures", "5")
+    assert "choose one of" in run("inspect", "bm25", "--worst", "1", "--sample", "1").output
+
+
+def test_a_terminal_gets_a_pager_and_a_pipe_does_not(tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\ncat > {tmp_path / 'paged'}\n")
+    pager.chmod(0o755)
+    command = [sys.executable, "-m", "r2med", "inspect", "bm25", "--query", "mqd-q01", "--words", "8"]
+    environment = {**os.environ, "PAGER": str(pager), "TERM": "xterm", "COLUMNS": "100"}
+    piped = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b"mqd-q01" in piped.stdout
+    assert not (tmp_path / "paged").exists()
+    master, slave = pty.openpty()
+    try:
+        subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, env=environment, check=True, timeout=60)
+    finally:
+        os.close(slave)
+        os.close(master)
+    paged = (tmp_path / "paged").read_text("utf-8")
+    assert "mqd-q01" in paged
+    assert "\x1b[" in paged, "in colour"
+
+
+def test_label_writes_what_slices_read(tmp_path: Path) -> None:
+    script, table = tmp_path / "script.jsonl", tmp_path / "body.tsv"
+    rules = [{"match": "The text:.*porphobilinogen|The text:.*abdominal", "reply": "Class: digestive"},
+             {"match": "The text:.*salt", "reply": "two or three"}, {"reply": "nervous"}]  # fmt: skip
+    script.write_text("".join(json.dumps(rule) + "\n" for rule in rules))
+    model = f"scripted:{script}"
+    text = output("label", "sample/MedQA-Diag", "--by", "body-system", "--llm", model, "--out", str(table))
+    assert "digestive" in text
+    assert "unparsable, the first sample/MedQA-Diag mqd-q" in text
+    summary = found("label", "sample/MedQA-Diag", "--llm", model, "--out", str(table))
+    lines = table.read_text().splitlines()
+    assert lines[0] == "task\tquery\tlabel"
+    assert len(lines) - 1 + len(summary["unparsable"]) == 9
+    shown = found("diagnose", "bm25", "--slices", "--labels", str(table), "--tasks", "sample/MedQA-Diag")
+    assert {each["slice"]: each["queries"] for each in shown["label"]}["(no label)"] == len(summary["unparsable"])
+
+
+def test_label_reads_a_file_of_queries(tmp_path: Path) -> None:
+    script, table, file = tmp_path / "s.jsonl", tmp_path / "body.tsv", tmp_path / "query.jsonl"
+    script.write_text('{"reply": "other"}\n')
+    file.write_text('{"id": "q7", "text": "a moss"}\n')
+    output("label", str(file), "--llm", f"scripted:{script}", "--out", str(table))
+    assert table.read_text().splitlines()[1] == "\tq7\tother"
+    file.write_text('{"id": "q7"}\n')
+    done = run("label", str(file), "--llm", f"scripted:{script}", "--out", str(table))
+    assert isinstance(done.exception, R2medError)
+
+
+@pytest.mark.parametrize("kind", ["board", "tasks", "differences", "frontier", "gap", "causes"])
+def test_plot_draws_each_kind(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"{kind}.svg"
+    tasks = ("--tasks", "sample/Biology", "sample/MedQA-Diag")
+    done = run("plot", kind, *(("bm25", "wordllama") if kind == "differences" else ()), *tasks, "--out", str(file))
+    assert done.exit_code == 0, done.output
+    assert "<svg" in file.read_text("utf-8")
+
+
+def test_plot_says_what_is_wrong(tmp_path: Path) -> None:
+    assert "must end in .png" in run("plot", "board", "--out", str(tmp_path / "x.bmp")).output
+    assert "of two runs" in run("plot", "differences", "bm25", "--out", str(tmp_path / "x.png")).output

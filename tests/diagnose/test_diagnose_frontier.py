@@ -1,0 +1,110 @@
+"""Costs: what the records say, and which systems are worth it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import r2med
+from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, price
+from r2med.errors import R2medError
+from r2med.llm import Limits, add_model, scripted, session
+from r2med.store.ledger import Entry, Ledger
+
+NUMBERS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0])
+SYSTEMS = st.lists(
+    st.builds(
+        Priced,
+        st.uuids().map(str),
+        NUMBERS,
+        st.builds(Bill, st.none() | NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS),
+        st.booleans(),
+    ),
+    max_size=12,
+    unique_by=lambda each: each.system,
+)
+
+
+def beats(one: Priced, other: Priced, by: str) -> bool:
+    a, b = one.cost(by), other.cost(by)
+    assert a is not None
+    assert b is not None
+    return a <= b and one.score >= other.score and (a, one.score) != (b, other.score)
+
+
+@given(SYSTEMS, st.sampled_from(list(COSTS)))
+def test_nothing_on_the_frontier_is_beaten_and_all_else_is(systems: list[Priced], by: str) -> None:
+    found = frontier(systems, by)
+    known = [each for each in systems if not each.oracle and each.cost(by) is not None]
+    assert all(each in known for each in found)
+    for each in known:
+        beaten = any(beats(other, each, by) for other in known)
+        twin = any((other.cost(by), other.score) == (each.cost(by), each.score) for other in found)
+        assert (each in found) <= (not beaten)
+        assert beaten or twin
+    assert [each.score for each in found] == sorted(each.score for each in found)
+
+
+def account(cost: float | None, prompt: int, completion: int, seconds: float) -> dict[str, object]:
+    return {"cost": cost, "prompt_tokens": prompt, "completion_tokens": completion, "seconds": seconds}
+
+
+def entry(notes: dict[str, object], stages: list[dict[str, object]] | None = None, seconds: float = 3.0) -> Entry:
+    record = {"notes": notes, "stages": stages or [{"spec": "bm25"}]}
+    return Entry("k", "s", "t", "custom", ("q1", "q2"), seconds, record)
+
+
+def test_accounts_are_added_up_however_deep_they_lie() -> None:
+    inner = {"first": {"hyde(m)": {"account": account(1.0, 30, 10, 2.0), "seconds": 0.5}}}
+    notes = {"lamer(m)": {"account": account(3.0, 100, 60, 4.0), "seconds": 1.5, **inner}, "bm25": {"vocabulary": 7}}
+    found = bill([entry(notes), entry({})])
+    assert found.money == pytest.approx(4.0 / 4)
+    assert found.tokens == pytest.approx(200 / 4)
+    assert found.seconds == pytest.approx((2.0 + 4.0 + (6.0 - 2.0)) / 4)
+
+
+def test_a_price_that_is_not_known_is_not_nothing() -> None:
+    notes = {"hyde(m)": {"account": account(None, 30, 10, 2.0), "seconds": 0.5}}
+    assert bill([entry(notes)]).money is None
+    assert bill([entry(notes)]).tokens == 20
+    assert bill([entry({}, [{"spec": "replay"}])]) == Bill(None, None, None)
+    served = bill([entry({}, [{"spec": "x@http://h/v1", "encoder": {"backend": "api"}}])])
+    assert served == Bill(None, None, 1.5)
+
+
+def test_answers_that_were_kept_cost_what_they_cost_at_first() -> None:
+    add_model(scripted(lambda request: "crystals", "cheap"))
+    with session(Limits(retries=0)):
+        r2med.evaluate("hyde(cheap) >> bm25", "sample/Biology")
+        with Ledger() as ledger:
+            before = price(ledger)[0].bill
+        r2med.evaluate("hyde(cheap) >> bm25", "sample/Biology", r2med.evaluation.Options(fresh=True))
+    with Ledger() as ledger:
+        after = price(ledger)[0].bill
+    assert after.tokens == before.tokens
+    assert after.tokens is not None
+    assert after.tokens > 0
+    assert after.money == 0.0
+
+
+def test_a_board_has_only_complete_systems_and_knows_oracles() -> None:
+    r2med.evaluate(["bm25", "oracle-answer >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+    r2med.evaluate("bm25-classic", "sample/Biology")
+    with Ledger() as ledger:
+        found = {each.system: each.oracle for each in price(ledger)}
+        assert found == {"bm25": False, "oracle-answer >> bm25": True}
+        assert len(price(ledger, tasks=["sample/Biology"])) == 3
+        assert [each.system for each in frontier(price(ledger), "money")] == ["bm25"]
+        with pytest.raises(R2medError, match="was not measured by nDCG@7"):
+            price(ledger, measure="nDCG@7")
+        with pytest.raises(R2medError, match="no system of the ledger"):
+            price(ledger, tasks=["sample/IIYi-Clinical"])
+
+
+def test_groups_are_not_mixed(tmp_path) -> None:
+    from planted import write_task
+
+    r2med.evaluate("bm25", ["sample/Biology", write_task(tmp_path / "t", {"d": "a"}, {"q": "a"}, {"q": ["d"]})])
+    with Ledger() as ledger, pytest.raises(R2medError, match="several groups"):
+        price(ledger)

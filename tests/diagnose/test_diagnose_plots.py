@@ -1,0 +1,151 @@
+"""Figures are drawn from real runs, as files that can be opened, and told apart without colour."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import r2med
+from r2med.board import plots
+from r2med.compare import compare
+from r2med.data import load
+from r2med.diagnose.decide import diagnose
+from r2med.diagnose.frontier import Bill, Priced, price
+from r2med.diagnose.gap import measure_gap
+from r2med.diagnose.opened import open_tasks
+from r2med.diagnose.series import Board, board, complete_systems
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import Interval
+from r2med.store.ledger import Ledger
+
+SYSTEMS = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
+TASKS = ["sample/Biology", "sample/PMC-Clinical"]
+
+
+@pytest.fixture
+def figures(own_home: Path) -> dict[str, object]:
+    r2med.evaluate(SYSTEMS, TASKS)
+    with Ledger() as ledger:
+        found = board(ledger, SYSTEMS)
+        by_task = [[diagnose(each, ledger) for each in several] for several in open_tasks(ledger, SYSTEMS[:2])]
+        return {
+            "board": plots.board_plot(found),
+            "tasks": plots.task_plot(found),
+            "differences": plots.difference_plot(compare(ledger, SYSTEMS[:2])[0], "nDCG@10"),
+            "frontier": plots.frontier_plot(price(ledger), "seconds", "nDCG@10"),
+            "gap": plots.gap_plot([measure_gap(load(task)) for task in TASKS]),
+            "causes": plots.cause_plot([list(column) for column in zip(*by_task, strict=True)]),
+        }
+
+
+def test_every_figure_is_a_whole_png_and_svg(figures: dict, tmp_path: Path) -> None:
+    for name, figure in figures.items():
+        for ending in (".png", ".svg"):
+            plots.save(figure, tmp_path / f"{name}{ending}")
+        assert (tmp_path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
+        assert root.tag.endswith("svg")
+        assert root.attrib["width"] == f"{72 * plots.WIDTH:g}pt", "paper size"
+
+
+def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
+    means = [Interval(0.2, 0.1, 0.3), Interval(0.4, 0.3, 0.5)]
+    for name in ("one.svg", "two.svg"):
+        drawn = plots.task_plot(Board("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
+        plots.save(drawn, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_no_text_is_cut_off_or_on_top_of_another(figures: dict) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    for name, figure in figures.items():
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        width, height = figure.get_size_inches() * figure.dpi
+        renderer = canvas.get_renderer()
+        for axes in figure.axes:
+            across, down = (
+                [label.get_window_extent(renderer) for label in drawn(axis)] for axis in (axes.xaxis, axes.yaxis)
+            )
+            for box in (*across, *down):
+                assert -1 <= box.x0 <= box.x1 <= width + 1, name
+                assert -1 <= box.y0 <= box.y1 <= height + 1, name
+            assert all(above.y0 - below.y0 > 4 for below, above in pairwise(sorted(down, key=lambda box: box.y0))), name
+            assert all(one.x1 < other.x0 for one, other in pairwise(sorted(across, key=lambda box: box.x0))), name
+
+
+def drawn(axis) -> list:
+    """The labels of an axis that can be seen."""
+    low, high = sorted(axis.get_view_interval())
+    labels = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    return [label for label in labels if label.get_text() and label.get_visible()]
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_shades_are_apart_in_greyscale(count: int) -> None:
+    from matplotlib.colors import to_rgb
+
+    luminance = [sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), to_rgb(shade), strict=True))
+                 for shade in plots.shades(count)]  # fmt: skip
+    assert all(later - earlier > 0.5 / count for earlier, later in pairwise(luminance))
+
+
+def test_an_oracle_is_hollow_and_says_so(figures: dict) -> None:
+    axes = figures["board"].axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[-1] == "oracle-answer >> bm25 (oracle)"
+    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white"]
+    assert len(hollow) == 1
+    assert not any("oracle" in text.get_text() for text in figures["frontier"].legends[0].get_texts())
+
+
+def test_a_spec_with_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
+    name = r'replay("$\frac{$.tsv") >> bm25'
+    means = [Interval(0.2, 0.1, 0.3)]
+    figure = plots.board_plot(Board("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
+    plots.save(figure, tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+def test_costs_of_nothing_and_of_little_have_a_place(tmp_path: Path) -> None:
+    free, dear = Priced("free", 0.2, Bill(0.0, 0, 0.1)), Priced("dear", 0.4, Bill(0.002, 500, 9.0))
+    unknown = Priced("unknown", 0.5, Bill(None, None, None))
+    for by in ("money", "tokens", "seconds"):
+        plots.save(plots.frontier_plot([free, dear, unknown], by, "nDCG@10"), tmp_path / f"{by}.png")
+        plots.save(plots.frontier_plot([free], by, "nDCG@10"), tmp_path / f"{by}.svg")
+    with pytest.raises(R2medError, match="no system has a known cost in money"):
+        plots.frontier_plot([unknown], "money", "nDCG@10")
+
+
+def test_what_cannot_be_drawn_or_written_is_one_line(figures: dict, tmp_path: Path) -> None:
+    with pytest.raises(R2medError, match=r"ends in \.png, \.svg, \.pdf"):
+        plots.save(figures["board"], tmp_path / "board.gif")
+    with pytest.raises(R2medError, match="cannot be written"):
+        plots.save(figures["board"], tmp_path / "no" / "board.png")
+    means = [Interval(0.2, 0.1, 0.3)] * 9
+    with pytest.raises(R2medError, match="too many for bars"):
+        plots.task_plot(Board("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
+
+
+def test_a_board_without_names_has_every_complete_system_but_oracles() -> None:
+    r2med.evaluate(SYSTEMS, TASKS)
+    r2med.evaluate("bm25(k1=2)", TASKS[:1])
+    with Ledger() as ledger:
+        assert sorted(complete_systems(ledger, TASKS)) == ["bm25", "bm25-classic"]
+        with pytest.raises(R2medError, match="no system of the ledger"):
+            complete_systems(ledger, ["sample/MedQA-Diag"])
+
+
+def test_the_board_has_the_means_of_the_report() -> None:
+    report = r2med.evaluate(SYSTEMS, TASKS)
+    with Ledger() as ledger:
+        found = board(ledger, SYSTEMS)
+    for system, mean in zip(found.systems, found.average, strict=True):
+        assert mean.mean == pytest.approx(report.average(system, "sample", "nDCG@10"))
+    assert found.oracles == {"oracle-answer >> bm25"}

@@ -1,0 +1,197 @@
+"""Slices share out the queries; labels are read strictly, from tables and from models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import r2med
+from r2med.data.model import Texts
+from r2med.diagnose.labelling import counts, label_queries, scheme
+from r2med.diagnose.labels import Labels, read_labels, write_labels
+from r2med.diagnose.opened import open_tasks
+from r2med.diagnose.slices import NO_LABEL, Row, cut, rows
+from r2med.errors import DataError, R2medError
+from r2med.llm import Limits, Request, Trouble, scripted, session
+from r2med.store.ledger import Ledger
+
+CLASSES = (
+    "skeletal reproductive cardiovascular muscular lymphatic nervous digestive urinary respiratory endocrine"
+    " integumentary other"
+).split()
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from(["t1", "t2", "t3"]),
+        st.uuids().map(str),
+        st.sampled_from(["f1", "f2"]),
+        st.integers(1, 300),
+        st.integers(1, 8),
+        st.floats(0, 1),
+        st.sampled_from(["nervous", "other", NO_LABEL]),
+        st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    ),
+    min_size=1,
+    max_size=15,
+)
+
+
+@given(ROWS)
+def test_every_way_of_slicing_has_every_query_once(found: list[Row]) -> None:
+    ways = cut(found, labelled=True)
+    assert set(ways) >= {"family", "task", "query length", "relevant documents", "label"}
+    whole = np.mean([row.values for row in found], axis=0)
+    for way, slices in ways.items():
+        assert sum(each.queries for each in slices) == len(found)
+        assert len({each.name for each in slices}) == len(slices)
+        for each in slices:
+            assert each.difference is not None
+            assert each.difference.mean == pytest.approx(each.means[1].mean - each.means[0].mean)
+        if way != "family":
+            means = [sum(each.queries * each.means[place].mean for each in slices) for place in (0, 1)]
+            assert np.array(means) / len(found) == pytest.approx(whole)
+
+
+def test_slices_of_real_runs() -> None:
+    report = r2med.evaluate(["bm25", "bm25-classic"], "sample")
+    labels = Labels({("sample/Biology", "bio-q01"): "nervous", ("", "mqd-q01"): "digestive"})
+    with Ledger() as ledger:
+        found = [row for opened in open_tasks(ledger, ["bm25", "bm25-classic"]) for row in rows(opened, labels)]
+    assert len(found) == 72
+    ways = cut(found, labelled=True)
+    assert [each.name for each in ways["task"]][:2] == ["sample/Biology", "sample/Bioinformatics"]
+    biology = ways["task"][0].means
+    for place, system in enumerate(["bm25", "bm25-classic"]):
+        result = report.result(system, "sample/Biology")
+        assert result is not None
+        assert biology[place].mean == pytest.approx(result.metrics["nDCG@10"])
+    assert {each.name: each.queries for each in ways["label"]} == {"nervous": 1, "digestive": 1, NO_LABEL: 70}
+    assert ways["label"][-1].name == NO_LABEL
+    families = {each.name: each for each in ways["family"]}
+    tasks = {each.name: each for each in ways["task"]}
+    cases = [tasks[f"sample/{name}"].means[0].mean for name in ("PMC-Clinical", "IIYi-Clinical")]
+    assert families["clinical case"].means[0].mean == pytest.approx(np.mean(cases))
+
+
+def test_a_family_is_averaged_over_its_tasks() -> None:
+    small = [Row("t1", "q0", "f", 10, 1, 0.5, NO_LABEL, (1.0,))]
+    large = [Row("t2", f"q{n}", "f", 10, 1, 0.5, NO_LABEL, (0.0,)) for n in range(3)]
+    ways = cut([*small, *large])
+    assert ways["family"][0].means[0].mean == 0.5
+    assert ways["query length"][0].means[0].mean == 0.25, "other slices are averaged over queries"
+
+
+def test_one_run_has_no_difference() -> None:
+    row = Row("t", "q", "f", 10, 1, 0.5, NO_LABEL, (0.5,))
+    assert "label" not in cut([row])
+    assert cut([row])["task"][0].difference is None
+    assert "difference" not in cut([row])["task"][0].as_dict()
+
+
+# Tables of labels
+
+CELLS = st.text(st.characters(exclude_characters="\t\r\n", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.dictionaries(st.tuples(CELLS, CELLS), CELLS, min_size=1, max_size=5))
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, found: dict) -> None:
+    file = tmp_path_factory.mktemp("labels") / "labels.tsv"
+    write_labels(file, [(task, query, label) for (task, query), label in found.items()])
+    assert read_labels(file).found == found
+
+
+def test_two_columns_are_for_any_task(tmp_path: Path) -> None:
+    file = tmp_path / "labels.tsv"
+    file.write_bytes(b"\xef\xbb\xbfid\tbody_system\r\nq1\tnervous\r\nq2\tother\r\n\r\n")
+    found = read_labels(file)
+    assert found.of("anything", "q1") == "nervous"
+    assert found.of("anything", "q3") == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("q1 nervous\n", r":1: expected task, query and label"),
+        ("t\tq1\tnervous\tmore\n", r":1: expected task, query and label"),
+        ("q1\t\n", r":1: expected task, query and label"),
+        ("q1\tnervous\nq1\tother\n", r":2: query 'q1' has the label 'nervous' above"),
+        ("query\tlabel\n", "holds no labels"),
+        ("", "holds no labels"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_one_line(tmp_path: Path, content: str, complaint: str) -> None:
+    file = tmp_path / "labels.tsv"
+    file.write_text(content)
+    with pytest.raises(DataError, match=complaint):
+        read_labels(file)
+
+
+def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"q1\t\xe9\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_labels(tmp_path / "latin")
+    with pytest.raises(DataError, match="No such file"):
+        read_labels(tmp_path / "none")
+    with pytest.raises(DataError, match="a tab or a line break"):
+        write_labels(tmp_path / "out", [("t", "q\t1", "nervous")])
+    with pytest.raises(R2medError, match="cannot be written"):
+        write_labels(tmp_path / "no" / "out", [("t", "q", "nervous")])
+
+
+# Labels by a model
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        ("nervous", "nervous"),
+        (" Nervous. ", "nervous"),
+        ("**Class: Urinary**", "urinary"),
+        ("The kidneys fail.\n\nClass:  urinary.\n", "urinary"),
+        ("class: nervous\nclass: nervous", "nervous"),
+        ("class: nervous\nclass: other", None),
+        ("nervous, urinary", None),
+        ("The nervous system", None),
+        ("nervous\nurinary", None),
+        ("Class: brain", None),
+        ("Class: nervous or urinary", None),
+        ("", None),
+    ],
+)
+def test_a_reply_counts_only_when_it_names_one_class(reply: str, label: str | None) -> None:
+    assert scheme("body-system").read(reply) == label
+
+
+def test_the_twelve_classes_are_in_the_prompt() -> None:
+    found = scheme("body-system")
+    assert list(found.classes) == CLASSES
+    prompt = found.prompt.fill({"query": "{classes}", "classes": "- x"})
+    assert "{classes}" in prompt, "what a query says is never filled in"
+    with pytest.raises(R2medError, match="did you mean body-system"):
+        scheme("body-sistem")
+
+
+def test_a_model_is_asked_for_every_query_and_never_guessed_for() -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        text = request.messages[-1].content
+        asked.append(text)
+        if "silent" in text:
+            raise Trouble("nobody is there", retry=False)
+        return "I am not sure" if "odd" in text else "Class: urinary"
+
+    queries = Texts(["q1", "q2", "q3"], ["a kidney stone", "an odd case", "a silent one"])
+    with session(Limits(retries=0, backoff=0.0)):
+        found = label_queries(queries, scheme("body-system"), scripted(answer))
+    assert found.labels == {"q1": "urinary"}
+    assert found.unparsable == {"q2": "I am not sure"}
+    assert list(found.failed) == ["q3"]
+    assert found.account.requests == 3
+    assert all(f"- {name}\n" in text for text in asked for name in CLASSES)
+    assert counts(found.labels.values(), CLASSES)["urinary"] == 1
