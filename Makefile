@@ -6,12 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types browser clean
 
 demo: $(VENV)/.core
 	$(BIN)/r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" "replay >> bm25" "oracle-answer >> bm25"
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
@@ -20,6 +20,12 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+# The pages are tested in a real browser: Debian's, where it may be installed.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq -y chromium >/dev/null; } \
+	|| echo "NO BROWSER TEST WILL RUN: there is no Chromium here"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

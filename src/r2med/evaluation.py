@@ -21,6 +21,7 @@ from r2med.results import Failure, Report, Result
 from r2med.stage import Context, Stage
 from r2med.store.cache import Cache
 from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.store.progress import account
 from r2med.store.provenance import provenance
 from r2med.system import System
 
@@ -94,8 +95,9 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
         return _remembered(entry, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     started = time.perf_counter()
-    state = system.work(dataset.collection, context, dataset.gold)
-    seconds = time.perf_counter() - started
+    with account.working(system.spec, dataset.name):
+        state = system.work(dataset.collection, context, dataset.gold)
+    seconds = time.perf_counter() - started + context.notes.saved
     _warn_shallow(system, dataset, options.measures, context)
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
     record = _record(system, dataset, context)

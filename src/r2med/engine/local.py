@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from r2med.store.progress import account
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
@@ -26,6 +28,20 @@ class _Silent:
         """Show nothing."""
 
 
+class _Told:
+    """A bar whose state other processes can see too."""
+
+    def __init__(self, bar: Progress, label: str, total: int) -> None:
+        self._bar, self._label, self._total, self._done = bar, label, total, 0.0
+        account.step(label, 0, total)
+
+    def advance(self, amount: float = 1) -> None:
+        """Move on by so much."""
+        self._done += amount
+        self._bar.advance(amount)
+        account.step(self._label, self._done, self._total)
+
+
 class Engine:
     """Runs work in this process, with a bar on the given console or in silence."""
 
@@ -37,6 +53,11 @@ class Engine:
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Progress]:
         """A bar for `total` steps, shown while the block runs and gone afterwards; with a unit, its speed too."""
+        with self._bar(label, total, unit) as bar:
+            yield _Told(bar, label, total)
+
+    @contextmanager
+    def _bar(self, label: str, total: int, unit: str) -> Iterator[Progress]:
         if self.console is None or not self.console.is_terminal:
             yield _Silent()
             return

@@ -1,0 +1,44 @@
+"""`r2med report`: runs as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from r2med.cli.options import ManyValues, messages
+
+
+@click.command("report", cls=ManyValues)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.html")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
+@click.option("--causes/--no-causes", default=True, help="Causes of failure, which may search with gold answers.")
+@click.option("--title", default="R2MED report", show_default=True)
+def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: str, causes: bool, title: str) -> None:
+    """Write runs as one HTML file that needs no network: board, charts, and every query with what was found for it.
+
+    RUN is a spec or the id of a run in the ledger; differences are against the first. Documents' texts are in the
+    file, cut where all of them would be too much.
+
+    \b
+    Examples:
+      r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
+    """
+    from r2med.data.tasks import resolve
+    from r2med.engine import Engine
+    from r2med.errors import R2medError, require_extra
+    from r2med.measure.metrics import Measure
+    from r2med.store.ledger import Ledger
+    from r2med.web.report import Choice, report
+
+    require_extra("web", "jinja2")
+    chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title)
+    with Ledger() as ledger:
+        page = report(ledger, chosen, Engine(messages()))
+    try:
+        out.write_text(page, "utf-8")
+    except OSError as error:
+        raise R2medError(f"{out}: cannot be written ({error.strerror})") from error
+    click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -1,0 +1,1 @@
+"""Leakage: which queries, positives and documents of an evaluation occur in training data."""

@@ -1,0 +1,101 @@
+"""Check training files against tasks: index the tasks, stream the files, gather what is found."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from r2med.data import load
+from r2med.data.tasks import Task, resolve
+from r2med.engine import Engine, quiet
+from r2med.errors import R2medError
+from r2med.leakage.files import written
+from r2med.leakage.index import index_texts
+from r2med.leakage.match import Hits, Matcher
+from r2med.leakage.report import Report, Tally, pairs_of
+from r2med.leakage.settings import Settings
+from r2med.leakage.subject import Subject
+from r2med.leakage.training import Block, blocks, check_files, size_of
+from r2med.store.cache import Cache
+
+_MEGABYTE = 1_000_000
+_WORKERS = 2
+"""Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""
+
+
+def check(
+    files: Sequence[str | Path],
+    tasks: Sequence[str | Path | Task],
+    settings: Settings | None = None,
+    engine: Engine | None = None,
+    out: Path | None = None,
+    limit: int = 20,
+) -> Report:
+    """What training files hold of tasks; every pair goes to the file `out`, the strongest into the report.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "train.txt"
+    ...     _ = file.write_text(load("sample/Biology").collection.queries.texts[0].upper())
+    ...     report = check([file], ["sample/Biology"], Settings(methods=("exact", "normalised")))
+    >>> report.leaks(), report.tasks[0].queries.affected, report.strongest[0].method
+    (True, 1, 'normalised')
+    """
+    settings, engine = settings or Settings(), engine or quiet()
+    paths = list(dict.fromkeys(map(Path, files)))
+    check_files(paths)
+    if out is not None and out.resolve() in {path.resolve() for path in paths}:
+        raise R2medError(f"{out}: is training data; give another --out")
+    chosen = resolve(tasks)
+    if not chosen:
+        raise R2medError("name at least one task to check against")
+    with ExitStack() as stack:
+        sink = stack.enter_context(written(out)) if out is not None else None
+        tally = Tally([_subject(task, settings, engine) for task in chosen], limit)
+        _read(paths, Matcher(tally.subjects, settings), tally, sink, engine)
+    return tally.report(settings)
+
+
+def _read(paths: Sequence[Path], matcher: Matcher, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
+    """Stream the files through the matcher into the tally and the file of pairs."""
+    total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
+    with engine.progress("read training data, MB", total, "MB") as bar:
+        for path in paths:
+            for block, found in _matched(matcher, blocks(path, matcher.settings.fields)):
+                tally.add(path, block.count, found)
+                if sink is not None:
+                    _write(sink, path, matcher.subjects, found)
+                bar.advance(block.size / _MEGABYTE)
+            tally.end_file(path)
+
+
+def _subject(task: Task, settings: Settings, engine: Engine) -> Subject:
+    """A task's index; its texts are let go before the next task is read."""
+    dataset = load(task)
+    index = index_texts(dataset.collection, engine, Cache.default(), "near" in settings.methods)
+    return Subject.of(dataset, index, settings)
+
+
+def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, list[Hits]]]:
+    """Blocks with what they hold, in order; few are in memory at a time."""
+    waiting: deque[tuple[Block, Future[list[Hits]]]] = deque()
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for block in training:
+            waiting.append((block, workers.submit(matcher.match, block)))
+            if len(waiting) > _WORKERS:
+                block, future = waiting.popleft()
+                yield block, future.result()
+        while waiting:
+            block, future = waiting.popleft()
+            yield block, future.result()
+
+
+def _write(sink: BinaryIO, path: Path, subjects: Sequence[Subject], found: Sequence[Hits]) -> None:
+    for subject, hits in zip(subjects, found, strict=True):
+        sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))

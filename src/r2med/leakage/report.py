@@ -1,0 +1,176 @@
+"""What was found: pairs as they come, and at the end the share of each task that is affected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.leakage.match import Hits
+from r2med.leakage.settings import KINDS, METHODS, Settings
+from r2med.leakage.subject import Subject
+from r2med.leakage.tables import Places
+
+_DOCUMENT = KINDS.index("document")
+_NOT_FOUND = len(METHODS)
+
+
+class Pair(NamedTuple):
+    """A row of training data that holds a text of a task."""
+
+    file: str
+    line: int
+    task: str
+    kind: str
+    id: str
+    method: str
+    score: float
+    """1 for `exact` and `normalised`, the Jaccard similarity for `near`, the share of the text's runs of 13 words
+    that the row has for `ngram`."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many texts of a kind are affected."""
+
+    total: int
+    affected: int
+    methods: Mapping[str, int]
+    """How many of them under each method, the surest that found them."""
+    too_short: int
+    """How many were not compared."""
+
+    @property
+    def share(self) -> float:
+        """The affected part."""
+        return self.affected / self.total if self.total else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {**asdict(self), "share": self.share}
+
+
+@dataclass(frozen=True)
+class TaskShares:
+    """How much of a task is affected; `documents` are all documents, the positives among them."""
+
+    task: str
+    queries: Share
+    positives: Share
+    documents: Share
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of a training file that hold texts of a task."""
+
+    rows: int
+    """How many rows there are."""
+    judged: Places
+    """Those that hold queries or positives."""
+    any: Places
+    """Those that hold any text."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What training data holds of some tasks."""
+
+    settings: Settings
+    files: Mapping[Path, Found]
+    tasks: Sequence[TaskShares]
+    pairs: int
+    strongest: Sequence[Pair]
+    """The first few pairs: queries before positives before documents, surer methods first."""
+
+    def leaks(self, documents: bool = False) -> bool:
+        """Whether a query or a positive was found; or, if `documents` count as well, anything."""
+        return any(len(found.any if documents else found.judged) for found in self.files.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        names = ("queries", "positives", "documents")
+        return {
+            "rows": sum(found.rows for found in self.files.values()),
+            "affected_rows": sum(len(found.judged) for found in self.files.values()),
+            "affected_rows_with_documents": sum(len(found.any) for found in self.files.values()),
+            "tasks": [{"task": each.task} | {n: getattr(each, n).as_dict() for n in names} for each in self.tasks],
+            "pairs": self.pairs,
+            "strongest": [pair._asdict() for pair in self.strongest],
+            "files": {str(path): found.rows for path, found in self.files.items()},
+            "settings": asdict(self.settings),
+        }
+
+
+@dataclass
+class Tally:
+    """Takes in what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
+
+    subjects: Sequence[Subject]
+    limit: int
+    """How many pairs to keep for showing."""
+    pairs: int = 0
+    files: dict[Path, Found] = field(default_factory=dict)
+    _best: list[NDArray[np.int8]] = field(init=False)
+    _kept: list[tuple[int, int, float, Pair]] = field(default_factory=list)
+    _rows: int = 0
+    _judged: list[Places] = field(default_factory=list)
+    _any: list[Places] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._best = [np.full(len(subject.ids), _NOT_FOUND, dtype=np.int8) for subject in self.subjects]
+
+    def add(self, path: Path, rows: int, found: Sequence[Hits]) -> None:
+        """Take in a block of so many rows of a file."""
+        self._rows += rows
+        for subject, best, hits in zip(self.subjects, self._best, found, strict=True):
+            if not len(hits):
+                continue
+            np.minimum.at(best, hits.texts, hits.methods)
+            kinds = subject.kinds[hits.texts]
+            self._any.append(np.unique(hits.rows))
+            self._judged.append(np.unique(hits.rows[kinds != _DOCUMENT]))
+            self.pairs += len(hits)
+            first = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
+            self._keep(kinds[first], hits.take(first), list(pairs_of(path, subject, hits.take(first))))
+
+    def _keep(self, kinds: NDArray[np.int8], hits: Hits, pairs: list[Pair]) -> None:
+        """Keep the strongest pairs of old and new ones; among equals, those that came first."""
+        ranks = zip(kinds.tolist(), hits.methods.tolist(), (-hits.scores).tolist(), pairs, strict=True)
+        self._kept = sorted([*self._kept, *ranks], key=lambda ranked: ranked[:3])[: self.limit]
+
+    def end_file(self, path: Path) -> None:
+        """Close a file."""
+        none = np.empty(0, dtype=np.int64)
+        judged, any_ = (np.unique(np.concatenate([none, *rows])) for rows in (self._judged, self._any))
+        self.files[path] = Found(self._rows, judged, any_)
+        self._rows, self._judged, self._any = 0, [], []
+
+    def report(self, settings: Settings) -> Report:
+        """What was found in all."""
+        tasks = [_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
+        return Report(settings, self.files, tasks, self.pairs, [pair for *_, pair in self._kept])
+
+
+def pairs_of(path: Path, subject: Subject, hits: Hits) -> Iterator[Pair]:
+    """Pairs with names in the place of numbers."""
+    columns = (hits.rows.tolist(), hits.texts.tolist(), hits.methods.tolist(), hits.scores.tolist())
+    for row, text, method, score in zip(*columns, strict=True):
+        kind = KINDS[subject.kinds[text]]
+        yield Pair(str(path), row, subject.name, kind, subject.ids[text], METHODS[method], score)
+
+
+def _shares(subject: Subject, best: NDArray[np.int8]) -> TaskShares:
+    short = subject.too_short
+
+    def share(kinds: tuple[str, ...]) -> Share:
+        chosen = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
+        counts = np.bincount(chosen, minlength=_NOT_FOUND + 1).tolist()
+        methods = {method: counts[place] for place, method in enumerate(METHODS) if counts[place]}
+        return Share(len(chosen), sum(counts[:_NOT_FOUND]), methods, sum(short[kind] for kind in kinds))
+
+    return TaskShares(subject.name, share(("query",)), share(("positive",)), share(("positive", "document")))

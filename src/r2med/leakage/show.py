@@ -1,0 +1,84 @@
+"""The report as a person reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from r2med.leakage.settings import METHODS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from r2med.leakage.report import Report, Share
+
+_KINDS = ("queries", "positives", "documents")
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the share of each task that is affected, the strongest pairs, and the conclusion."""
+    console.print(_shares(report))
+    if report.strongest:
+        more = f" of {report.pairs:,}" if report.pairs > len(report.strongest) else ""
+        console.print(f"The strongest pairs ({len(report.strongest)}{more})", style="bold")
+        console.print(_pairs(report))
+    for sentence in conclusion(report):
+        console.print(sentence, markup=False)
+
+
+def conclusion(report: Report) -> list[str]:
+    """What was found, in sentences."""
+    rows = sum(found.rows for found in report.files.values())
+    judged = sum(len(found.judged) for found in report.files.values())
+    any_ = sum(len(found.any) for found in report.files.values())
+    said = [
+        f"{judged:,} of {rows:,} rows hold queries or positives, {any_ - judged:,} more hold other documents."
+        if any_
+        else f"None of {rows:,} rows holds a query, a positive or another document of these tasks."
+    ]
+    short = sum(getattr(task, kind).too_short for task in report.tasks for kind in ("queries", "documents"))
+    if short:
+        least = report.settings.min_words
+        said.append(f"{short:,} queries and documents of fewer than {least} words were not compared.")
+    return said
+
+
+def _shares(report: Report) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("affected", no_wrap=True)
+    for kind in _KINDS:
+        table.add_column(kind, justify="right", no_wrap=True)
+        table.add_column("", justify="right", no_wrap=True)
+    for method in METHODS:
+        if method in report.settings.methods:
+            table.add_column(method, justify="right", no_wrap=True)
+    for task in report.tasks:
+        shares = [getattr(task, kind) for kind in _KINDS]
+        cells = [cell for share in shares for cell in (f"{share.affected:,}/{share.total:,}", f"{share.share:.1%}")]
+        table.add_row(escape(task.task), *cells, *_methods(report, [task.queries, task.documents]))
+    return table
+
+
+def _methods(report: Report, shares: list[Share]) -> list[str]:
+    """How many queries and documents each method found, those of a surer one left out."""
+    counts = {method: sum(share.methods.get(method, 0) for share in shares) for method in METHODS}
+    return [f"{counts[method]:,}" if counts[method] else "" for method in METHODS if method in report.settings.methods]
+
+
+def _pairs(report: Report) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("training row", "task", "kind", "id", "method"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("score", justify="right", no_wrap=True)
+    for pair in report.strongest:
+        names = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method)
+        table.add_row(*map(escape, names), f"{pair.score:.2f}")
+    return table

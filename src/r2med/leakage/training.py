@@ -1,0 +1,240 @@
+"""Training data as blocks of texts: JSON lines, plain text and parquet of any size, gzipped or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from r2med.data.problems import ERROR, Findings
+from r2med.data.rows import lines, not_utf8, parsed, plain
+from r2med.errors import DataError, suggest
+from r2med.leakage.portions import by_size
+from r2med.leakage.tables import Places
+
+if TYPE_CHECKING:
+    import polars as pl
+
+BLOCK = 2_000_000
+"""How many characters of text are worked on at a time; a row with more is looked at in parts."""
+LONGEST = 1_000_000
+"""A longer text is looked at in slices of so many characters."""
+_SHARED = 2_000
+"""How many characters two slices share: more than 13 words have."""
+_ROWS_AT_ONCE = 4096
+
+Item = TypeVar("Item")
+
+
+class Row(NamedTuple):
+    """The texts of a row of training data."""
+
+    number: int
+    """The line in the file, or the row of a parquet file, counted from 1."""
+    texts: list[str]
+    size: float
+    """How many bytes of the file it takes."""
+    part: int = 0
+    """Which part of a row of enormous texts this is."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The texts of some rows."""
+
+    texts: list[str]
+    rows: Places
+    """The row of each text."""
+    count: int
+    """How many rows begin here, those without any text included."""
+    size: float
+    """How many bytes of the file they take."""
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> Block:
+        """The block of some successive rows."""
+        texts = [text for row in rows for text in row.texts]
+        numbers = np.repeat([row.number for row in rows], [len(row.texts) for row in rows])
+        begun = sum(row.part == 0 for row in rows)
+        return cls(texts, numbers.astype(np.int64), begun, sum(row.size for row in rows))
+
+
+def blocks(path: Path, fields: tuple[str, ...] = ()) -> Iterator[Block]:
+    """The texts of a file, block by block: all strings of a row, or those in the named fields, however deep.
+
+    The first line that cannot be read ends it with an error: what was not looked at cannot be called clean.
+    """
+    rows = FORMATS[format_of(path)](path, fields)
+    parts = (part for row in rows for part in _parts(row))
+    empty = True
+    for block in by_size(parts, lambda row: sum(map(len, row.texts)) + 1, BLOCK):
+        empty = False
+        yield Block.of(block)
+    if empty:
+        raise DataError(f"{path}: holds no rows")
+
+
+def format_of(path: Path) -> str:
+    """How a file is read, by its name.
+
+    >>> format_of(Path("train.jsonl.gz"))
+    '.jsonl'
+    """
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in FORMATS or (suffix == ".parquet" and path.suffix == ".gz"):
+        known = ", ".join(FORMATS)
+        raise DataError(
+            f"{path}: the format is not known; training data ends in {known}, with .gz behind (not parquet)"
+        )
+    return suffix
+
+
+def check_files(paths: Iterable[Path]) -> None:
+    """Raise an error for the first file that is not there or has a format that is not known."""
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        format_of(path)
+
+
+def size_of(path: Path) -> int:
+    """How many bytes there are to read, unzipped; of a gzipped file of 4 GB and more, a guess."""
+    size = path.stat().st_size
+    if path.suffix != ".gz" or size < _TRAILER:
+        return size
+    with path.open("rb") as stream:
+        stream.seek(-_TRAILER, 2)
+        return max(size, int.from_bytes(stream.read(_TRAILER), "little"))
+
+
+_TRAILER = 4
+"""A gzip file ends with its unzipped size in so many bytes."""
+
+
+def strings(value: object) -> list[str]:
+    """All strings in a value as JSON has them, in their order.
+
+    >>> strings({"query": "a", "n": 1, "pos": ["b", {"title": "c"}], "none": None})
+    ['a', 'b', 'c']
+    """
+    if type(value) is str:
+        return [value]
+    found = []
+    waiting = [value]
+    while waiting:  # no recursion: JSON may be nested deeper than Python's stack
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif isinstance(value, dict):
+            waiting += reversed(value.values())
+    return found
+
+
+def _parts(row: Row) -> Iterator[Row]:
+    """A row as it is, or one of enormous texts in parts."""
+    if sum(map(len, row.texts)) <= LONGEST:
+        yield row
+        return
+    slices = [text[start : start + LONGEST] for text in row.texts for start in _starts(len(text))]
+    for number, part in enumerate(by_size(slices, len, BLOCK)):
+        yield Row(row.number, part, 0 if number else row.size, number)
+
+
+def _starts(length: int) -> range:
+    return range(0, max(1, length - _SHARED), LONGEST - _SHARED) if length > LONGEST else range(1)
+
+
+def _json(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+    found, read, seen = Findings(), _Counter(), set[str]()
+    before = 0
+    for number, row in _sound(parsed(read.lines(path, found), path, found), found):
+        seen.update(row)
+        texts = strings([row[name] for name in fields if name in row] if fields else row)
+        yield Row(number, texts, read.bytes - before)
+        before = read.bytes
+    _require(path, fields, seen)
+
+
+def _text(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+    if fields:
+        raise DataError(f"{path}: lines of text have no fields; leave --fields away")
+    found = Findings()
+    for number, line in _sound(lines(path, found), found):
+        try:
+            yield Row(number, [line.decode("utf-8").rstrip("\r\n")], len(line))
+        except UnicodeDecodeError as bad:
+            raise DataError(f"{path}:{number}: {not_utf8(line, bad)}") from bad
+
+
+def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+    import polars as pl
+
+    try:
+        frame = pl.scan_parquet(path)
+        schema = frame.collect_schema()
+        _require(path, fields, schema)
+        columns = [name for name, kind in schema.items() if _has_text(kind) and (not fields or name in fields)]
+        total = frame.select(pl.len()).collect().item()
+        if not columns:
+            raise DataError(f"{path}: no column holds text; the columns are {', '.join(schema)}")
+        number = 0
+        for batch in frame.select(columns).collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=True, lazy=True):
+            for row in batch.iter_rows():
+                number += 1
+                yield Row(number, strings(list(row)), path.stat().st_size / total)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise DataError(f"{path}: is not a whole parquet file ({plain(error)})") from error
+
+
+FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[Row]]] = {
+    ".jsonl": _json,
+    ".ndjson": _json,
+    ".json": _json,
+    ".txt": _text,
+    ".parquet": _parquet,
+}
+"""How the rows of a file are read, by its suffix."""
+
+
+class _Counter:
+    """Counts the bytes of lines as they are read."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def lines(self, path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
+        for number, line in lines(path, found):
+            self.bytes += len(line)
+            yield number, line
+
+
+def _sound(items: Iterable[Item], found: Findings) -> Iterator[Item]:
+    """The items, until the reader meets an error, which is raised."""
+    for item in items:
+        if found.errors:
+            break
+        yield item
+    if found.errors:
+        raise DataError(str(next(found.of(ERROR))))
+
+
+def _require(path: Path, fields: tuple[str, ...], seen: Iterable[str]) -> None:
+    names = set(seen)
+    for name in fields:
+        if name not in names:
+            raise DataError(f"{path}: no row has the field {name!r}{suggest(name, names)}")
+
+
+def _has_text(kind: pl.DataType) -> bool:
+    import polars as pl
+
+    if isinstance(kind, pl.List | pl.Array):
+        return _has_text(kind.inner)  # type: ignore[arg-type]
+    if isinstance(kind, pl.Struct):
+        return any(_has_text(field.dtype) for field in kind.fields)  # type: ignore[arg-type]
+    return isinstance(kind, pl.String | pl.Categorical | pl.Enum)

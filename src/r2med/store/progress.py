@@ -1,0 +1,120 @@
+"""What is being worked on right now, by any process: a small file each, for whoever wants to look on.
+
+A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
+done. That of a process which was killed stays, and is recognised by the process being gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import orjson
+
+from r2med.store.home import home
+
+_EVERY = 0.4
+"""Seconds between two writes."""
+_STALE = 6 * 3600.0
+"""Seconds without a sign after which nobody believes that work goes on."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A system on a task, and how far its present step is."""
+
+    process: int
+    system: str
+    task: str
+    started: float
+    updated: float
+    step: str = ""
+    done: float = 0.0
+    total: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Of the present step, between 0 and 1."""
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+
+class Account:
+    """Where this process says how far it is."""
+
+    def __init__(self) -> None:
+        self._work: Work | None = None
+        self._written = 0.0
+
+    @contextmanager
+    def working(self, system: str, task: str) -> Iterator[None]:
+        """Tell others that a system is being run on a task, while the block runs."""
+        before, now = self._work, time.time()
+        self._work, self._written = Work(os.getpid(), system, task, now, now), 0.0
+        self._write()
+        try:
+            yield
+        finally:
+            self._work = before
+            if before is None:
+                _file(os.getpid()).unlink(missing_ok=True)
+
+    def step(self, label: str, done: float, total: float) -> None:
+        """Tell how far a step is; cheap enough for every item of a loop."""
+        if self._work is None:
+            return
+        now = time.time()
+        self._work = replace(self._work, step=label, done=done, total=total, updated=now)
+        if now - self._written >= _EVERY:
+            self._write()
+
+    def _write(self) -> None:
+        if self._work is None:
+            return
+        self._written = time.time()
+        target = _file(os.getpid())
+        draft = target.with_suffix(".draft")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(orjson.dumps(asdict(self._work)))
+            draft.replace(target)
+        except OSError:
+            # A full disk must not stop the work that is only being told about.
+            return
+
+
+account = Account()
+"""The account of this process."""
+
+
+def in_progress() -> list[Work]:
+    """All work going on under this `R2MED_HOME`, the oldest first."""
+    found = []
+    for path in sorted((home() / "progress").glob("*.json")):
+        try:
+            work = Work(**orjson.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            # Gone since, or written by another version.
+            continue
+        if _alive(work.process) and time.time() - work.updated < _STALE:
+            found.append(work)
+    return sorted(found, key=lambda work: work.started)
+
+
+def _file(process: int) -> Path:
+    return home() / "progress" / f"{process}.json"
+
+
+def _alive(process: int) -> bool:
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,147 @@
+"""The server over the live ledger: every page rendered here, nothing changed by looking."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from r2med.board.leaderboard import View
+from r2med.errors import R2medError, require_extra
+from r2med.web import views
+from r2med.web.boards import SIZE
+from r2med.web.guard import Guard
+from r2med.web.library import Library
+from r2med.web.pages import Frame, render, static
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+MENU = {
+    "Board": "/",
+    "Compare": "/compare",
+    "Search": "/search",
+    "Runs": "/runs",
+    "In progress": "/progress",
+}
+_FILES = {"style.css": "text/css", "app.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_LONGEST = 100_000
+"""Bytes of a form."""
+Page = Callable[[Library, "Request"], tuple[str, dict[str, Any]]]
+
+
+def create_app(library: Library | None = None) -> Starlette:
+    """The whole application."""
+    require_extra("web", "starlette", "jinja2")
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.gzip import GZipMiddleware
+    from starlette.routing import Route
+
+    chosen = library or Library()
+
+    routes = [
+        Route("/", _page(chosen, views.board_page, "Board")),
+        Route("/system", _page(chosen, views.system_page, "Board")),
+        Route("/compare", _page(chosen, views.compare_page, "Compare")),
+        Route("/query", _page(chosen, views.query_view, "Runs")),
+        Route("/search", _page(chosen, views.search_page, "Search")),
+        Route("/search/results", _page(chosen, views.search_results, "Search")),
+        Route("/search/index", _index(chosen), methods=["POST"]),
+        Route("/runs", _page(chosen, views.runs_page, "Runs")),
+        Route("/run/{id}", _page(chosen, views.run_page, "Runs")),
+        Route("/progress", _page(chosen, views.progress_page, "In progress")),
+        Route("/progress/bars", _page(chosen, views.progress_bars, "In progress")),
+        *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
+    ]
+    middleware = [Middleware(Guard), Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
+
+
+def frame(current: str) -> Frame:
+    """What stands around a page of the server."""
+    return Frame(MENU, current, root="/static/", live=True)
+
+
+def _page(library: Library, view: Page, current: str) -> Callable[[Request], Response]:
+    """A view as an endpoint; what the person got wrong is a page that says so."""
+
+    @wraps(view)
+    def endpoint(request: Request) -> Response:
+        from starlette.responses import HTMLResponse
+
+        try:
+            template, values = view(library, request)
+        except R2medError as error:
+            return HTMLResponse(render("error.html", frame(current), message=str(error)), 404)
+        return HTMLResponse(render(template, frame(current), **values), headers={"cache-control": "no-store"})
+
+    return endpoint
+
+
+def _index(library: Library) -> Callable[[Request], Any]:
+    async def endpoint(request: Request) -> Response:
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import HTMLResponse, RedirectResponse
+
+        body = await request.body() if int(request.headers.get("content-length", "0") or 0) < _LONGEST else b""
+        form = parse_qs(body.decode("utf-8", "replace"))
+        task, system = form.get("task", [""])[0], form.get("system", [""])[0]
+        try:
+            await run_in_threadpool(views.make_index, library, task, system)
+        except R2medError as error:
+            return HTMLResponse(render("error.html", frame("Search"), message=str(error)), 400)
+        return RedirectResponse(views.search_address(task), 303)
+
+    return endpoint
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Response]:
+    content = static(name)
+
+    def endpoint(request: Request) -> Response:
+        from starlette.responses import Response
+
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+
+    return endpoint
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    from starlette.responses import HTMLResponse
+
+    return HTMLResponse(render("error.html", frame(""), message="there is no such page"), 404)
+
+
+def warm(library: Library) -> None:
+    """Have the first board and its intervals ready before somebody asks."""
+    try:
+        group = next((name for name in views.BOARDS if name in library.groups()), "full")
+        board = library.board(View(group=group, cost=True))
+        own = [line for line in board.lines if line.row.own and line.average is not None]
+        for start in range(0, len(own), SIZE):
+            library.intervals(own[start : start + SIZE], board.measure)
+    except R2medError:
+        # Whoever opens the board is told.
+        return
+
+
+def serve(port: int) -> None:
+    """Answer on the loopback until it is stopped."""
+    require_extra("web", "uvicorn")
+    import uvicorn
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as place:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            place.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise R2medError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
+    library = Library()
+    threading.Thread(target=warm, args=(library,), daemon=True).start()
+    uvicorn.run(create_app(library), host="127.0.0.1", port=port, log_level="warning", access_log=False)

@@ -1,0 +1,168 @@
+"""A board as a page shows it: sorted by a column, cut into pages, with intervals for what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from r2med.board.cells import Leaders, leaders
+from r2med.board.model import AVERAGE, Board, Line
+from r2med.web.charts import Mark, frontier_chart, heat_map, mark_of, points, small
+from r2med.web.pages import drawn
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from r2med.measure.bootstrap import Interval
+    from r2med.store.ledger import Entry
+
+SIZE = 50
+"""Lines of a page."""
+_CHARTED = 30
+"""Lines that a chart has room for."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart with what it shows in words."""
+
+    title: str
+    note: str
+    chart: Markup
+    name: str = ""
+    """The anchor."""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Which part of a long list is shown."""
+
+    number: int
+    count: int
+    total: int
+
+    @classmethod
+    def of(cls, total: int, wanted: int, size: int = SIZE) -> Pages:
+        """The page with a number, or the nearest that there is.
+
+        >>> Pages.of(101, 9)
+        Pages(number=3, count=3, total=101)
+        """
+        count = max(1, -(-total // size))
+        return cls(min(max(1, wanted), count), count, total)
+
+    def cut(self, size: int = SIZE) -> slice:
+        """The places of the page."""
+        return slice((self.number - 1) * size, self.number * size)
+
+
+@dataclass(frozen=True)
+class BoardTable:
+    """A board's lines in an order, with what cells need."""
+
+    board: Board
+    lines: Sequence[Line]
+    best: Mapping[str, Leaders]
+    sort: str
+    bars: Mapping[str, Markup]
+    """The average's interval as a drawing, by a system's name."""
+    cost: bool = False
+    """Whether there is any cost to show."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The average first, which a phone shows without scrolling, then the tasks."""
+        return (AVERAGE, *self.board.tasks)
+
+
+def ordered(lines: Sequence[Line], sort: str, *, descending: bool = True) -> list[Line]:
+    """Lines by a column (`rank` for the board's own order, `name`, or a task); lines without a figure come last."""
+    if sort == "rank":
+        return list(lines) if descending else list(reversed(lines))
+    if sort == "name":
+        return sorted(lines, key=lambda line: line.row.name.casefold(), reverse=not descending)
+    column = AVERAGE if sort == "average" else sort
+    have = [(value, line) for line in lines if (value := line.value(column)) is not None]
+    have.sort(key=lambda pair: -pair[0] if descending else pair[0])
+    return [line for _, line in have] + [line for line in lines if line.value(column) is None]
+
+
+def containing(lines: Sequence[Line], text: str) -> list[Line]:
+    """The lines in whose name, parts or sources a text occurs."""
+    wanted = text.casefold().strip()
+    return [line for line in lines if wanted in _words(line)] if wanted else list(lines)
+
+
+def _words(line: Line) -> str:
+    row = line.row
+    parts = (row.name, row.system, row.parts.kind, *row.parts.retrievers, *row.parts.llms, *row.parts.rerankers)
+    return "\n".join((*parts, *row.sources)).casefold()
+
+
+def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:
+    """The lines with their intervals."""
+    return [
+        replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line
+        for line in lines
+    ]
+
+
+def board_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> BoardTable:
+    """The table of some lines of a board; the best figures are those of the whole board."""
+    # A ceiling would press all systems into a corner of the scale.
+    ends = [line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle]
+    low, high = min((each.low for each in ends), default=0.0), max((each.high for each in ends), default=1.0)
+    bars = {
+        line.row.name: drawn(small(line.intervals[AVERAGE], low, high))
+        for line in lines
+        if AVERAGE in line.intervals and not line.row.oracle
+    }
+    return BoardTable(board, lines, leaders(board), sort, bars, any(line.row.cost is not None for line in lines))
+
+
+def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
+    """The charts of the lines that are shown: averages with intervals, and the heat map."""
+    shown = lines[:_CHARTED]
+    first = f"the first {len(shown)}" if len(shown) < len(lines) else f"{len(shown)} systems"
+    systems = [line for line in shown if not line.row.oracle] or shown
+    averages = [mark for line in systems if (mark := mark_of(line, AVERAGE)) is not None]
+    panels = []
+    if averages:
+        note = f"{board.measure} × 100, mean over {len(board.tasks)} tasks, {first}. Discs are own runs with 95% "
+        note += "intervals, diamonds are published figures; oracles are left out."
+        panels.append(Panel("Averages", note, drawn(points(averages, "averages with 95% intervals")), "averages"))
+    if shown and len(board.tasks) > 1:
+        note = f"{board.measure} × 100, {first}; the stronger the colour, the better within a column."
+        panels.append(Panel("Systems × tasks", note, drawn(heat_map(replace(board, lines=shown))), "heat"))
+    return panels
+
+
+def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
+    """A chart for each task."""
+    panels = []
+    for task in board.tasks:
+        found = [mark for line in lines if (mark := mark_of(line, task)) is not None]
+        marks: list[Mark] = sorted(found, key=lambda mark: -mark.value)[:_CHARTED]
+        if marks:
+            panels.append(Panel(task, "", drawn(points(marks, f"{board.measure} on {task}"))))
+    return panels
+
+
+def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
+    """Score against cost, for every way of counting in which own systems differ."""
+    from r2med.diagnose.frontier import COSTS, Priced, bill
+
+    whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
+    priced = [
+        Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)
+        for line in whole[:_CHARTED]
+    ]
+    panels = []
+    for by, unit in COSTS.items():
+        known = {each.cost(by) for each in priced if not each.oracle and each.cost(by) is not None}
+        if len(known) > 1:
+            note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. A system whose cost is not "
+            note += "recorded is left out."
+            panels.append(Panel(f"Cost in {by}", note, drawn(frontier_chart(priced, by, measure)), f"cost-{by}"))
+    return panels

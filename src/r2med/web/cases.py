@@ -1,0 +1,118 @@
+"""One query as a page shows it: what was asked, where the relevant documents are, and several systems' lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from r2med.diagnose.highlight import kinds_of
+from r2med.diagnose.inspect import Case, Choice, look
+from r2med.diagnose.opened import TOP
+from r2med.errors import R2medError
+from r2med.ranking import Ranking
+from r2med.retrieve.joining import usable
+from r2med.store.ledger import Entry
+from r2med.web.library import Library
+
+WORDS = 45
+"""Of a document, before it is opened."""
+SIDES = 6
+"""As many lists fit side by side."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A document of a list."""
+
+    document: str
+    rank: int
+    score: float
+    relevant: bool | None = None
+    text: str | None = None
+    moved: int | None = None
+    """By how many places it stands higher than in the first list; None where that has it not."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run's part in the page."""
+
+    entry: Entry
+    value: float
+    case: Case | None
+    """None where the data is not at hand: then only ids are known."""
+    documents: Sequence[Found]
+    kinds: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system's score on the query."""
+
+    entry: Entry
+    value: float
+
+
+@dataclass(frozen=True)
+class QueryPage:
+    """Everything about one query."""
+
+    task: str
+    query: str
+    text: str
+    answer: str
+    sides: Sequence[Listed]
+    standings: Sequence[Standing]
+    """Every system of the ledger on this query, the best first."""
+    at_hand: bool
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+
+def query_page(library: Library, task: str, query: str, runs: Sequence[str]) -> QueryPage:
+    """The page of a query with the lists of some runs, those of the two best systems unless runs are named."""
+    standings = _standings(library, task, query)
+    if not standings:
+        raise R2medError(f"no run on {task} has the query {query!r}")
+    chosen = [library.entry(run) for run in runs[:SIDES]] or [each.entry for each in standings[:2]]
+    wrong = [entry.id for entry in chosen if entry.task != task or query not in entry.queries]
+    if wrong:
+        raise R2medError(f"run {wrong[0]} has no query {query!r} of {task}")
+    values = {each.entry.id: each.value for each in standings}
+    sides: list[Listed] = []
+    for entry in chosen:
+        first = {each.document: each.rank for each in sides[0].documents} if sides else {}
+        sides.append(_side(library, entry, query, values.get(entry.id, _value(library, entry, query)), first))
+    case = next((side.case for side in sides if side.case is not None), None)
+    text, answer = (case.text, case.answer) if case else ("", "")
+    return QueryPage(task, query, text, answer, sides, standings, case is not None, kinds_of(query=[text]))
+
+
+def _standings(library: Library, task: str, query: str) -> list[Standing]:
+    newest: dict[str, Entry] = {}
+    for entry in library.entries():
+        if entry.task == task:
+            newest.setdefault(entry.system, entry)
+    found = [Standing(each, _value(library, each, query)) for each in newest.values() if query in each.queries]
+    return sorted(found, key=lambda each: (bool(each.entry.record.get("oracle")), -each.value))
+
+
+def _value(library: Library, entry: Entry, query: str) -> float:
+    return library.headline(entry).get(query, 0.0)
+
+
+def _side(library: Library, entry: Entry, query: str, value: float, first: Mapping[str, int]) -> Listed:
+    opened = library.opened(entry)
+    run = library.run(entry)
+    case = look([(opened,)], Choice(query=query, depth=TOP))[0] if opened and query in opened.positives else None
+    ranking = run[query] if query in run else Ranking([], run.scores[:0])
+    seen = {each.document: each for each in case.side.top} if case else {}
+    documents = []
+    for rank, (name, score) in enumerate(zip(ranking.documents[:TOP], ranking.scores[:TOP].tolist(), strict=True), 1):
+        here, moved = seen.get(name), first[name] - rank if name in first else None
+        relevant, text = (here.relevant, here.text) if here else (None, None)
+        documents.append(Found(name, rank, score, relevant, text, moved))
+    kinds: Mapping[str, str] = {}
+    if case:
+        written = [each.text for each in usable(case.side.generations)]
+        kinds = kinds_of(query=[case.text], generated=written, answer=[case.answer])
+    return Listed(entry, value, case, documents, kinds)

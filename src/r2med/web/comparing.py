@@ -1,0 +1,86 @@
+"""Two systems query by query: which won, by how much, and which documents moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from r2med.board.own import data_of
+from r2med.compare import Comparison, compare
+from r2med.diagnose.opened import TOP
+from r2med.errors import R2medError
+from r2med.store.ledger import Entry
+from r2med.web.library import Library
+
+SORTS = ("b won", "a won", "moved", "task")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One query in two runs."""
+
+    task: str
+    query: str
+    a: float
+    b: float
+    entered: int
+    """Documents that are among B's first 10 and not A's."""
+    runs: tuple[str, str]
+
+    @property
+    def gain(self) -> float:
+        """B minus A."""
+        return self.b - self.a
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two systems over the tasks that they share."""
+
+    a: str
+    b: str
+    group: str
+    measure: str
+    found: Comparison
+    pairs: Sequence[Pair]
+
+    def ordered(self, sort: str, task: str = "") -> list[Pair]:
+        """The queries of all tasks or one, in the order that was asked for."""
+        chosen = [pair for pair in self.pairs if task in ("", pair.task)]
+        if sort == "task":
+            return chosen
+        if sort == "moved":
+            return sorted(chosen, key=lambda pair: -pair.entered)
+        return sorted(chosen, key=lambda pair: pair.gain, reverse=sort != "a won")
+
+
+def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@10") -> Contest:
+    """Compare the newest runs of two systems."""
+    left, right = library.newest(a, group), library.newest(b, group)
+    shared = [task for task in left if task in right]
+    if a == b or not shared:
+        raise R2medError("choose two different systems that were run on the same tasks")
+    for task in shared:
+        if data_of(left[task]) != data_of(right[task]):
+            raise R2medError(f"the data of {task} has changed between the two runs; run both again to compare")
+    keys = tuple(sorted(found[task].key for found in (left, right) for task in shared))
+
+    def make() -> Contest:
+        found = compare(library.ledger, [a, b], measure, shared)[0]
+        ordered = [task for task in found.tasks if task in shared]
+        pairs = [pair for task in ordered for pair in _pairs(library, left[task], right[task], measure)]
+        return Contest(a, b, group, measure, found, pairs)
+
+    return library.keep("comparison", (keys, a, b, measure), make)
+
+
+def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[Pair]:
+    one, other = library.run(a), library.run(b)
+    left = dict(zip(a.queries, library.ledger.scores(a)[measure].tolist(), strict=True))
+    right = dict(zip(b.queries, library.ledger.scores(b)[measure].tolist(), strict=True))
+    pairs = []
+    for query in a.queries:
+        before = set(one[query].documents[:TOP]) if query in one else set()
+        after = set(other[query].documents[:TOP]) if query in other else set()
+        pairs.append(Pair(a.task, query, left[query], right[query], len(after - before), (a.id, b.id)))
+    return pairs

@@ -1,0 +1,220 @@
+"""The ledger as a server reads it: what was read once is kept until the ledger changes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from r2med.board.chances import Sample, intervals
+from r2med.board.leaderboard import View, board
+from r2med.board.model import Board, Line
+from r2med.board.own import data_of
+from r2med.data.model import Dataset
+from r2med.data.tasks import Task
+from r2med.diagnose.opened import Opened
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.ranking import Run
+from r2med.store.home import home
+from r2med.store.ledger import Entry, Ledger
+
+Value = TypeVar("Value")
+_KEPT = {"version": 64, "run": 128, "data": 10, "interval": 4096, "headline": 4096, "comparison": 64}
+"""How many of each sort are kept."""
+
+
+class Library:
+    """Boards, runs and data, safe for several threads; each has its own connection to the ledger."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or home() / "ledger.sqlite"
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
+
+    @property
+    def ledger(self) -> Ledger:
+        """This thread's ledger."""
+        if not hasattr(self._local, "ledger"):
+            self._local.ledger = Ledger(self.path)
+        ledger: Ledger = self._local.ledger
+        return ledger
+
+    def version(self) -> tuple[int, ...]:
+        """Something that differs whenever the ledger was written to."""
+        found: list[int] = []
+        for path in (self.path, self.path.with_name(self.path.name + "-wal")):
+            try:
+                facts = path.stat()
+            except OSError:
+                continue
+            found += [facts.st_mtime_ns, facts.st_size]
+        return tuple(found)
+
+    def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
+        """A value by its key, made when it is not there; of each sort the newest are kept."""
+        shelf = self._kept[sort]
+        with self._lock:
+            if key in shelf:
+                shelf.move_to_end(key)
+                kept: Value = shelf[key]
+                return kept
+        value = make()
+        self.put(sort, key, value)
+        return value
+
+    def put(self, sort: str, key: Hashable, value: object) -> None:
+        """Keep a value, in place of the oldest of its sort."""
+        shelf = self._kept[sort]
+        with self._lock:
+            shelf[key] = value
+            while len(shelf) > _KEPT[sort]:
+                shelf.popitem(last=False)
+
+    def current(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """A value that holds as long as the ledger is as it is."""
+        return self.keep("version", (self.version(), key), make)
+
+    def entries(self) -> Sequence[Entry]:
+        """Every run, newest first."""
+        return self.current("entries", self.ledger.entries)
+
+    def groups(self) -> list[str]:
+        """The groups of the runs that are there."""
+        return self.current("groups", lambda: list(dict.fromkeys(entry.group for entry in self.entries())))
+
+    def newest(self, system: str, group: str) -> dict[str, Entry]:
+        """The newest run of a system on each task of a group."""
+        found: dict[str, Entry] = {}
+        for entry in self.entries():
+            if entry.system == system and entry.group == group:
+                found.setdefault(entry.task, entry)
+        return found
+
+    def systems(self, group: str, task: str = "") -> list[str]:
+        """The systems with a run in a group, or on one task of it."""
+        chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
+        return sorted({entry.system for entry in chosen})
+
+    def means(self) -> Mapping[str, Mapping[str, float]]:
+        """Every run's means."""
+        return self.current("means", self.ledger.means)
+
+    def measures(self) -> list[str]:
+        """Every measure by which a run was measured, the headline first."""
+        found = dict.fromkeys(measure for row in self.means().values() for measure in row)
+        return list({"nDCG@10": None, **found})
+
+    def board(self, view: View) -> Board:
+        """A whole board without intervals."""
+        return self.current(view, lambda: board(self.ledger, view))
+
+    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
+        """The intervals of own lines, by their runs, which never change; those not known yet are computed together."""
+        keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
+        with self._lock:
+            shelf = self._kept["interval"]
+            known: dict[str, Mapping[str, Interval]] = {n: shelf[key] for n, key in keys.items() if key in shelf}
+        missing = [line for line in lines if line.row.name not in known]
+        by_id = self.by_id()
+        samples = {
+            line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
+            for line in missing
+        }
+        for name, found in intervals(samples).items():
+            known[name] = found
+            self.put("interval", keys[name], found)
+        return known
+
+    def _sample(self, entry: Entry, measure: str) -> Sample:
+        return Sample(entry.queries, self.ledger.scores(entry)[measure], data_of(entry))
+
+    def by_id(self) -> Mapping[str, Entry]:
+        """Every run by its id."""
+        return self.current("by id", lambda: {entry.id: entry for entry in self.entries()})
+
+    def entry(self, name: str) -> Entry:
+        """A run by its whole id."""
+        found = self.by_id().get(name)
+        if found is None:
+            raise R2medError(f"no run {name!r} in the ledger")
+        return found
+
+    def headline(self, entry: Entry) -> Mapping[str, float]:
+        """The headline of a run by query; nothing where it was not measured."""
+
+        def make() -> dict[str, float]:
+            values = self.ledger.scores(entry).get("nDCG@10")
+            return {} if values is None else dict(zip(entry.queries, values.tolist(), strict=True))
+
+        return self.keep("headline", entry.key, make)
+
+    def interval(self, entry: Entry, measure: str) -> Interval | None:
+        """The interval of one run; None where it was not measured."""
+
+        def make() -> Interval | None:
+            values = self.ledger.scores(entry).get(measure)
+            return task_intervals(values)[0] if values is not None and len(values) else None
+
+        return self.keep("interval", ("run", measure, entry.key), make)
+
+    def run(self, entry: Entry) -> Run:
+        """The ranked lists of a run."""
+        return self.keep("run", entry.key, lambda: self.ledger.run(entry))
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Have a task's data at hand that was read elsewhere."""
+        self.put("data", dataset.name, dataset)
+
+    def has_data(self, task: str) -> bool:
+        """Whether a task's data is on this machine, without reading it."""
+        with self._lock:
+            known = task in self._kept["data"]
+        return known or place_of(task) is not None
+
+    def dataset(self, task: str) -> Dataset | None:
+        """The data of a task if it is on this machine: a page never downloads anything."""
+        with self._lock:
+            known: Dataset | None = self._kept["data"].get(task)
+        if known is None and (known := at_hand(task)) is not None:
+            self.add_dataset(known)
+        return known
+
+    def opened(self, entry: Entry, measure: str = "nDCG@10") -> Opened | None:
+        """A run beside its data; None where that is not at hand or has changed since."""
+        dataset = self.dataset(entry.task)
+        if dataset is None or data_of(entry) != dataset.fingerprint:
+            return None
+        scores = self.ledger.scores(entry)
+        known = scores.get(measure, scores.get("nDCG@10"))
+        column = known.tolist() if known is not None else [0.0] * len(entry.queries)
+        values = dict(zip(entry.queries, column, strict=True))
+        return Opened(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
+
+
+def place_of(name: str) -> Task | None:
+    """A task whose files are on this machine; None for any other."""
+    from r2med.data.hub import cached_task
+    from r2med.data.tasks import resolve
+
+    try:
+        task = resolve([name])[0]
+        return task if task.folder is not None or cached_task(task) is not None else None
+    except R2medError:
+        # A folder that was moved away since.
+        return None
+
+
+def at_hand(name: str) -> Dataset | None:
+    """The data of a task when it needs no download; None otherwise."""
+    from r2med.data import load
+
+    task = place_of(name)
+    try:
+        return None if task is None else load(task)
+    except R2medError:
+        # Files that were damaged since: the page then shows ids only.
+        return None

@@ -1,0 +1,158 @@
+"""Pages from templates: one environment for all outputs, in which every text is escaped unless it was drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import r2med
+from r2med.board.cells import figure, percent
+from r2med.board.table import GROUP_TITLES, task_heading
+from r2med.diagnose.highlight import Kinds, excerpt, parts
+from r2med.diagnose.screen import harmless
+from r2med.errors import require_extra
+from r2med.results import Cost
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a page, which differs between outputs."""
+
+    links: Mapping[str, str]
+    """The menu: names to addresses."""
+    current: str = ""
+    root: str = ""
+    """What stands before the address of a static file."""
+    live: bool = False
+    """Whether a server answers: tables are then sorted and filtered by it."""
+    inline: Mapping[str, str] = field(default_factory=dict)
+    """Style and script, where the page must hold them itself."""
+    policy: str = ""
+    """The Content-Security-Policy, where no header can say it."""
+
+
+def static(name: str) -> str:
+    """A static file's text."""
+    return resources.files("r2med.web").joinpath("static", name).read_text("utf-8")
+
+
+def render(template: str, frame: Frame, **values: Any) -> str:
+    """A whole page."""
+    return environment().get_template(template).render(frame=frame, **values)
+
+
+@cache
+def environment() -> Environment:
+    """The templates with everything that they use."""
+    require_extra("web", "jinja2")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("r2med.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        finalize=_finalize,
+    )
+    made.filters |= {
+        "marked": marked,
+        "excerpt": shown_part,
+        "short": task_heading,
+        "percent": percent,
+        "address": address,
+    }
+    made.globals |= {
+        "version": r2med.__version__,
+        "groups": GROUP_TITLES,
+        "figure": figure,
+        "spent": spent,
+        "signed": signed,
+    }
+    return made
+
+
+def _finalize(value: Any) -> Any:
+    """Characters that no page may hold are replaced in every text."""
+    return harmless(value) if type(value) is str else value
+
+
+def signed(value: float) -> str:
+    """A difference x 100 with its sign.
+
+    >>> signed(0.1234), signed(-0.1), signed(0.0)
+    ('+12.34', '−10.00', '0.00')
+    """
+    shown = f"{100 * value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    return "0.00" if shown[1:] == "0.00" else shown
+
+
+def spent(cost: Cost | None) -> dict[str, str]:
+    """What a system took, in words; a dash for what was published without it.
+
+    >>> spent(Cost(requests=12, prompt_tokens=3000, dollars=None, seconds=6.0, queries=3))
+    {'Requests': '12', 'Tokens': '3,000', 'Dollars': 'unknown', 'Seconds a query': '2.000'}
+    """
+    if cost is None:
+        return dict.fromkeys(("Requests", "Tokens", "Dollars", "Seconds a query"), "\N{EN DASH}")
+    dollars = "unknown" if cost.dollars is None else f"{cost.dollars:.2f}"
+    counts = {"Requests": f"{cost.requests:,}", "Tokens": f"{cost.tokens:,}", "Dollars": dollars}
+    return {**counts, "Seconds a query": f"{cost.seconds_per_query:.3f}"}
+
+
+def marked(text: str, kinds: Kinds) -> Markup:
+    """A text with its matching words marked, all of it escaped.
+
+    >>> marked("<b>gums</b> bleed", {"bleed": "query"})
+    Markup('&lt;b&gt;gums&lt;/b&gt; <mark class="query">bleed</mark>')
+    """
+    return _marked(text, tuple(kinds.items()))
+
+
+@lru_cache(maxsize=2048)
+def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
+    """What `marked` gives, kept: the same documents are looked at again and again."""
+    from markupsafe import Markup, escape
+
+    pieces = []
+    for part in parts(text, dict(pairs)):
+        inner = escape(harmless(part.text))
+        pieces.append(Markup('<mark class="{}">{}</mark>').format(part.kind, inner) if part.kind else inner)
+    return Markup("").join(pieces)
+
+
+def shown_part(text: str, kinds: Kinds, words: int) -> str:
+    """What is shown of a document before it is opened."""
+    return _shown_part(text, tuple(kinds.items()), words)
+
+
+@lru_cache(maxsize=2048)
+def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> str:
+    return excerpt(text, dict(pairs), words)
+
+
+def drawn(svg: str) -> Markup:
+    """A drawing of ours, which is markup already."""
+    from markupsafe import Markup
+
+    return Markup(svg)
+
+
+def address(path: str, **values: object) -> str:
+    """A path with its query; lists are repeated and empty values left out.
+
+    >>> address("/run", id="a b", task="", run=["x", "y"])
+    '/run?id=a+b&run=x&run=y'
+    """
+    pairs = {name: value for name, value in values.items() if value not in ("", None, [], ())}
+    query = urlencode(pairs, doseq=True, errors="replace")
+    return f"{path}?{query}" if query else path

@@ -1,0 +1,178 @@
+"""A report: chosen systems as one HTML file that needs nothing else and tells nobody that it is read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from r2med.board.chances import Sample, intervals
+from r2med.board.leaderboard import ranked
+from r2med.board.model import Board
+from r2med.board.own import data_of, own_rows
+from r2med.board.table import GROUP_NOTES, GROUP_TITLES
+from r2med.compare import Comparison, compare
+from r2med.diagnose.causes import Cause, Diagnosis, overall
+from r2med.diagnose.decide import diagnose
+from r2med.diagnose.opened import Opened, open_tasks
+from r2med.engine import Engine
+from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
+from r2med.measure.paired import holm
+from r2med.store.ledger import Entry, Ledger
+from r2med.web import boards, charts
+from r2med.web.boards import Panel
+from r2med.web.pages import Frame, drawn, render, static
+from r2med.web.payload import TaskBlock, pack_all, run_block, task_block
+
+_SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks", "Queries": "#browse"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a report is about."""
+
+    systems: Sequence[str]
+    """Specs or ids of runs; differences are against the first."""
+    tasks: Sequence[str] = ()
+    measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
+    causes: bool = True
+    """Whether to find out causes of failure, which may search with gold answers."""
+    title: str = "R2MED report"
+
+
+@dataclass
+class Gathered:
+    """What was read of the ledger and the data, one task after another."""
+
+    runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
+    blocks: list[TaskBlock] = field(default_factory=list)
+    lists: dict[str, Any] = field(default_factory=dict)
+    """Run blocks by the id under which the page finds them."""
+    causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def systems(self) -> list[str]:
+        """The specs, in the order they were asked for."""
+        return list(self.runs)
+
+
+def report(ledger: Ledger, choice: Choice, engine: Engine | None = None) -> str:
+    """The whole page."""
+    found = gather(ledger, choice, engine)
+    board = _board(ledger, found, str(choice.measure))
+    packed = pack_all(found.blocks, found.lists)
+    style, script = static("style.css"), static("app.js") + static("report.js")
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'"
+    frame = Frame(_SECTIONS, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
+    return render(
+        "report.html",
+        frame,
+        title=choice.title,
+        table=boards.board_table(board, board.lines),
+        panels=_panels(ledger, choice, found, board),
+        task_panels=boards.task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        systems=found.systems,
+        tasks=[block.task for block in found.blocks],
+        causes=[cause.value for cause in Cause] if found.causes else [],
+        blocks=packed.blocks,
+        length=packed.length,
+        groups_title=GROUP_TITLES.get(board.group, board.group),
+        own_href=lambda name: f"#system-{found.systems.index(name)}",
+    )
+
+
+def _hash(text: str) -> str:
+    """How a policy names the one script or style that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def gather(ledger: Ledger, choice: Choice, engine: Engine | None = None) -> Gathered:
+    """Read all that the report shows; one task's data is in memory at a time."""
+    found = Gathered()
+    names = list(dict.fromkeys(choice.systems))
+    for number, several in enumerate(open_tasks(ledger, names, choice.tasks, choice.measure)):
+        block = task_block(several[0])
+        found.blocks.append(block)
+        for opened in several:
+            entry = opened.entry
+            found.runs.setdefault(entry.system, {})[entry.task] = entry
+            values = Sample(entry.queries, _column(opened), data_of(entry))
+            found.samples.setdefault(entry.system, {})[entry.task] = values
+            diagnosis = _diagnosed(opened, ledger, engine, found) if choice.causes else None
+            place = list(found.runs).index(entry.system)
+            found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
+    found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
+    return found
+
+
+def _column(opened: Opened) -> Any:
+    import numpy as np
+
+    return np.array([opened.values[query] for query in opened.entry.queries])
+
+
+def _diagnosed(opened: Opened, ledger: Ledger, engine: Engine | None, found: Gathered) -> Diagnosis | None:
+    try:
+        made = diagnose(opened, ledger, engine)
+    except R2medError as error:
+        found.notes.append(f"no causes of failure for {opened.system} on {opened.entry.task}: {error}")
+        return None
+    found.causes.setdefault(opened.system, []).append(made)
+    return made
+
+
+def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
+    tasks = [block.task for block in found.blocks]
+    # Means come from the values just read, so that a measure that is not in the ledger is there too.
+    means = {
+        found.runs[name][task].id: {measure: float(sample.values.mean()) if len(sample.values) else 0.0}
+        for name, row in found.samples.items()
+        for task, sample in row.items()
+    }
+    lines = boards.decorated(ranked(own_rows(found.runs, means, measure), tasks), intervals(found.samples))
+    group = next(iter(next(iter(found.runs.values())).values())).group
+    notes = [*found.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+    return Board(group, measure, tasks, lines, notes, cost=True)
+
+
+def _panels(ledger: Ledger, choice: Choice, found: Gathered, board: Board) -> list[Panel]:
+    panels = boards.board_panels(board, board.lines)
+    compared = _differences(ledger, choice, found)
+    if compared:
+        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where the "
+        note += f"interval leaves out 0. {_verdicts(compared)}"
+        panels.append(Panel("Paired differences", note, drawn(charts.against(compared)), "differences"))
+    panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
+    if found.causes:
+        shares = {
+            name: {cause: each.mean for cause, each in overall(diagnoses, "documents").items()}
+            for name, diagnoses in found.causes.items()
+        }
+        note = "What became of the relevant documents, % averaged over queries and tasks. "
+        note += " ".join(f"{cause.value}: {cause.meaning}." for cause in Cause)
+        panels.append(Panel("Causes of failure", note, drawn(charts.cause_chart(shares)), "causes"))
+    return panels
+
+
+def _differences(ledger: Ledger, choice: Choice, found: Gathered) -> list[Comparison]:
+    tasks = [block.task for block in found.blocks]
+    first, *others = dict.fromkeys(choice.systems)
+    if str(choice.measure) not in ledger.scores(found.runs[found.systems[0]][tasks[0]]):
+        return []
+    made = [compare(ledger, [first, other], str(choice.measure), tasks)[0] for other in others]
+    names: Mapping[str, str] = dict(zip(dict.fromkeys(choice.systems), found.systems, strict=True))
+    corrected = holm([each.overall.randomisation for each in made])
+    return [
+        replace(each, a=names[each.a], b=names[each.b], corrected=p) for each, p in zip(made, corrected, strict=True)
+    ]
+
+
+def _verdicts(compared: Sequence[Comparison]) -> str:
+    sure = [each for each in compared if each.corrected < 0.05]
+    return f"{len(sure)} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."

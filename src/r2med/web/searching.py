@@ -1,0 +1,110 @@
+"""Live search: any question over the documents of a task, by every system whose index is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from r2med.data.model import Collection, Dataset, Texts
+from r2med.data.tasks import registry
+from r2med.diagnose.highlight import kinds_of
+from r2med.engine import quiet
+from r2med.errors import R2medError
+from r2med.stage import Context, Expander
+from r2med.store.cache import Cache
+from r2med.system import System
+from r2med.web.cases import Found
+from r2med.web.library import Library
+
+SHOWN = 10
+LONGEST = 8000
+"""Characters of a question."""
+_ALWAYS = ("bm25", "bm25-classic")
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A system that could search a task."""
+
+    system: str
+    ready: bool
+    """Whether its index is there; a page only reads and never builds one."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one system returns."""
+
+    system: str
+    documents: Sequence[Found]
+
+
+def searchable_tasks(library: Library) -> list[str]:
+    """The tasks whose data is at hand: those with runs first, then the bundled ones."""
+    with_runs = dict.fromkeys(entry.task for entry in library.entries())
+    bundled = [task.name for task in registry().values() if task.folder is not None]
+    order = {name: place for place, name in enumerate(registry())}
+    known = sorted(with_runs, key=lambda name: order.get(name, len(order)))
+    return library.current("searchable", lambda: [t for t in dict.fromkeys((*known, *bundled)) if library.has_data(t)])
+
+
+def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
+    """The light systems for a task: BM25, and what was run on it that asks no model and downloads nothing."""
+    with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
+    found = []
+    for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
+        system = _light(spec)
+        if system is not None:
+            found.append(Searcher(spec, _ready(system, dataset.collection)))
+    return found
+
+
+def _light(spec: str) -> System | None:
+    try:
+        system = System.parse(spec)
+    except R2medError:
+        # A run of a system that this installation does not know.
+        return None
+    for stage in system.walk():
+        needs = stage.requirements
+        if isinstance(stage, Expander) or stage.kind == "reranker" or needs.key or needs.gpu or needs.hub:
+            return None
+    return system
+
+
+def _ready(system: System, collection: Collection) -> bool:
+    context = Context(Cache.default(), quiet())
+    for stage in system.walk():
+        forecast = stage.forecast(collection, context)
+        if str(forecast.get("index", "")).startswith("to build") or forecast.get("documents to encode"):
+            return False
+    return True
+
+
+def build(spec: str, dataset: Dataset) -> None:
+    """Make the index of a light system, by searching once with it."""
+    if not ask(spec, "fever", dataset):
+        raise R2medError(f"{spec!r} is not a light system; r2med run it in a terminal")
+
+
+def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[Answer]:
+    """What each of these systems returns, those that are not ready left out."""
+    ready = {each.system for each in searchers(library, dataset) if each.ready}
+    return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
+
+
+def ask(spec: str, question: str, dataset: Dataset) -> Answer | None:
+    """What a light system returns for a question; None for any other system."""
+    system = _light(spec)
+    if system is None:
+        return None
+    asked = replace(dataset.collection, queries=Texts(["question"], [question[:LONGEST]]), generations=())
+    ranking = system.run(asked, Context(Cache.default(), quiet()))["question"]
+    rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
+    documents = dataset.collection.documents
+    return Answer(spec, [Found(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)])
+
+
+def question_kinds(question: str) -> Mapping[str, str]:
+    """The terms of a question, for marking."""
+    return kinds_of(query=[question[:LONGEST]])

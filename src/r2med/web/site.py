@@ -1,0 +1,154 @@
+"""A static leaderboard site: boards, chosen systems and sources as files with relative links, for any static host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from r2med.board.formats import FORMATS
+from r2med.board.leaderboard import View, board
+from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.published import published, sources
+from r2med.board.table import GROUP_TITLES
+from r2med.compare import find_runs
+from r2med.data.tasks import registry
+from r2med.engine import Engine
+from r2med.errors import R2medError
+from r2med.store.ledger import Entry, Ledger
+from r2med.web import boards, charts
+from r2med.web.pages import Frame, drawn, render, static
+from r2med.web.report import Choice, report
+
+Runs = Mapping[str, Mapping[str, Entry]]
+"""System to task to its run."""
+Names = Mapping[tuple[str, str], str]
+"""Group and system to the file of its page."""
+_FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'none'; "
+    "form-action 'none'; base-uri 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is on the site."""
+
+    systems: Sequence[str] = ()
+    """Specs or ids of own runs."""
+    measure: str = "nDCG@10"
+    reports: bool = True
+    """Whether each group of own runs gets a report with all queries."""
+
+
+def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> list[str]:
+    """Write the site into a folder; returns the names of its files."""
+    pages: dict[str, str] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
+    own = _own(ledger, site.systems)
+    shown = {group: _board(ledger, site, group, own.get(group, {})) for group in _FILES}
+    shown = {group: found for group, found in shown.items() if found.lines or group == "full"}
+    links = {GROUP_TITLES[group]: _FILES[group] for group in shown} | {"Sources": "sources.html"}
+    reports = {group: f"report-{group}.html" for group in own} if site.reports else {}
+    names = _file_names(shown)
+    for group, found in shown.items():
+        frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
+        pages |= _board_files(found, frame, reports.get(group, ""), names, own.get(group, {}))
+        for line in found.lines:
+            if line.row.own:
+                inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
+                pages[names[group, line.row.name]] = _system(line, found, inner, own[group][line.row.name])
+    pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **_sources())
+    for group, name in reports.items():
+        tasks = list(next(iter(own[group].values())))
+        shared = [task for task in tasks if all(task in row for row in own[group].values())]
+        choice = Choice(list(own[group]), shared, causes=False, title=f"{GROUP_TITLES[group]}: queries")
+        pages[name] = report(ledger, choice, engine)
+    return _write(pages, folder)
+
+
+def _own(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, dict[str, Entry]]]:
+    """The chosen runs by group and system."""
+    found: dict[str, dict[str, dict[str, Entry]]] = {}
+    for name in names:
+        for task, entry in find_runs(ledger, name).items():
+            if entry.group in _FILES and task in registry():
+                found.setdefault(entry.group, {}).setdefault(entry.system, {})[task] = entry
+    if names and not found:
+        raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
+    return found
+
+
+def _board(ledger: Ledger, site: Site, group: str, own: Runs) -> Board:
+    """Published figures, and of one's own systems only those that were chosen."""
+    found = board(ledger, View(group=group, measure=site.measure, intervals=True))
+    kept = [line for line in found.lines if not line.row.own or line.row.name in own]
+    ranks = sorted((line.average for line in kept if line.rank is not None and line.average is not None), reverse=True)
+    lines = [replace(each, rank=ranks.index(each.average) + 1) if each.rank is not None and each.average is not None
+             else each for each in kept]  # fmt: skip
+    hidden = {line.row.name for line in found.lines} - {line.row.name for line in kept}
+    notes = [note for note in found.notes if not any(name in note for name in hidden)]
+    return replace(found, lines=lines, notes=notes)
+
+
+def _file_names(shown: Mapping[str, Board]) -> dict[tuple[str, str], str]:
+    """A file for each own system: its spec in letters that every host takes, numbered where two would be alike."""
+    found: dict[tuple[str, str], str] = {}
+    for group, board_ in shown.items():
+        for line in board_.lines:
+            if line.row.own:
+                base = re.sub(r"[^a-z0-9]+", "-", line.row.name.lower()).strip("-")[:60] or "system"
+                name = f"systems/{group}-{base}"
+                while f"{name}.html" in found.values():
+                    name += "-2"
+                found[group, line.row.name] = f"{name}.html"
+    return found
+
+
+def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: Runs) -> dict[str, str]:
+    """A board's page, and its figures for machines."""
+    name = _FILES[found.group]
+    stem = Path(name).stem
+    panels = boards.board_panels(found, found.lines) + boards.frontier_panels(own, found.lines, found.measure)
+    page = render(
+        "site_board.html",
+        frame,
+        table=boards.board_table(found, found.lines),
+        panels=panels,
+        files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
+        reported=reported,
+        own_href=lambda system: names[found.group, system],
+    )
+    return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
+
+
+def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]) -> str:
+    marks = [mark for task in (*found.tasks, AVERAGE) if (mark := charts.mark_of(line, task)) is not None]
+    named = [mark._replace(name=task or "average") for task, mark in zip((*found.tasks, AVERAGE), marks, strict=False)]
+    return render(
+        "site_system.html",
+        frame,
+        line=line,
+        board=found,
+        entries=entries,
+        chart=drawn(charts.points(named, f"{found.measure} of {line.row.name}")),
+    )
+
+
+def _sources() -> dict[str, Any]:
+    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
+    notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
+    return {"sources": sources().values(), "counts": counts, "remarks": notes}
+
+
+def _write(pages: Mapping[str, str], folder: Path) -> list[str]:
+    try:
+        for name, text in pages.items():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+    except OSError as error:
+        raise R2medError(f"{folder}: cannot be written ({error.strerror})") from error
+    return sorted(pages)

@@ -1,0 +1,269 @@
+"""What each page of the server shows, from what its address asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from r2med.board.leaderboard import View
+from r2med.board.published import KINDS
+from r2med.errors import R2medError, suggest
+from r2med.measure.metrics import Measure
+from r2med.results import Cost
+from r2med.web import boards, charts, comparing, searching
+from r2med.web.boards import Pages
+from r2med.web.cases import WORDS, query_page
+from r2med.web.library import Library
+from r2med.web.pages import address, drawn
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+    from starlette.requests import Request
+
+Shown = tuple[str, dict[str, Any]]
+"""A template and its values."""
+BOARDS = ("full", "nano", "sample")
+"""The groups that have a board, the most wanted first."""
+
+
+@dataclass(frozen=True)
+class SortLinks:
+    """The addresses behind a table's headings: a second click turns the order round."""
+
+    path: str
+    asked: dict[str, str]
+    sort: str
+    ascending: bool
+
+    def of(self, sort: str) -> str:
+        """The address that sorts by a column."""
+        turned = "up" if sort == self.sort and not self.ascending else ""
+        return address(self.path, **{**self.asked, "sort": "" if sort == "rank" else sort, "order": turned, "page": ""})
+
+    def page(self, number: int) -> str:
+        """The address of another page of the list."""
+        return address(self.path, **{**self.asked, "page": number if number > 1 else ""})
+
+
+def _links(request: Request, default: str) -> SortLinks:
+    asked = dict(request.query_params)
+    return SortLinks(request.url.path, asked, asked.get("sort", "") or default, asked.get("order") == "up")
+
+
+def _number(asked: QueryParams, name: str) -> int:
+    text = asked.get(name, "1")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def _one_of(value: str, known: list[str] | tuple[str, ...], what: str) -> str:
+    if value not in known:
+        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
+    return value
+
+
+def _group(library: Library, asked: QueryParams) -> str:
+    """The board that was asked for, or the first that has own runs."""
+    there = library.groups()
+    default = next((name for name in BOARDS if name in there), "full")
+    return _one_of(asked.get("group", "") or default, BOARDS, "board")
+
+
+def board_page(library: Library, request: Request) -> Shown:
+    """Published figures and own runs in one ranking."""
+    asked = request.query_params
+    group, measure = _group(library, asked), str(Measure.parse(asked.get("metric", "") or "nDCG@10"))
+    kind = _one_of(asked.get("kind", ""), ("", *KINDS), "kind")
+    origin = _one_of(asked.get("origin", ""), ("", "own", "published"), "origin")
+    view = View(
+        group=group, measure=measure, kind=kind, own=origin != "published", published=origin != "own", cost=True
+    )
+    board = library.board(view)
+    links = _links(request, "rank")
+    _one_of(links.sort, ["rank", "name", "average", *board.tasks], "column")
+    lines = boards.containing(board.lines, asked.get("q", ""))
+    lines = boards.ordered(lines, links.sort, descending=not links.ascending)
+    pages = Pages.of(len(lines), _number(asked, "page"))
+    shown = lines[pages.cut()]
+    sure = [line for line in shown if line.row.own and line.average is not None]
+    shown = boards.decorated(shown, library.intervals(sure, measure))
+    by_id = library.by_id()
+    runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
+    values = {
+        "table": boards.board_table(board, shown, links.sort),
+        "links": links,
+        "pages": pages,
+        "panels": boards.board_panels(board, shown) + boards.frontier_panels(runs, shown, measure),
+        "view": view,
+        "origin": origin,
+        "text": asked.get("q", ""),
+        "kinds": KINDS,
+        "boards": BOARDS,
+        "measures": library.measures(),
+        "own_href": lambda name: address("/system", system=name, group=group),
+    }
+    return "board.html", values
+
+
+def system_page(library: Library, request: Request) -> Shown:
+    """One own system: figures by task with intervals, runs and cost."""
+    asked = request.query_params
+    system, group = asked.get("system", ""), asked.get("group", "")
+    runs = library.newest(system, group)
+    if not runs:
+        raise R2medError(f"no run of {system!r} in the group {group!r}")
+    means = library.means()
+    marks = []
+    for task, entry in runs.items():
+        found = library.interval(entry, "nDCG@10")
+        if found is not None:
+            marks.append(charts.Mark(task, 100 * found.mean, 100 * found.low, 100 * found.high))
+    measures = list(dict.fromkeys(measure for entry in runs.values() for measure in means.get(entry.id, {})))
+    cost = sum((Cost.of(e.record, e.seconds, len(e.queries)) for e in runs.values()), Cost())
+    others = [name for name in library.systems(group) if name != system]
+    values = {
+        "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
+        "others": others, "chart": drawn(charts.points(marks, f"nDCG@10 of {system} by task")) if marks else "",
+        "oracle": any(entry.record.get("oracle") for entry in runs.values()),
+    }  # fmt: skip
+    return "system.html", values
+
+
+def compare_page(library: Library, request: Request) -> Shown:
+    """Two systems: overall, by task, and query by query."""
+    asked = request.query_params
+    groups = library.groups()
+    group = _one_of(asked.get("group", "") or (groups[0] if groups else ""), groups or ("",), "group")
+    systems = library.systems(group)
+    a, b = asked.get("a", ""), asked.get("b", "")
+    values: dict[str, Any] = {"group": group, "groups_there": groups, "systems": systems, "a": a, "b": b, "found": None}
+    if not (a and b):
+        return "compare.html", values
+    for name in (a, b):
+        _one_of(name, systems, "system")
+    found = comparing.contest(library, a, b, group)
+    links = _links(request, "b won")
+    task = _one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
+    pairs = found.ordered(_one_of(links.sort, comparing.SORTS, "order"), task)
+    pages = Pages.of(len(pairs), _number(asked, "page"))
+    shown = pairs[pages.cut()]
+    values |= {
+        "found": found, "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": comparing.SORTS,
+        "texts": {(p.task, p.query): _query_text(library, p.task, p.query) for p in shown},
+        "chart": drawn(charts.differences(found.found)),
+    }  # fmt: skip
+    return "compare.html", values
+
+
+def _query_text(library: Library, task: str, query: str) -> str:
+    dataset = library.dataset(task)
+    if dataset is None or query not in dataset.collection.queries.position:
+        return ""
+    return dataset.collection.queries.text(query)
+
+
+def query_view(library: Library, request: Request) -> Shown:
+    """One query with several systems' lists side by side."""
+    asked = request.query_params
+    page = query_page(library, asked.get("task", ""), asked.get("query", ""), asked.getlist("run"))
+    return "query.html", {"page": page, "words": WORDS}
+
+
+def runs_page(library: Library, request: Request) -> Shown:
+    """Every run of the ledger, newest first."""
+    asked = request.query_params
+    wanted = asked.get("q", "").casefold().strip()
+    entries = [e for e in library.entries() if wanted in f"{e.id}\n{e.system}\n{e.task}".casefold()]
+    pages = Pages.of(len(entries), _number(asked, "page"))
+    values = {
+        "entries": entries[pages.cut()],
+        "pages": pages,
+        "links": _links(request, "rank"),
+        "means": library.means(),
+    }
+    return "runs.html", {**values, "text": asked.get("q", "")}
+
+
+def run_page(library: Library, request: Request) -> Shown:
+    """A run with everything that was recorded, and its queries."""
+    import orjson
+
+    entry = library.entry(request.path_params["id"])
+    asked = request.query_params
+    values = library.headline(entry)
+    rows = [(query, values.get(query, 0.0), _query_text(library, entry.task, query)) for query in entry.queries]
+    wanted = asked.get("q", "").casefold().strip()
+    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold()]
+    links = _links(request, "lowest")
+    if links.sort in ("lowest", "highest"):
+        rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
+    pages = Pages.of(len(rows), _number(asked, "page"))
+    record = orjson.dumps(entry.record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
+    return "run.html", {
+        "entry": entry, "means": library.means().get(entry.id, {}), "rows": rows[pages.cut()], "pages": pages,
+        "links": links, "record": record, "cost": Cost.of(entry.record, entry.seconds, len(entry.queries)),
+        "text": asked.get("q", ""),
+    }  # fmt: skip
+
+
+def search_page(library: Library, request: Request) -> Shown:
+    """A form for any question, and what systems return for it."""
+    asked = request.query_params
+    tasks = searching.searchable_tasks(library)
+    task = asked.get("task", "") or next(iter(tasks), "")
+    _one_of(task, tasks, "task with data on this machine")
+    dataset = library.dataset(task)
+    found = searching.searchers(library, dataset) if dataset else []
+    chosen = asked.getlist("system") or [each.system for each in found if each.ready][:3]
+    values = {"tasks": tasks, "task": task, "searchers": found, "chosen": chosen, **_answers(library, request, chosen)}
+    return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
+
+
+def search_results(library: Library, request: Request) -> Shown:
+    """Only what systems return, for a page that asks while one types."""
+    return "_results.html", _answers(library, request, request.query_params.getlist("system"))
+
+
+def _answers(library: Library, request: Request, systems: list[str]) -> dict[str, Any]:
+    question, task = request.query_params.get("q", "").strip(), request.query_params.get("task", "")
+    if not question or not task:
+        return {"question": question, "answers": [], "kinds": {}, "words": WORDS}
+    dataset = library.dataset(_one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
+    if dataset is None:
+        raise R2medError(f"the data of {task} is not on this machine")
+    answers = searching.search(library, question, dataset, systems[:6])
+    first = {each.document: each.rank for each in answers[0].documents} if answers else {}
+    moved = [
+        replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
+        for place, each in enumerate(answers)
+    ]
+    return {"question": question, "answers": moved, "kinds": searching.question_kinds(question), "words": WORDS}
+
+
+def _moved(found: Any, first: dict[str, int]) -> Any:
+    return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
+
+
+def make_index(library: Library, task: str, system: str) -> None:
+    """Build what a search needs."""
+    dataset = library.dataset(_one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
+    if dataset is not None:
+        searching.build(system, dataset)
+
+
+def search_address(task: str) -> str:
+    """Where one searches a task."""
+    return address("/search", task=task)
+
+
+def progress_page(library: Library, request: Request) -> Shown:
+    """What runs right now, and what was finished last."""
+    return "progress.html", {**progress_bars(library, request)[1], "entries": library.entries()[:10]}
+
+
+def progress_bars(library: Library, request: Request) -> Shown:
+    """Only the bars."""
+    import time
+
+    from r2med.store.progress import in_progress
+
+    return "_bars.html", {"works": in_progress(), "now": time.time()}

@@ -1,0 +1,224 @@
+"""The pages in a real browser: headless Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from webparts import ATTACK, find_chromium, served
+
+from r2med.store.ledger import Ledger
+
+playwright = pytest.importorskip("playwright.sync_api", reason="NO BROWSER TEST HAS RUN: playwright is not installed")
+CHROMIUM = find_chromium()
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER TEST HAS RUN: there is no Chromium here")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def address(filled):
+    with served(filled[0] / "ledger.sqlite") as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages in a context of their own; afterwards nothing may have been complained about in the console."""
+    contexts, complaints = [], []
+
+    def opened(url: str, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def names(page) -> list[str]:
+    return page.locator("table.board tbody tr:visible td.sys code").all_inner_texts()
+
+
+def background(page) -> int:
+    """How light the page is, from 0 to 255."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return int(re.search(r"\d+", colour)[0])
+
+
+def test_the_board_sorts_and_filters(visit, address):
+    page = visit(f"{address}/?group=sample")
+    ranked = names(page)
+    page.click("thead a:has-text('Average')")
+    page.click("thead a:has-text('Average')")
+    assert names(page) == ranked[::-1]
+    page.fill("input[name=q]", "classic")
+    page.press("input[name=q]", "Enter")
+    page.wait_for_url("**q=classic**")
+    assert names(page) == [name for name in ranked[::-1] if "classic" in name] or set(names(page)) == {
+        name for name in ranked if "classic" in name
+    }
+    page.select_option("select[name=group]", "full")
+    page.wait_for_url("**group=full**")
+    assert page.locator("h1").inner_text() == "R2MED board"
+
+
+def test_live_search_follows_the_typing(visit, address):
+    page = visit(f"{address}/search?task=sample/Biology")
+    page.check("input[value='bm25-classic']")
+    page.locator("#question").press_sequentially("bruised skin and swollen gums", delay=5)
+    page.wait_for_selector("#found mark.query")
+    assert page.locator("#found section").count() >= 2
+    assert page.locator("#found h2 code").first.inner_text() == "bm25"
+    page.fill("#question", "zzzz")
+    page.wait_for_selector("#found :text('Nothing shares a word')")
+
+
+def test_a_comparison_leads_to_the_query(visit, address):
+    page = visit(f"{address}/compare")
+    page.select_option("select[name=group]", "sample")
+    page.goto(f"{address}/compare?group=sample")
+    page.select_option("select[name=a]", "bm25")
+    page.select_option("select[name=b]", "replay >> bm25")
+    page.click("button.primary")
+    assert "B is better" in page.locator("main").inner_text()
+    page.locator("#queries tbody a").first.click()
+    assert page.locator(".lists > section").count() == 2
+    assert page.locator("li.relevant").count() >= 1
+
+
+def test_markup_in_documents_stays_text(visit, address, filled):
+    from urllib.parse import urlencode
+
+    page = visit(f"{address}/query?{urlencode({'task': filled[1], 'query': 'q<i>1'})}")
+    assert "taken" not in page.title()
+    assert ATTACK in page.locator(".question").inner_text()
+    assert page.locator("main img, main script").count() == 0
+    page.goto(f"{address}/search?{urlencode({'task': filled[1]})}")
+    page.fill("#question", f"swollen gums {ATTACK}")
+    page.wait_for_selector("#found mark")
+    assert page.locator("#found img, #found script").count() == 0
+    assert "taken" not in page.title()
+
+
+def test_dark_by_preference_and_by_choice(visit, address):
+    page = visit(f"{address}/", color_scheme="dark")
+    assert background(page) < 60
+    page.click("#theme")
+    assert background(page) > 200
+    page.reload()
+    assert background(page) > 200
+    assert background(visit(f"{address}/", color_scheme="light")) > 200
+
+
+PATHS = [
+    "/?group=full",
+    "/?group=sample",
+    "/compare?group=sample&a=bm25&b=bm25-classic",
+    "/search",
+    "/runs",
+    "/progress",
+]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/system?system=bm25&group=sample"])
+def test_a_phone_needs_no_sideways_scrolling(visit, address, path):
+    page = visit(f"{address}{path}", viewport=PHONE, is_mobile=True, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_the_keyboard_reaches_the_content(visit, address):
+    page = visit(f"{address}/?group=sample")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+
+
+@pytest.fixture(scope="module")
+def report_file(filled, tmp_path_factory) -> Path:
+    from r2med.web.report import Choice, report
+
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        path.write_text(
+            report(
+                ledger,
+                Choice(
+                    ["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"], causes=False
+                ),
+            )
+        )
+    return path
+
+
+def test_a_report_opens_from_a_file_and_browses(visit, report_file):
+    page = visit(report_file.as_uri())
+    ranked = names(page)
+    page.click("thead button:has-text('Bio')")
+    shown = [float(text) for text in page.locator("table.board tbody td:nth-child(5)").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True)
+    page.fill("form[data-filter] input[name=text]", "classic")
+    assert names(page) == ["bm25-classic"]
+    page.fill("form[data-filter] input[name=text]", "")
+    assert sorted(names(page)) == sorted(ranked)
+    page.click("td.sys a:has-text('replay')")
+    page.wait_for_selector("#queries details")
+    assert page.locator("#browser select[name=system] option:checked").inner_text() == "replay >> bm25"
+    page.select_option("#browser select[name=beside]", "0")
+    page.locator("#queries details summary").first.click()
+    page.wait_for_selector("#queries .lists section:nth-child(2) ol.docs li")
+    assert page.locator("#queries li.relevant").count() >= 1
+    assert page.locator("#queries summary:has-text('Written by')").count() >= 1
+    page.fill("#browser input[name=text]", "no such words anywhere")
+    page.wait_for_selector("#browse-count:has-text('0 of')")
+
+
+def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
+    from r2med.web.report import Choice, report
+
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        (tmp_path / "r.html").write_text(report(ledger, Choice(["bm25", "bm25-classic"], [filled[1]], causes=False)))
+    page = visit((tmp_path / "r.html").as_uri())
+    page.locator("#browse").scroll_into_view_if_needed()
+    page.wait_for_selector("#queries details")
+    for summary in page.locator("#queries > details > summary").all():
+        summary.click()
+    page.wait_for_selector("#queries .question")
+    assert page.locator("#queries img, #queries script").count() == 0
+    assert "taken" not in page.title()
+
+
+def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    assert CliRunner().invoke(app, ["site", "bm25", "--no-reports", "--out", str(tmp_path)]).exit_code == 0
+    page = visit((tmp_path / "index.html").as_uri())
+    everything = len(names(page))
+    assert everything > 100
+    page.select_option("form[data-filter] select[name=kind]", "reranker")
+    assert 0 < len(names(page)) < everything
+    page.click("thead button:has-text('System')")
+    assert names(page) == sorted(names(page), key=str.lower)
+    page.click("nav.menu a:has-text('sample')")
+    page.click("td.sys a")
+    assert page.locator("h1").inner_text() == "bm25"

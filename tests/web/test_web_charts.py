@@ -1,0 +1,111 @@
+"""Charts: what is drawn is what was measured, whatever the names are."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.board.model import Board, Line, Row
+from r2med.diagnose.causes import Cause
+from r2med.diagnose.frontier import Bill, Priced
+from r2med.measure.bootstrap import Interval
+from r2med.web.boards import Pages, ordered
+from r2med.web.charts import Mark, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
+from r2med.web.svg import Scale, shortened
+
+names = st.text(max_size=60)
+shares = st.floats(0, 1)
+
+
+def line(name: str, values: dict[str, float], **facts) -> Line:
+    whole = len(values) == 2
+    return Line(Row(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
+
+
+@given(st.lists(st.tuples(names, st.floats(0, 100), st.floats(0, 10)), min_size=1, max_size=6))
+def test_any_name_gives_a_drawing_that_parses(rows):
+    marks = [Mark(name, value, value - off, value + off) for name, value, off in rows]
+    drawing = ElementTree.fromstring(points(marks, "x"))
+    assert len([each for each in drawing.iter() if each.get("class") == "row"]) == len(rows)
+    circles = [float(each.get("cx")) for each in drawing.iter() if each.tag == "circle"]
+    order = sorted(range(len(rows)), key=lambda place: rows[place][1])
+    assert [circles[place] for place in order] == sorted(circles)
+
+
+@given(st.lists(st.tuples(names, shares, shares), min_size=1, max_size=6))
+def test_a_heat_map_has_every_figure(rows):
+    lines = [line(name, {"A": a, "B": b}) for name, a, b in rows]
+    drawing = ElementTree.fromstring(heat_map(Board("full", "nDCG@10", ["A", "B"], lines)))
+    cells = [each.text for each in drawing.iter() if "cell" in (each.get("class") or "")]
+    assert cells == [
+        f"{100 * value:.1f}" for each in lines for value in (each.value("A"), each.value("B"), each.average)
+    ]
+
+
+def test_a_missing_task_is_a_missing_cell_and_no_mark():
+    lacking = line("x", {"A": 0.5})
+    assert mark_of(lacking, "B") is None
+    drawing = heat_map(Board("full", "nDCG@10", ["A", "B"], [line("y", {"A": 0.1, "B": 0.2}), lacking]))
+    assert drawing.count('class="cell') == 4
+
+
+@given(st.lists(st.tuples(shares, st.one_of(st.none(), st.floats(0, 1e3))), max_size=8))
+def test_a_frontier_draws_what_has_a_cost(systems):
+    priced = [Priced(f"s{place}", score, Bill(cost, 0, 0)) for place, (score, cost) in enumerate(systems)]
+    drawn = frontier_chart(priced, "money", "nDCG@10")
+    known = sum(cost is not None for _, cost in systems)
+    assert (drawn == "") == (known == 0)
+    if drawn:
+        assert len([each for each in ElementTree.fromstring(drawn).iter() if each.tag == "circle"]) == known
+
+
+def test_causes_fill_the_bar():
+    drawing = ElementTree.fromstring(cause_chart({"a<b": {Cause.FOUND: 0.25, Cause.LOW: 0.75}}))
+    bars = [each for each in drawing.iter() if each.get("height") == "20"]
+    assert float(bars[1].get("width")) / float(bars[0].get("width")) == pytest.approx(3, rel=0.05)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_few_and_inside(low, size):
+    ticks = Scale(low, low + size, 0, 1).ticks()
+    assert 1 <= len(ticks) <= 12
+    assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in ticks)
+
+
+@given(shares, shares, shares)
+def test_a_better_figure_never_has_a_weaker_shade(one, other, third):
+    low, _, high = sorted((one, other, third))
+    assert 0 <= shade_of(one, low, high) <= 8
+    assert (one <= other) == (shade_of(one, low, high) <= shade_of(other, low, high)) or one > other
+
+
+def test_pages_hold_everything_once():
+    for total in (0, 1, 50, 51, 149):
+        parts = [list(range(total))[Pages.of(total, number).cut()] for number in range(1, Pages.of(total, 1).count + 1)]
+        assert [place for part in parts for place in part] == list(range(total))
+
+
+def test_lines_without_a_figure_come_last_both_ways():
+    lines = [line("a", {"A": 0.1}), line("b", {"A": 0.3, "B": 0.1}), line("c", {"A": 0.2, "B": 0.2})]
+    assert [each.row.name for each in ordered(lines, "B")] == ["c", "b", "a"]
+    assert [each.row.name for each in ordered(lines, "B", descending=False)] == ["b", "c", "a"]
+
+
+@given(names, st.integers(3, 50))
+def test_a_shortened_name_fits(text, most):
+    assert len(shortened(text, most)) <= most
+    assert shortened(text, 60) == text
+
+
+def test_an_interval_is_drawn_from_end_to_end():
+    drawing = ElementTree.fromstring(points([Mark("a", 50, 40, 60), Mark("b", 0)], "x"))
+    whisker = next(each for each in drawing.iter() if each.get("class") == "range")
+    dot = next(each for each in drawing.iter() if each.tag == "circle")
+    middle = (float(whisker.get("x1")) + float(whisker.get("x2"))) / 2
+    assert float(dot.get("cx")) == pytest.approx(middle, abs=0.1)
+    assert re.search(r"95% interval 40\.00 to 60\.00", points([Mark("a", 50, 40, 60)], "x"))
+    assert isinstance(Interval(0.5, 0.4, 0.6).mean, float)

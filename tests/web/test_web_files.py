@@ -1,0 +1,163 @@
+"""Reports and sites: files that stand on their own."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import zlib
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import orjson
+import pytest
+from click.testing import CliRunner
+from webparts import ATTACK
+
+from r2med.cli.main import app
+from r2med.store.ledger import Ledger
+from r2med.web.payload import TaskBlock, pack_all
+from r2med.web.report import Choice, report
+
+
+class Links(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.links += [found[name] for name in ("href", "src") if name in found]
+        if "id" in found:
+            self.anchors.add(found["id"])
+
+
+@pytest.fixture(scope="module")
+def page(filled, tmp_path_factory) -> str:
+    """A report with causes, from a copy of the home: searches with gold answers are kept there."""
+    home = tmp_path_factory.mktemp("copy") / "home"
+    shutil.copytree(filled[0], home)
+    chosen = Choice(["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+    with pytest.MonkeyPatch.context() as patch, Ledger(home / "ledger.sqlite") as ledger:
+        patch.setenv("R2MED_HOME", str(home))
+        return report(ledger, chosen)
+
+
+def block(page: str, name: str):
+    data = re.search(rf'<script type="application/x-r2med" id="{name}">([^<]*)</script>', page)
+    return orjson.loads(zlib.decompress(base64.b64decode(data[1]), -15))
+
+
+def test_a_report_needs_nothing_else(page):
+    outside = [link for link in Links(page).links if not link.startswith("#")]
+    assert outside == []
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_a_report_allows_only_its_own_script_and_style(page):
+    import hashlib
+
+    policy = unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1])
+    for name in ("script", "style"):
+        inner = re.findall(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        assert len(inner) == 1
+        assert base64.b64encode(hashlib.sha256(inner[0].encode()).digest()).decode() in policy
+    assert "unsafe" not in policy
+
+
+def test_a_report_has_every_query_with_its_lists_and_traces(page, filled):
+    task, run = block(page, "task-0"), block(page, "run-2-0")
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        entry = next(each for each in ledger.entries(system="replay >> bm25") if each.task == "sample/Biology")
+        ranked = ledger.run(entry)
+    assert [query["id"] for query in task["queries"]] == list(entry.queries)
+    for query, (numbers, _), written in zip(entry.queries, run["lists"], run["written"], strict=True):
+        assert [task["ids"][int(number)] for number in numbers] == list(ranked[query].documents[:10])
+        assert written[0]["text"]
+    assert len(task["ids"]) == len(set(task["ids"])) == len(task["texts"])
+    assert set(run["causes"]) <= {"found", "ranked low", "bridge missing", "out of reach", "truncated away"}
+    for part in ("Averages", "Systems × tasks", "Paired differences", "Causes of failure", "95% interval"):
+        assert part in page
+
+
+def test_markup_in_data_stays_text_in_a_report(filled):
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        made = report(ledger, Choice(["bm25", "bm25-classic"], [filled[1]], causes=False, title=f"x {ATTACK}"))
+    assert "<img" not in made
+    assert made.count("<script>") == 1
+    assert ATTACK in block(made, "task-0")["queries"][0]["text"]
+
+
+def test_documents_are_cut_to_the_budget_and_the_ids_are_not():
+    import random
+
+    letters = random.Random(5)
+    texts = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz ", k=7000)) for _ in range(40)]
+    made = TaskBlock("t", documents={f"d{place}": place for place in range(40)}, texts=texts)
+    whole, less = pack_all([made], {"run-0-0": {}}), pack_all([made], {"run-0-0": {}}, budget=60_000)
+    assert whole.length == 6000
+    assert less.length < 3000
+    assert sum(map(len, less.blocks.values())) <= 60_000
+    data = orjson.loads(zlib.decompress(base64.b64decode(less.blocks["task-0"]), -15))
+    assert len(data["ids"]) == 40
+    assert all(len(text) == less.length + 2 for text in data["texts"])
+
+
+def test_a_site_is_whole_and_relative(tmp_path):
+    done = CliRunner().invoke(app, ["site", "bm25", "replay >> bm25", "--out", str(tmp_path / "public")])
+    assert done.exit_code == 0, done.output
+    pages = sorted((tmp_path / "public").rglob("*.html"))
+    assert {"index.html", "nano.html", "sample.html", "sources.html", "report-sample.html"} <= {p.name for p in pages}
+    for page in pages:
+        found = Links(page.read_text("utf-8"))
+        assert found.links
+        for link in found.links:
+            parts = urlsplit(link)
+            assert not parts.scheme, link
+            assert not parts.path.startswith("/"), link
+            target = page if not parts.path else (page.parent / unquote(parts.path)).resolve()
+            assert target.is_file(), f"{link} in {page.name}"
+            # A report's own script opens the system of an address.
+            if parts.fragment and not parts.fragment.startswith("system-"):
+                assert parts.fragment in Links(target.read_text("utf-8")).anchors
+
+
+def test_a_site_shows_only_chosen_runs_and_ranks_them_anew(tmp_path):
+    assert CliRunner().invoke(app, ["site", "bm25", "--no-reports", "--out", str(tmp_path)]).exit_code == 0
+    sample = (tmp_path / "sample.html").read_text("utf-8")
+    assert "bm25-classic" not in sample
+    assert '<td class="n rank" data-v="1">1</td>' in sample
+    assert len((tmp_path / "index.csv").read_text("utf-8").splitlines()) > 100
+    assert not (tmp_path / "report-sample.html").exists()
+
+
+def test_without_runs_a_site_has_the_published_figures(tmp_path):
+    assert CliRunner().invoke(app, ["site", "--out", str(tmp_path)]).exit_code == 0
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "base/bge" in page
+    assert 'class="tag own"' not in page
+    assert not (tmp_path / "sample.html").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "none", "--out", "x.html"],
+        ["report", "bm25", "--tasks", "sample", "--no-causes", "--out", "/nowhere/x.html"],
+        ["site", "none", "--out", "x"],
+        ["site", "--out", "/proc/x"],
+    ],
+)
+def test_what_cannot_be_done_is_one_line(arguments, tmp_path, monkeypatch):
+    from r2med.errors import R2medError
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, R2medError)
+    assert "\n" not in str(done.exception)
+    assert list(Path().iterdir()) == []

@@ -1,0 +1,249 @@
+"""The server's pages as an HTTP client meets them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+from webparts import ATTACK
+
+from r2med.store.ledger import Ledger
+from r2med.web.app import create_app
+from r2med.web.guard import local
+from r2med.web.library import Library
+
+
+@pytest.fixture(scope="module")
+def client(filled):
+    with TestClient(create_app(Library(filled[0] / "ledger.sqlite")), base_url="http://127.0.0.1:8421") as made:
+        yield made
+
+
+def rows(page: str) -> list[str]:
+    """The systems of a board, from top to bottom."""
+    return re.findall(r'<td class="sys">.*?<code[^>]*>(.*?)</code>', page, re.DOTALL)
+
+
+def entry_on(filled, task: str, system: str = "bm25"):
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        return next(entry for entry in ledger.entries(system=system) if entry.task == task)
+
+
+PAGES = ["/", "/?group=full", "/?group=nano", "/compare", "/runs", "/search", "/progress", "/progress/bars",
+         "/system?system=bm25&group=sample", "/compare?group=sample&a=bm25&b=bm25-classic"]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_is_there_and_holds_no_script_of_its_own(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 200
+    assert not re.search(r"<script(?! src=)|\son\w+=|style=\"", answer.text)
+
+
+@pytest.mark.parametrize("address", [*PAGES, "/static/app.js", "/nothing"])
+def test_every_answer_has_the_policy(client, address):
+    headers = client.get(address).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "10.0.0.1:8421"]
+)
+def test_a_foreign_host_is_refused(client, host):
+    assert client.get("/", headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8421", "127.0.0.1:1", "[::1]:8421"])
+def test_the_loopback_has_several_names(client, host):
+    assert client.get("/runs", headers={"host": host}).status_code == 200
+
+
+def test_strange_hosts_do_not_break_the_guard():
+    assert not local("[::1")
+    assert not local("a:b:c")
+
+
+def test_looking_changes_nothing(client, filled):
+    def state() -> set[tuple[str, int]]:
+        files = [path for path in filled[0].rglob("*") if path.is_file() and "sqlite" not in path.name]
+        return {(str(path), path.stat().st_mtime_ns) for path in files}
+
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        runs = len(ledger.entries())
+        before = state()
+        for address in [*PAGES, "/search/results?q=gums&task=sample/IIYi-Clinical&system=wordllama&system=bm25"]:
+            client.get(address)
+        assert state() == before
+        assert len(ledger.entries()) == runs
+    for address in PAGES:
+        assert client.post(address.partition("?")[0], headers={"origin": "http://127.0.0.1:8421"}).status_code == 405
+    assert client.get("/search/index").status_code == 405
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}, {"origin": "null"},
+                                     {"origin": "http://127.0.0.1:8421", "sec-fetch-site": "cross-site"}])  # fmt: skip
+def test_a_change_from_elsewhere_is_refused(client, headers):
+    form = {"task": "sample/Biology", "system": "bm25"}
+    assert client.post("/search/index", data=form, headers=headers).status_code == 403
+
+
+def test_an_index_is_built_by_a_post_from_here(client):
+    form = {"task": "sample/Biology", "system": "bm25(k1=1.7)"}
+    answer = client.post(
+        "/search/index", data=form, headers={"origin": "http://127.0.0.1:8421"}, follow_redirects=False
+    )
+    assert answer.status_code == 303
+    refused = client.post(
+        "/search/index", data={**form, "system": "replay >> bm25"}, headers={"origin": "http://127.0.0.1:8421"}
+    )
+    assert refused.status_code == 400
+
+
+def test_the_board_sorts_both_ways_and_finds(client):
+    ranked = rows(client.get("/?group=sample").text)
+    assert ranked[0] == "replay &gt;&gt; bm25"
+    assert len(ranked) == 4
+    assert rows(client.get("/?group=sample&sort=average&order=up").text) == ranked[::-1]
+    assert rows(client.get("/?group=sample&sort=name").text) == sorted(ranked)
+    assert rows(client.get("/?group=sample&q=CLASSIC").text) == [name for name in ranked if "classic" in name]
+    assert all("own" not in row for row in rows(client.get("/?group=full&origin=published").text))
+    assert rows(client.get("/?group=full&origin=own").text) == []
+
+
+def test_a_long_board_has_pages_without_overlap(client):
+    pages = [rows(client.get(f"/?group=full&page={number}").text) for number in (1, 2, 3)]
+    assert len(pages[0]) == len(pages[1]) == 50
+    everything = [row for page in pages for row in page]
+    assert len(everything) > 120
+    assert "Page 2 of" in client.get("/?group=full&page=2").text
+    assert rows(client.get("/?group=full&page=99999").text) == rows(client.get("/?group=full&page=9").text)
+
+
+WRONG = ["/?sort=nothing", "/?group=none", "/?metric=xyz", "/?kind=<b>", "/run/0", "/run/%3Cscript%3E",
+         "/query?task=x&query=y", "/query?task=sample/Biology&query=none", "/compare?group=sample&a=bm25&b=none",
+         "/compare?group=sample&a=bm25&b=bm25", "/system?system=<script>&group=sample",
+         "/search?task=/etc/passwd&q=x"]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", WRONG)
+def test_a_wrong_address_is_a_page_that_says_so(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 404
+    assert "Traceback" not in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_a_comparison_says_who_won_each_query(client):
+    page = client.get("/compare", params={"group": "sample", "a": "bm25", "b": "replay >> bm25"}).text
+    assert "B is better" in page
+    gains = [
+        float(text.replace("\N{MINUS SIGN}", "-"))
+        for text in re.findall(r"<td class=\"n (?:good|bad|)\">([+\N{MINUS SIGN}\d.]+) [AB=]", page)
+    ]
+    assert len(gains) == 50
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 0
+
+
+def test_two_lists_show_which_documents_moved(client, filled):
+    a, b = (entry_on(filled, "sample/Biology", system) for system in ("bm25", "replay >> bm25"))
+    page = client.get("/query", params={"task": a.task, "query": a.queries[0], "run": [a.id, b.id]}).text
+    assert "places against the first list" in page
+    assert re.search(r"▲ \d|▼ \d|>new<", page)
+    assert "Written by" in page
+
+
+def test_a_run_shows_everything_recorded(client, filled):
+    entry = entry_on(filled, "sample/Biology")
+    page = client.get(f"/run/{entry.id}").text
+    assert entry.record["data"]["fingerprint"] in page
+    assert "query-side BM25" in page
+    assert all(query in page for query in entry.queries)
+
+
+def test_documents_queries_and_ids_stay_text(client, filled):
+    task = filled[1]
+    entry = entry_on(filled, task)
+    pages = [
+        client.get("/query", params={"task": task, "query": "q<i>1"}).text,
+        client.get(f"/run/{entry.id}").text,
+        client.get("/search", params={"task": task, "q": f"gums {ATTACK}", "system": ["bm25", "bm25-classic"]}).text,
+        client.get("/search/results", params={"task": task, "q": "gums", "system": "bm25"}).text,
+        client.get("/compare", params={"group": "custom", "a": "bm25", "b": "bm25-classic"}).text,
+        client.get("/", params={"q": ATTACK}).text,
+    ]
+    for page in pages:
+        assert not re.search(r"<script(?! src=)|<img|<i>1|\x1b", page)
+    assert all("&lt;script&gt;" in page or "script" in page for page in pages[:4])
+
+
+def test_live_search_returns_each_chosen_system_with_marks(client):
+    found = client.get(
+        "/search/results", params={"task": "sample/Biology", "q": "bruised gums", "system": ["bm25", "bm25-classic"]}
+    ).text
+    assert found.count("<section") == 2
+    assert '<mark class="query">bruised</mark>' in found
+    assert "<html" not in found
+
+
+def test_a_page_follows_the_ledger(filled, tmp_path):
+    import r2med
+
+    library = Library(filled[0] / "ledger.sqlite")
+    with TestClient(create_app(library), base_url="http://localhost") as own:
+        before = rows(own.get("/?group=sample").text)
+        r2med.evaluate("bm25(k1=2.5)", "sample")
+        assert set(rows(own.get("/?group=sample").text)) - set(before) == {"bm25(k1=2.5)"}
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove(ledger.entries(system="bm25(k1=2.5)"))
+
+
+def test_data_that_is_gone_leaves_ids_and_scores(filled, tmp_path):
+    from webparts import hostile_task
+
+    import r2med
+
+    folder = hostile_task(tmp_path / "passing")
+    name = r2med.evaluate("bm25", folder).results[0].task
+    (folder / "corpus.jsonl").unlink()
+    entry = entry_on(filled, name)
+    with TestClient(create_app(Library(filled[0] / "ledger.sqlite")), base_url="http://localhost") as own:
+        page = own.get("/query", params={"task": name, "query": "q2"})
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove([entry])
+    assert page.status_code == 200
+    assert "not on this machine" in page.text
+    assert "d3" in page.text
+
+
+def test_the_verb_serves_and_says_when_it_cannot():
+    import socket
+    import subprocess
+    import sys
+    import time
+
+    import httpx
+
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        place.listen()
+        port = place.getsockname()[1]
+        command = [sys.executable, "-m", "r2med", "serve", "--port", str(port)]
+        taken = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert taken.returncode == 1
+        assert "choose another with --port" in taken.stderr
+        assert "Traceback" not in taken.stderr
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            for _ in range(200):
+                try:
+                    answer = httpx.get(f"http://127.0.0.1:{port}/", timeout=30)
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.1)
+            assert "replay &gt;&gt; bm25" in answer.text
+        finally:
+            server.terminate()

@@ -1,0 +1,74 @@
+"""Ledgers for the tests of pages: real runs of the bundled sample, and a task whose documents try to be markup."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import r2med
+from r2med.web.app import create_app
+from r2med.web.library import Library
+
+ATTACK = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+
+
+def hostile_task(folder: Path) -> Path:
+    """A task in which ids, queries and documents hold markup."""
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = {"d1": f"scurvy and swollen gums {ATTACK}", "d<b>2": "bleeding gums \x1b[31m", "d3": "a broken leg"}
+    queries = {"q<i>1": f"why do gums swell? {ATTACK}", "q2": "broken leg"}
+    rows = {
+        "corpus.jsonl": [{"id": name, "text": text} for name, text in documents.items()],
+        "query.jsonl": [{"id": name, "text": text, "answer": ATTACK} for name, text in queries.items()],
+        "qrels.jsonl": [{"q_id": "q<i>1", "p_id": "d1", "score": 1}, {"q_id": "q2", "p_id": "d3", "score": 1}],
+    }
+    for name, several in rows.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
+    return folder
+
+
+def fill(home: Path) -> str:
+    """Runs of three systems on the sample and of two on the hostile task; returns the hostile task's name."""
+    r2med.evaluate(["bm25", "bm25-classic", "rrf(bm25, bm25-classic)", "replay >> bm25"], "sample")
+    report = r2med.evaluate(["bm25", "bm25-classic"], hostile_task(home / "hostile"))
+    return report.results[0].task
+
+
+@contextmanager
+def served(path: Path, library: Library | None = None) -> Iterator[str]:
+    """A real server on a free port of the loopback, and its address."""
+    import uvicorn
+
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    config = uvicorn.Config(
+        create_app(library or Library(path)), host="127.0.0.1", port=port, log_level="error", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def find_chromium() -> str | None:
+    """Where a Chromium is; where there is none, a warning says that the browser was not tested."""
+    found = next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
+    if found is None:
+        warnings.warn("NO BROWSER TEST HAS RUN: install Chromium (apt-get install chromium)", stacklevel=2)
+    return found
