@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,9 +73,12 @@ def test_runs_are_those_within_each_text(block: list[str], length: int) -> None:
     assert int(inside(words, length).sum()) == len(wanted)
 
 
-def test_runs_depend_on_the_order_of_their_words() -> None:
-    words = hash_words(["a b c d e f g h i j k l m", "b a c d e f g h i j k l m", "a b c d e f g h i j k m l"]).hashes
-    assert len(set(run_hashes(words, 13)[[0, 13, 26]].tolist())) == 3
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
+def test_runs_depend_on_the_order_of_their_words(length: int) -> None:
+    orders = list(permutations("abcdef"[:length]))
+    assert len(
+        set(run_hashes(hash_words([" ".join(order) for order in orders]).hashes, length)[::length].tolist())
+    ) == len(orders)
 
 
 @given(st.lists(st.lists(sentences, max_size=4), max_size=4))

@@ -15,7 +15,7 @@ from r2med.web import views
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
 from r2med.web.library import Library
-from r2med.web.pages import Frame, render, static
+from r2med.web.pages import Frame, environment, render, static
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -120,6 +120,8 @@ def _missing(request: Request, error: Exception) -> Response:
 
 def warm(library: Library) -> None:
     """Have the first board and its intervals ready before somebody asks."""
+    for name in ("board.html", "query.html", "search.html"):
+        environment().get_template(name)
     try:
         group = next((name for name in views.BOARDS if name in library.groups()), "full")
         board = library.board(View(group=group, cost=True))

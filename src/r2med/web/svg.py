@@ -119,5 +119,6 @@ def axis(scale: Scale, top: float, bottom: float, *, zero: bool = False) -> str:
 def span(values: Sequence[float], *, from_zero: bool = True) -> tuple[float, float]:
     """The ends of a scale that holds some figures with a little room."""
     low, high = (min(values, default=0.0), max(values, default=1.0))
-    room = 0.05 * (high - low or abs(high) or 1.0)
+    # Figures closer together than this cannot be told apart, and their scale would have no round steps.
+    room = max(1e-6, 0.05 * (high - low or abs(high) or 1.0))
     return (0.0 if from_zero and low >= 0 else low - room), high + room
