@@ -154,6 +154,9 @@ def test_texts_of_few_words_are_not_compared_unless_asked_for(tmp_path) -> None:
     assert find(data, rows, tmp_path, min_words=3).keys() == {(3, "d2"), (4, "d3")}
     assert find(data, rows, tmp_path, min_words=1).keys() == {(1, "d0"), (2, "d1"), (3, "d2"), (4, "d3")}
     assert find(data, rows, tmp_path, min_words=10) == {}
+    longer = words(40, 2)
+    assert find(dataset([longer]), [[f"{NOISE} {longer}"]], tmp_path, min_words=40).keys() == {(1, "d0")}
+    assert find(dataset([longer]), [[f"{NOISE} {longer}"]], tmp_path, min_words=41) == {}
 
 
 def test_too_short_texts_are_counted(tmp_path) -> None:

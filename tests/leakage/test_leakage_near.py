@@ -86,3 +86,11 @@ def test_what_exceeds_the_threshold_is_found_with_its_similarity(threshold: floa
     for pair, (method, score) in found.items():
         assert method == "near"
         assert score == pytest.approx(wanted[pair])
+
+
+def test_of_several_copies_in_a_row_the_nearest_counts(tmp_path) -> None:
+    text = words(80, 1)
+    copies = [changed(text, share, seed) for seed, share in enumerate((0.1, 0.02, 0.06))]
+    found = find(dataset([text]), [copies], tmp_path, methods=("near",))
+    best = max(jaccard(shingles(copy, SHINGLE), shingles(text, SHINGLE)) for copy in copies)
+    assert found == {(1, "d0"): ("near", pytest.approx(best))}
