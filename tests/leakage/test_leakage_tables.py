@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from r2med.leakage.tables import Filter, Table
 
-numbers = st.one_of(st.integers(0, 9), st.sampled_from([1 << 63, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1))
+numbers = st.one_of(
+    st.integers(0, 9),
+    st.integers(0, 20).map(lambda slot: slot << 48),
+    st.sampled_from([1 << 63, (1 << 64) - 1]),
+    st.integers(0, (1 << 64) - 1),
+)
 
 
 def column(values: list[int]) -> np.ndarray:

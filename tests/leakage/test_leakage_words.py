@@ -27,6 +27,10 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
     assert all(character.isalnum() or character == " " for character in once)
 
 
+def test_folding_a_letter_does_not_cut_its_word() -> None:
+    assert normalise("θεΐκός ẖ") == "θεΐκός ẖ".replace("ς", "σ")
+
+
 @given(st.lists(word, min_size=1, max_size=8), st.data())
 def test_case_marks_and_spacing_do_not_matter(parts: list[str], data: st.DataObject) -> None:
     written = "".join(
