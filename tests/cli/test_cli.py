@@ -156,6 +156,12 @@ def test_drop_self_is_recorded_and_changes_the_run() -> None:
     assert dropped["metrics"]["nDCG@10"] > kept["metrics"]["nDCG@10"]
 
 
+def test_a_memory_limit_changes_nothing_but_memory() -> None:
+    small = results("run", "wordllama", "--tasks", "sample/Biology", "--memory", "1MB", "--fresh")["results"][0]
+    large = results("run", "wordllama", "--tasks", "sample/Biology", "--memory", "2GB", "--fresh")["results"][0]
+    assert small["metrics"] == large["metrics"]
+
+
 def test_groups_have_no_average_in_common(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -182,6 +188,7 @@ def test_groups_have_no_average_in_common(tmp_path: Path) -> None:
         (("run", "bm25", "--tasks", "./nowhere"), "nowhere: no such folder"),
         (("run", "bm25", "--metrics", "nDCG@0"), "nDCG@0"),
         (("run", "bm25 >> bm25"), "a system is expanders >> one retriever >> rerankers"),
+        (("run", "bm25", "--memory", "lots"), "'lots' is not a size such as 500MB or 2GB"),
         (("runn",), "no verb 'runn'; did you mean run?"),
         (("eval", "x.trec"), "either --task NAME or --qrels FILE"),
         (("eval", "x.trec", "--task", "sample/Biology"), "x.trec"),

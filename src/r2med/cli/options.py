@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    Whole = click.ParamType[int]
+else:
+    Whole = click.ParamType  # older versions of click have no type in brackets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,6 +39,22 @@ class ManyValues(click.Command):
             else:
                 spread.append(argument)
         return super().parse_args(ctx, spread)
+
+
+class Size(Whole):
+    """A number of bytes as people write it: 500MB, 2GB."""
+
+    name = "size"
+    units: ClassVar[dict[str, int]] = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]B|)", str(value).strip().upper())
+        if found is None or float(found[1]) <= 0:
+            self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
+        return int(float(found[1]) * self.units[found[2]])
 
 
 def json_option() -> Callable[[Function], Function]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 
 if TYPE_CHECKING:
     from r2med.system import System
@@ -32,6 +32,7 @@ class Asked:
     max_cost: float | None
     max_tokens: int | None
     concurrency: int
+    memory: int
     format: str
     out: Path | None
     fresh: bool
@@ -58,6 +59,7 @@ class Asked:
 @click.option("--samples", type=click.IntRange(1), help="How many texts each expander asks a model for.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
+@click.option("--memory", type=Size(), default="512MB", show_default=True, help="Working memory of a dense search.")
 @click.option("--concurrency", default=16, show_default=True, help="Requests to a model at a time.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -125,7 +127,7 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
         fresh=asked.fresh,
         split=asked.split,
         strict=asked.strict,
-        engine=Engine(messages()),
+        engine=Engine(messages(), asked.memory),
     )
     with _limits(asked):
         report = evaluate(list(systems.values()), list(asked.tasks), options)
