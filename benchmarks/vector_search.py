@@ -220,14 +220,14 @@ def main(folder: Path, rounds: int, peers: str, only: str | None) -> None:
             results[name] += [found] if found else []
     floor = min(round_["seconds"] for round_ in results["bare"])
     print(f"{COUNT:,} x {DIMENSION:,} float32, {QUERIES} queries, top {DEPTH}, {os.cpu_count()} cores")
-    print(f"{'':8}{'seconds':>10}{'ratio':>8}{'all rounds':>24}{'memory MB':>12}{'same as r2med':>15}")
+    print(f"{'':8}{'seconds':>10}{'ratio':>8}{'all rounds':>32}{'memory MB':>12}{'same as r2med':>15}")
     for name, rows in results.items():
         if rows:
             seconds = [row["seconds"] for row in rows]
             every = " ".join(f"{value:.1f}" for value in seconds)
             most = max(row["bytes"] for row in rows) / 1e6
             same = f"{agreement(rows[0]['lists'], results['r2med'][0]['lists']):.5f}" if rows[0]["lists"] else ""
-            print(f"{name:8}{min(seconds):10.2f}{min(seconds) / floor:8.2f}{every:>24}{most:12.0f}{same:>15}")
+            print(f"{name:8}{min(seconds):10.2f}{min(seconds) / floor:8.2f}{every:>32}{most:12.0f}{same:>15}")
 
 
 if __name__ == "__main__":

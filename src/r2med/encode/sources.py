@@ -50,7 +50,7 @@ class Source:
     @property
     def label(self) -> str:
         """What the settings call the model: the repository, or the folder's own name."""
-        return self.name if self.place is None else self.place.resolve().name
+        return self.place.resolve().name if self.place is not None and looks_like_path(self.name) else self.name
 
 
 def locate(name: str, revision: str = "main", package: str = "") -> Source:
