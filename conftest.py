@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -24,6 +25,17 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("R2MED_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_models_left() -> Iterator[None]:
+    """A model that a test makes known is forgotten after it."""
+    from r2med.llm import cards
+
+    before = dict(cards._ADDED)
+    yield
+    cards._ADDED.clear()
+    cards._ADDED.update(before)
 
 
 @pytest.fixture

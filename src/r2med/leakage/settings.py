@@ -27,7 +27,7 @@ class Settings:
     methods: tuple[str, ...] = METHODS
     threshold: float = 0.6
     """The least Jaccard similarity of the shingles of near-duplicates. A text with a tenth of its words replaced has
-    about 0.68, one with its sentences in another order 0.9 and more, two abstracts on one subject 0.05."""
+    about 0.68, one with its sentences in another order 0.8 and more, two different abstracts 0.01."""
     overlap: float = 0.0
     """The least share of a text's runs of 13 words that must be found; at 0, one run is enough."""
     min_words: int = 5
