@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from r2med.data.corpus import Corpus, read_corpus, recall_corpus
 from r2med.data.layout import locate
 from r2med.data.model import Collection, Dataset, Gold, Texts
 from r2med.data.problems import Findings, Spot
 from r2med.data.qrels import Judgements, no_positive, read_judgements
 from r2med.data.tasks import Task
-from r2med.data.texts import TextTable, gold_extras, read_documents, read_queries
+from r2med.data.texts import TextTable, gold_extras, read_queries
 
 
 @dataclass(frozen=True)
 class Contents:
     """What was read from a folder, before it is known to be usable."""
 
-    documents: TextTable
+    corpus: Corpus
     queries: TextTable
     judgements: Judgements
 
 
-def read_contents(folder: Path, split: str, found: Findings) -> Contents:
-    """Read all that a folder holds of a task, noting every problem."""
+def read_contents(
+    folder: Path,
+    split: str,
+    found: Findings,
+    corpus: Callable[[Sequence[Path], Findings], Corpus] = read_corpus,
+) -> Contents:
+    """Read all that a folder holds of a task, noting every problem; `corpus` says how its documents are read."""
     parts = locate(folder, split, found)
     contents = Contents(
-        read_documents([folder / name for name in parts.documents], found),
+        corpus([folder / name for name in parts.documents], found),
         read_queries([folder / name for name in parts.queries], found),
         read_judgements([folder / name for name in parts.qrels], found),
     )
@@ -39,8 +46,8 @@ def _check_references(contents: Contents, folder: Path, found: Findings) -> None
     queries, judgements = contents.queries, contents.judgements
     if queries.whole:
         judgements.check_ids("query", queries.position, found)
-    if contents.documents.whole:
-        judgements.check_ids("document", contents.documents.position, found)
+    if contents.corpus.whole:
+        judgements.check_ids("document", contents.corpus.documents.position, found)
     if not (queries.whole and judgements.whole):
         return
     positive = judgements.positive()
@@ -54,7 +61,7 @@ def _check_references(contents: Contents, folder: Path, found: Findings) -> None
 def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
     """The dataset of a task in a folder; the first problem that makes it unusable is raised as one line."""
     found = Findings()
-    contents = read_contents(folder, task.split, found)
+    contents = read_contents(folder, task.split, found, recall_corpus)
     found.raise_errors(task.name)
     _compare_counts(task, contents, found)
     qrels = contents.judgements.positive()
@@ -63,7 +70,7 @@ def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
     queries = Texts(ids, [contents.queries.texts[position] for position in kept])
     extras = gold_extras(contents.queries, ids)
     return Dataset(
-        Collection(task, contents.documents.column(), queries, origin=folder),
+        Collection(task, contents.corpus.documents, queries, origin=folder),
         Gold(qrels, extras["answer"], extras["reasoning"]),
         warnings=found.warnings(),
         revision=revision,
@@ -74,7 +81,7 @@ def _compare_counts(task: Task, contents: Contents, found: Findings) -> None:
     """Warn where there is more or less than was published; whether that counted repeated rows is not known."""
     counts = (
         ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
-        ("documents", task.documents, contents.documents.rows, len(contents.documents.ids)),
+        ("documents", task.documents, contents.corpus.rows, len(contents.corpus.documents)),
         ("judgements", task.qrels, contents.judgements.rows, sum(map(len, contents.judgements.grades.values()))),
     )
     for what, published, rows, distinct in counts:

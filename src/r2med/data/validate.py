@@ -97,7 +97,7 @@ def validate(source: str | Path | Task, *, split: str | None = None) -> Report:
     counts = [0, 0, 0]
     for task in resolve([source], split=split):
         contents = read_contents(_folder(task), task.split, found)
-        read = (contents.queries.rows, contents.documents.rows, contents.judgements.rows)
+        read = (contents.queries.rows, contents.corpus.rows, contents.judgements.rows)
         counts = [before + more for before, more in zip(counts, read, strict=True)]
     return Report(source.name if isinstance(source, Task) else str(source), tuple(found.problems), *counts)
 

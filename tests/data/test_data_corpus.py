@@ -1,0 +1,117 @@
+"""Large files are known again by their bytes: what is recalled is what was read, and nothing old is recalled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+from folders import LAYOUTS, Content
+
+from r2med.data import load
+from r2med.data.validate import validate
+from r2med.engine import quiet
+from r2med.errors import DataError
+from r2med.retrieve.bm25 import BM25
+from r2med.stage import Context
+from r2med.store.cache import Cache
+
+RANDOM = Random(0)
+LARGE = Content(
+    # Words that hardly compress, so that the files are large in every format.
+    documents=[(f"d{n}", "", f"µ n{n} {RANDOM.randbytes(2400).hex(' ', 4)}") for n in range(2000)],
+    queries=[("q1", "who has n7"), ("q2", "who has n1999")],
+    qrels=[("q1", "d7", 1), ("q2", "d1999", 1)],
+)
+
+
+def kept() -> list[Path]:
+    return sorted((Cache.default().root / "documents").glob("*/*"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    LAYOUTS["r2med"](tmp_path, LARGE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_what_is_recalled_equals_what_was_read(tmp_path, layout):
+    LAYOUTS[layout](tmp_path, LARGE)
+    first, again = load(tmp_path), load(tmp_path)
+    assert len(kept()) == 1
+    assert again.fingerprint == first.fingerprint
+    assert list(again.collection.documents) == list(first.collection.documents)
+    assert again.collection.documents.text("d7") == LARGE.documents[7][2]
+    assert again.gold == first.gold
+
+
+def test_a_cached_index_is_searched_without_the_texts(folder):
+    context = Context(Cache.default(), quiet())
+    first = BM25().retrieve(load(folder).collection, context)
+    recalled = load(folder)
+    (folder / "corpus.jsonl").unlink()
+    assert BM25().retrieve(recalled.collection, context) == first
+    with pytest.raises(DataError, match=r"corpus\.jsonl: changed or went away"):
+        recalled.collection.documents.text("d7")
+
+
+def test_a_changed_byte_is_seen_though_size_and_time_are_as_before(folder):
+    file = folder / "corpus.jsonl"
+    before, status = load(folder).fingerprint, file.stat()
+    file.write_bytes(file.read_bytes().replace(b"n1500 ", b"n1501 "))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert file.stat().st_size == status.st_size
+    assert load(folder).fingerprint != before
+
+
+def test_warnings_are_recalled_and_errors_are_never_kept(folder):
+    file = folder / "corpus.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines, lines[3], lines[5]]))
+    first, again = load(folder), load(folder)
+    assert len(kept()) == 1
+    assert again.warnings == first.warnings
+    assert "2 rows that repeat an id" in again.warnings[0]
+    file.write_bytes(b"".join([*lines, b"{broken\n"]))
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"corpus\.jsonl:2001: not JSON"):
+            load(folder)
+    assert len(kept()) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda old: old[: len(old) // 2],
+        lambda old: old.replace(b'"d17"', b'"d18"'),
+        lambda old: b"",
+        lambda old: b"[1]",
+    ],
+    ids=["cut", "changed", "empty", "another"],
+)
+def test_a_damaged_memory_is_made_again(folder, damage):
+    before = load(folder)
+    (file,) = kept()
+    good = file.read_bytes()
+    file.write_bytes(damage(good))
+    after = load(folder)
+    assert list(after.collection.documents) == list(before.collection.documents)
+    assert kept() == [file]
+    assert file.read_bytes() == good
+
+
+def test_validate_always_reads(folder):
+    load(folder)
+    (file,) = kept()
+    assert validate(folder).documents == 2000
+    file.unlink()
+    file.parent.rmdir()
+    validate(folder)
+    assert not kept()
+
+
+def test_small_files_are_not_kept(tmp_path):
+    load("sample/Biology")
+    assert not kept()
