@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -410,3 +411,26 @@ def test_wrong_options_are_one_line() -> None:
         assert done.returncode != 0
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_own_folders_have_a_board_of_their_own(tmp_path: Path) -> None:
+    folders = []
+    for name in ("ward", "clinic"):
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = {"corpus": {"id": "d", "text": "gout"}, "query": {"id": "q", "text": "gout"}}
+        rows["qrels"] = {"q_id": "q", "p_id": "d", "score": 1}
+        for part, row in rows.items():
+            (folder / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
+        folders.append(str(folder))
+    r2med.evaluate("bm25", folders)
+    r2med.evaluate("bm25-classic", folders[0])
+
+    def shown(*options: str) -> list[tuple[str, int | None]]:
+        lines = json.loads(command(*options, "--format", "json").stdout)["lines"]
+        return [(line["system"], line["rank"]) for line in lines]
+
+    assert shown("--group", "custom") == [("bm25", 1), ("bm25-classic", None)]
+    assert shown("--tasks", folders[0]) == [("bm25", 1), ("bm25-classic", 1)]
+    assert shown("--tasks", "Biology", "--kind", "base", "--source", "paper")
+    assert "a board has tasks of one group" in command("--tasks", folders[0], "Biology").stderr

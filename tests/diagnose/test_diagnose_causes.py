@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from r2med.diagnose.truncation import beyond_reach, read_part
 from r2med.encode.base import Encoder
 from r2med.errors import R2medError
 from r2med.llm import Limits, Request, Trouble, add_model, scripted, session
-from r2med.store.ledger import Ledger
+from r2med.ranking import Run
+from r2med.store.cache import Cache
+from r2med.store.ledger import Finished, Ledger
 from r2med.system import System
 
 
@@ -302,3 +305,37 @@ def test_a_query_that_the_run_lacks_is_not_found(task: Path) -> None:
         rest = found.run.select([query for query in found.run.queries if query != "found"])
         holed = Opened(found.entry, found.dataset, rest, found.values, {"found": [Generation("x", "hyde")]})
         assert causes(diagnose(holed, ledger))["found"] is Cause.BRIDGE
+
+
+def test_a_diagnosis_is_made_once_and_recalled_whole(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r2med.evaluate("bm25", task)
+    made = of("bm25", task)
+    monkeypatch.setattr("r2med.diagnose.decide._decided", lambda *_: pytest.fail("decided again"))
+    assert of("bm25", task) == made
+
+
+def test_a_run_that_was_made_again_is_diagnosed_again(task: Path) -> None:
+    r2med.evaluate("bm25", task)
+    of("bm25", task)
+    with Ledger() as ledger:
+        entry = next(each for each in ledger.entries(system="bm25"))
+        nothing = Run.from_lists({query: ([], []) for query in entry.queries})
+        ledger.add(replace(entry, created=""), Finished(nothing, ledger.scores(entry)))
+        entry = ledger.get(entry.id)
+        ledger.add(replace(entry, seconds=entry.seconds + 1), Finished(nothing, ledger.scores(entry)))
+    assert Cause.FOUND not in causes(of("bm25", task)).values()
+
+
+def test_a_diagnosis_without_its_search_or_damaged_is_made_again(task: Path) -> None:
+    r2med.evaluate("bm25", task)
+    made = of("bm25", task)
+    with Ledger() as ledger:
+        ledger.remove([ledger.get(made.oracle)])
+    again = of("bm25", task)
+    assert again == made
+    with Ledger() as ledger:
+        assert ledger.get(made.oracle)
+    (file,) = (Cache.default().root / "causes").glob("*/*")
+    for damage in (b"", b"{}", file.read_bytes()[:-20], b"[]"):
+        file.write_bytes(damage)
+        assert of("bm25", task) == made

@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 from webparts import ATTACK
 
+import r2med
 from r2med.store.ledger import Ledger
 from r2med.web.app import create_app
 from r2med.web.guard import local
@@ -81,13 +82,15 @@ def test_looking_changes_nothing(client, filled):
     for address in PAGES:
         assert client.post(address.partition("?")[0], headers={"origin": "http://127.0.0.1:8421"}).status_code == 405
     assert client.get("/search/index").status_code == 405
+    assert client.get("/system/causes").status_code == 405
 
 
 @pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}, {"origin": "null"},
                                      {"origin": "http://127.0.0.1:8421", "sec-fetch-site": "cross-site"}])  # fmt: skip
 def test_a_change_from_elsewhere_is_refused(client, headers):
-    form = {"task": "sample/Biology", "system": "bm25"}
+    form = {"task": "sample/Biology", "system": "bm25", "group": "sample"}
     assert client.post("/search/index", data=form, headers=headers).status_code == 403
+    assert client.post("/system/causes", data=form, headers=headers).status_code == 403
 
 
 def test_an_index_is_built_by_a_post_from_here(client):
@@ -100,6 +103,44 @@ def test_an_index_is_built_by_a_post_from_here(client):
         "/search/index", data={**form, "system": "replay >> bm25"}, headers={"origin": "http://127.0.0.1:8421"}
     )
     assert refused.status_code == 400
+
+
+def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    (result,) = r2med.evaluate("bm25-classic", "sample/Biology").results
+    client = TestClient(create_app(), base_url="http://127.0.0.1:8421")
+    here, page = {"origin": "http://127.0.0.1:8421"}, "/system?system=bm25-classic&group=sample"
+    before = client.get(page).text
+    assert "Find causes of failure" in before
+    assert "bridge missing" not in before
+    form = {"system": "bm25-classic", "group": "sample"}
+    answer = client.post("/system/causes", data=form, headers=here, follow_redirects=False)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == page + "#causes"
+    after = client.get(page).text
+    assert "Find causes of failure" not in after
+    assert "bridge missing" in after
+    assert 'id="causes"' in client.get("/?group=sample&task=sample/Biology").text
+    run = client.get(f"/run/{result.run_id}?cause=found").text
+    assert set(re.findall(r"</td><td>([a-z ]+)</td>", run)) == {"found"}
+
+
+@pytest.mark.parametrize("form", [{}, {"system": "nothing", "group": "sample"}, {"system": "bm25", "group": "full"}])
+def test_causes_of_what_was_never_run_are_refused(client, form):
+    answer = client.post("/system/causes", data=form, headers={"origin": "http://127.0.0.1:8421"})
+    assert answer.status_code == 400
+    assert "is not on this machine" in answer.text
+
+
+def test_own_folders_and_single_tasks_have_boards(client, filled):
+    page = client.get("/?group=custom").text
+    assert rows(page) == ["bm25", "bm25-classic"]
+    assert f"ranked by {filled[1]}" in page
+    alone = client.get("/?group=sample&task=sample/IIYi-Clinical").text
+    assert "ranked by sample/IIYi-Clinical" in alone
+    assert len(rows(alone)) >= 4
+    assert client.get("/?group=sample&task=Biology").status_code == 404
+    assert client.get("/?group=nonsense").status_code == 404
 
 
 def test_the_board_sorts_both_ways_and_finds(client):

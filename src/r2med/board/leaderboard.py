@@ -25,6 +25,8 @@ class View:
     """Which part of the board to show, and how."""
 
     group: str = "full"
+    tasks: tuple[str, ...] = ()
+    """Only these tasks of the group, and the average over them."""
     measure: str = "nDCG@10"
     family: str = ""
     """Only the tasks of this family, and the average over them."""
@@ -52,7 +54,7 @@ def board(ledger: Ledger, view: View) -> Board:
     >>> best.rank, best.row.name, round(100 * best.average, 2)
     (1, 'base/nv', 31.43)
     """
-    tasks = _tasks(view)
+    tasks = _tasks(view, ledger)
     runs = newest_runs(ledger, view.group, tasks) if view.own else {}
     rows = own_rows(runs, ledger.means(), view.measure) if runs else []
     rows += _published(view, tasks)
@@ -86,11 +88,16 @@ def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
     return Sample(entry.queries, ledger.scores(entry)[measure], data_of(entry))
 
 
-def _tasks(view: View) -> list[str]:
-    found = [task.name for task in registry().values() if task.group == view.group]
-    chosen = [name for name in found if view.family in ("", registry()[name].family)]
-    if not chosen:
-        families = {task.family for task in registry().values()}
+def _tasks(view: View, ledger: Ledger) -> list[str]:
+    """The columns: the group's tasks, or for a group of folders all that were run."""
+    known = registry()
+    found = [task.name for task in known.values() if task.group == view.group]
+    if not found:
+        found = sorted({entry.task for entry in ledger.entries(group=view.group)})
+    found = list(view.tasks) or found
+    chosen = [name for name in found if view.family in ("", known[name].family if name in known else "")]
+    if found and not chosen:
+        families = {task.family for task in known.values()}
         raise R2medError(f"no family {view.family!r}{suggest(view.family, families)}")
     return chosen
 

@@ -8,11 +8,13 @@ import click
 
 from r2med.cli.options import ManyValues, output
 
+_GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 
 
 @click.command("board", cls=ManyValues)
-@click.option("--group", type=click.Choice(["full", "nano", "sample"]), default="full", show_default=True)
+@click.option("--group", type=click.Choice(_GROUPS), default="full", show_default=True, help="Which board.")
+@click.option("--tasks", multiple=True, metavar="NAME|PATH...", help="Only these tasks; folders have their own board.")
 @click.option("--family", default="", metavar="FAMILY", help="Only the tasks of a family, such as clinical-case.")
 @click.option("--kind", type=click.Choice(_KINDS), default=None, help="Only systems of a kind.")
 @click.option("--retriever", default="", metavar="NAME", help="Only systems with this retriever, such as bm25 or nv.")
@@ -46,14 +48,17 @@ def command(**given: Any) -> None:
       r2med board --limit 20
       r2med board --kind base --retriever bm25 --metric Recall@100
       r2med board --group nano --own --ci --columns cost
+      r2med board --tasks path/to/your/folder --ci
       r2med board --format latex --kind reranker --baseline bm25 > table.tex
     """
     from r2med.board.leaderboard import View, board
     from r2med.measure.metrics import Measure
     from r2med.store.ledger import Ledger
 
+    group, tasks = _columns(given["group"], given["tasks"])
     view = View(
-        group=given["group"],
+        group=group,
+        tasks=tasks,
         measure=str(Measure.parse(given["metric"])),
         family=given["family"],
         kind=given["kind"] or "",
@@ -80,3 +85,15 @@ def command(**given: Any) -> None:
     show_board(found, output())
     if not found.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
+
+
+def _columns(group: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The group, and those of its tasks that were asked for by name."""
+    from r2med.data.tasks import resolve
+    from r2med.errors import R2medError
+
+    tasks = resolve(names)
+    groups = sorted({task.group for task in tasks})
+    if len(groups) > 1:
+        raise R2medError(f"a board has tasks of one group, these are of {', '.join(groups)}")
+    return (groups[0] if groups else group), tuple(task.name for task in tasks)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from r2med.diagnose.causes import Cause, Diagnosis, Placed, QueryCause
+from r2med.diagnose.kept import keep, recalled
 from r2med.diagnose.opened import TOP, Opened
 from r2med.diagnose.oracle import measured, searches, with_answer
 from r2med.diagnose.truncation import MOST, beyond_reach
@@ -43,6 +44,10 @@ class _Facts:
 
 def diagnose(opened: Opened, ledger: Ledger, engine: Engine | None = None) -> Diagnosis:
     """The cause of every query of a run. The search with gold answers is made when it is needed, and kept."""
+    return recalled(opened.entry, ledger) or keep(opened.entry, _decided(opened, ledger, engine))
+
+
+def _decided(opened: Opened, ledger: Ledger, engine: Engine | None) -> Diagnosis:
     system = System.parse(opened.system)
     failed = _failed(system, opened)
     missing = {query: documents for query, documents in _missing(opened).items() if query not in failed}

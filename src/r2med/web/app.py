@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError, require_extra
-from r2med.web import views
+from r2med.web import views, why
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
 from r2med.web.library import Library
@@ -52,7 +52,8 @@ def create_app(library: Library | None = None) -> Starlette:
         Route("/query", _page(chosen, views.query_view, "Runs")),
         Route("/search", _page(chosen, views.search_page, "Search")),
         Route("/search/results", _page(chosen, views.search_results, "Search")),
-        Route("/search/index", _index(chosen), methods=["POST"]),
+        Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
+        Route("/system/causes", _form(chosen, _find_causes, "Board"), methods=["POST"]),
         Route("/runs", _page(chosen, views.runs_page, "Runs")),
         Route("/run/{id}", _page(chosen, views.run_page, "Runs")),
         Route("/progress", _page(chosen, views.progress_page, "In progress")),
@@ -84,19 +85,32 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
     return endpoint
 
 
-def _index(library: Library) -> Callable[[Request], Any]:
+def _build_index(library: Library, form: Mapping[str, str]) -> str:
+    task = form.get("task", "")
+    views.make_index(library, task, form.get("system", ""))
+    return views.search_address(task)
+
+
+def _find_causes(library: Library, form: Mapping[str, str]) -> str:
+    system, group = form.get("system", ""), form.get("group", "")
+    why.find_out(library, system, group)
+    return views.system_address(system, group) + "#causes"
+
+
+def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], current: str) -> Callable[[Request], Any]:
+    """What a form asks to be done, as an endpoint; afterwards the browser goes where that can be seen."""
+
     async def endpoint(request: Request) -> Response:
         from starlette.concurrency import run_in_threadpool
         from starlette.responses import HTMLResponse, RedirectResponse
 
         body = await request.body() if int(request.headers.get("content-length", "0") or 0) < _LONGEST else b""
-        form = parse_qs(body.decode("utf-8", "replace"))
-        task, system = form.get("task", [""])[0], form.get("system", [""])[0]
+        form = {name: several[0] for name, several in parse_qs(body.decode("utf-8", "replace")).items()}
         try:
-            await run_in_threadpool(views.make_index, library, task, system)
+            place = await run_in_threadpool(act, library, form)
         except R2medError as error:
-            return HTMLResponse(render("error.html", frame("Search"), message=str(error)), 400)
-        return RedirectResponse(views.search_address(task), 303)
+            return HTMLResponse(render("error.html", frame(current), message=str(error)), 400)
+        return RedirectResponse(place, 303)
 
     return endpoint
 
@@ -118,13 +132,20 @@ def _missing(request: Request, error: Exception) -> Response:
     return HTMLResponse(render("error.html", frame(""), message="there is no such page"), 404)
 
 
-def warm(library: Library) -> None:
-    """Have the first board and its intervals ready before somebody asks."""
-    for name in ("board.html", "query.html", "search.html"):
+def prepare(library: Library) -> None:
+    """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
+    from starlette.requests import Request
+
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+    _page(library, views.board_page, "Board")(Request(scope))
+    for name in ("query.html", "search.html", "compare.html", "system.html", "run.html"):
         environment().get_template(name)
+
+
+def read_ahead(library: Library) -> None:
+    """Compute the intervals of the board's further pages."""
     try:
-        group = next((name for name in views.BOARDS if name in library.groups()), "full")
-        board = library.board(View(group=group, cost=True))
+        board = library.board(View(group=views.first_group(library), cost=True))
         own = [line for line in board.lines if line.row.own and line.average is not None]
         for start in range(0, len(own), SIZE):
             library.intervals(own[start : start + SIZE], board.measure)
@@ -145,5 +166,6 @@ def serve(port: int) -> None:
         except OSError as error:
             raise R2medError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
     library = Library()
-    threading.Thread(target=warm, args=(library,), daemon=True).start()
+    prepare(library)
+    threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
     uvicorn.run(create_app(library), host="127.0.0.1", port=port, log_level="warning", access_log=False)

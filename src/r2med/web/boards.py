@@ -129,8 +129,9 @@ def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     averages = [mark for line in systems if (mark := mark_of(line, AVERAGE)) is not None]
     panels = []
     if averages:
-        note = f"{board.measure} × 100, mean over {len(board.tasks)} tasks, {first}. Discs are own runs with 95% "
-        note += "intervals, diamonds are published figures; oracles are left out."
+        over = f"mean over {len(board.tasks)} tasks" if len(board.tasks) > 1 else board.tasks[0]
+        note = f"{board.measure} × 100, {over}, {first}. Discs are own runs with 95% intervals, diamonds are "
+        note += "published figures; oracles are left out."
         panels.append(Panel("Averages", note, drawn(points(averages, "averages with 95% intervals")), "averages"))
     if shown and len(board.tasks) > 1:
         note = f"{board.measure} × 100, {first}; the stronger the colour, the better within a column."

@@ -13,7 +13,9 @@ from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
 from r2med.board.own import data_of
 from r2med.data.model import Dataset
-from r2med.data.tasks import Task
+from r2med.data.tasks import Task, registry
+from r2med.diagnose.causes import Diagnosis
+from r2med.diagnose.kept import recalled
 from r2med.diagnose.opened import Opened
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, task_intervals
@@ -22,7 +24,7 @@ from r2med.store.home import home
 from r2med.store.ledger import Entry, Ledger
 
 Value = TypeVar("Value")
-_KEPT = {"version": 64, "run": 128, "data": 10, "interval": 4096, "headline": 4096, "comparison": 64}
+_KEPT = {"version": 64, "run": 128, "data": 10, "interval": 4096, "headline": 4096, "comparison": 64, "causes": 512}
 """How many of each sort are kept."""
 
 
@@ -87,12 +89,13 @@ class Library:
         return self.current("groups", lambda: list(dict.fromkeys(entry.group for entry in self.entries())))
 
     def newest(self, system: str, group: str) -> dict[str, Entry]:
-        """The newest run of a system on each task of a group."""
+        """The newest run of a system on each task of a group, in the order of the tasks."""
         found: dict[str, Entry] = {}
         for entry in self.entries():
             if entry.system == system and entry.group == group:
                 found.setdefault(entry.task, entry)
-        return found
+        order = {task: place for place, task in enumerate(registry())}
+        return {task: found[task] for task in sorted(found, key=lambda task: (order.get(task, len(order)), task))}
 
     def systems(self, group: str, task: str = "") -> list[str]:
         """The systems with a run in a group, or on one task of it."""
@@ -160,6 +163,14 @@ class Library:
             return task_intervals(values)[0] if values is not None and len(values) else None
 
         return self.keep("interval", ("run", measure, entry.key), make)
+
+    def causes(self, entry: Entry) -> Diagnosis | None:
+        """Why a run fails where it does; None when nobody has found out yet: a page searches for nothing."""
+        with self._lock:
+            known: Diagnosis | None = self._kept["causes"].get((entry.key, entry.created))
+        if known is None and (known := recalled(entry, self.ledger)) is not None:
+            self.put("causes", (entry.key, entry.created), known)
+        return known
 
     def run(self, entry: Entry) -> Run:
         """The ranked lists of a run."""

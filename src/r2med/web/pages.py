@@ -106,7 +106,16 @@ def spent(cost: Cost | None) -> dict[str, str]:
         return dict.fromkeys(("Requests", "Tokens", "Dollars", "Seconds a query"), "\N{EN DASH}")
     dollars = "unknown" if cost.dollars is None else f"{cost.dollars:.2f}"
     counts = {"Requests": f"{cost.requests:,}", "Tokens": f"{cost.tokens:,}", "Dollars": dollars}
-    return {**counts, "Seconds a query": f"{cost.seconds_per_query:.3f}"}
+    return {**counts, "Seconds a query": _seconds(cost.seconds_per_query)}
+
+
+def _seconds(value: float) -> str:
+    """Seconds with three places, more for what would be nothing.
+
+    >>> _seconds(1.25), _seconds(0.00042)
+    ('1.250', '0.00042')
+    """
+    return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
 
 
 def marked(text: str, kinds: Kinds) -> Markup:

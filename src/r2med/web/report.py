@@ -15,7 +15,7 @@ from r2med.board.model import Board
 from r2med.board.own import data_of, own_rows
 from r2med.board.table import GROUP_NOTES, GROUP_TITLES
 from r2med.compare import Comparison, compare
-from r2med.diagnose.causes import Cause, Diagnosis, overall
+from r2med.diagnose.causes import Cause, Diagnosis
 from r2med.diagnose.decide import diagnose
 from r2med.diagnose.opened import Opened, open_tasks
 from r2med.engine import Engine
@@ -23,7 +23,7 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.paired import holm
 from r2med.store.ledger import Entry, Ledger
-from r2med.web import boards, charts
+from r2med.web import boards, charts, why
 from r2med.web.boards import Panel
 from r2med.web.pages import Frame, drawn, render, static
 from r2med.web.payload import TaskBlock, pack_all, run_block, task_block
@@ -149,15 +149,7 @@ def _panels(ledger: Ledger, choice: Choice, found: Gathered, board: Board) -> li
         note += f"interval leaves out 0. {_verdicts(compared)}"
         panels.append(Panel("Paired differences", note, drawn(charts.against(compared)), "differences"))
     panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
-    if found.causes:
-        shares = {
-            name: {cause: each.mean for cause, each in overall(diagnoses, "documents").items()}
-            for name, diagnoses in found.causes.items()
-        }
-        note = "What became of the relevant documents, % averaged over queries and tasks. "
-        note += " ".join(f"{cause.value}: {cause.meaning}." for cause in Cause)
-        panels.append(Panel("Causes of failure", note, drawn(charts.cause_chart(shares)), "causes"))
-    return panels
+    return panels + why.panels(found.causes)
 
 
 def _differences(ledger: Ledger, choice: Choice, found: Gathered) -> list[Comparison]:

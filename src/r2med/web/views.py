@@ -10,7 +10,7 @@ from r2med.board.published import KINDS
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
 from r2med.results import Cost
-from r2med.web import boards, charts, comparing, searching
+from r2med.web import boards, charts, comparing, searching, why
 from r2med.web.boards import Pages
 from r2med.web.cases import WORDS, query_page
 from r2med.web.library import Library
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Shown = tuple[str, dict[str, Any]]
 """A template and its values."""
 BOARDS = ("full", "nano", "sample")
-"""The groups that have a board, the most wanted first."""
+"""The groups that always have a board, the most wanted first; folders have one once something was run on them."""
+_EXPLAINED = 12
+"""Systems whose causes a board shows."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,18 @@ def _one_of(value: str, known: list[str] | tuple[str, ...], what: str) -> str:
 
 def _group(library: Library, asked: QueryParams) -> str:
     """The board that was asked for, or the first that has own runs."""
+    return _one_of(asked.get("group", "") or first_group(library), board_groups(library), "board")
+
+
+def board_groups(library: Library) -> list[str]:
+    """The groups that have a board."""
+    return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
+
+
+def first_group(library: Library) -> str:
+    """The board to open with."""
     there = library.groups()
-    default = next((name for name in BOARDS if name in there), "full")
-    return _one_of(asked.get("group", "") or default, BOARDS, "board")
+    return next((name for name in board_groups(library) if name in there), "full")
 
 
 def board_page(library: Library, request: Request) -> Shown:
@@ -77,6 +88,9 @@ def board_page(library: Library, request: Request) -> Shown:
     view = View(
         group=group, measure=measure, kind=kind, own=origin != "published", published=origin != "own", cost=True
     )
+    tasks = library.board(view).tasks
+    task = _one_of(asked.get("task", ""), ("", *tasks), "task")
+    view = replace(view, tasks=(task,) if task else ())
     board = library.board(view)
     links = _links(request, "rank")
     _one_of(links.sort, ["rank", "name", "average", *board.tasks], "column")
@@ -92,14 +106,20 @@ def board_page(library: Library, request: Request) -> Shown:
         "table": boards.board_table(board, shown, links.sort),
         "links": links,
         "pages": pages,
-        "panels": boards.board_panels(board, shown) + boards.frontier_panels(runs, shown, measure),
+        "panels": [
+            *boards.board_panels(board, shown),
+            *boards.frontier_panels(runs, shown, measure),
+            *why.panels(why.known(library, dict(list(runs.items())[:_EXPLAINED]))),
+        ],
         "view": view,
+        "tasks": tasks,
+        "task": task,
         "origin": origin,
         "text": asked.get("q", ""),
         "kinds": KINDS,
-        "boards": BOARDS,
+        "boards": board_groups(library),
         "measures": library.measures(),
-        "own_href": lambda name: address("/system", system=name, group=group),
+        "own_href": lambda name: system_address(name, group),
     }
     return "board.html", values
 
@@ -117,13 +137,17 @@ def system_page(library: Library, request: Request) -> Shown:
         found = library.interval(entry, "nDCG@10")
         if found is not None:
             marks.append(charts.Mark(task, 100 * found.mean, 100 * found.low, 100 * found.high))
-    measures = list(dict.fromkeys(measure for entry in runs.values() for measure in means.get(entry.id, {})))
+    there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
+    measures = [measure for measure in library.measures() if measure in there]
     cost = sum((Cost.of(e.record, e.seconds, len(e.queries)) for e in runs.values()), Cost())
     others = [name for name in library.systems(group) if name != system]
+    causes = {task: library.causes(entry) for task, entry in runs.items()}
     values = {
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
         "others": others, "chart": drawn(charts.points(marks, f"nDCG@10 of {system} by task")) if marks else "",
         "oracle": any(entry.record.get("oracle") for entry in runs.values()),
+        "panels": why.task_panels([each for each in causes.values() if each is not None]),
+        "unexplained": [task for task, each in causes.items() if each is None],
     }  # fmt: skip
     return "system.html", values
 
@@ -189,10 +213,11 @@ def run_page(library: Library, request: Request) -> Shown:
 
     entry = library.entry(request.path_params["id"])
     asked = request.query_params
-    values = library.headline(entry)
+    values, found = library.headline(entry), library.causes(entry)
+    causes = {each.query: each.cause.value for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), _query_text(library, entry.task, query)) for query in entry.queries]
-    wanted = asked.get("q", "").casefold().strip()
-    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold()]
+    wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
+    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold() and cause in ("", causes.get(row[0]))]
     links = _links(request, "lowest")
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
@@ -201,7 +226,7 @@ def run_page(library: Library, request: Request) -> Shown:
     return "run.html", {
         "entry": entry, "means": library.means().get(entry.id, {}), "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record, "cost": Cost.of(entry.record, entry.seconds, len(entry.queries)),
-        "text": asked.get("q", ""),
+        "text": asked.get("q", ""), "causes": causes, "cause": cause,
     }  # fmt: skip
 
 
@@ -253,6 +278,11 @@ def make_index(library: Library, task: str, system: str) -> None:
 def search_address(task: str) -> str:
     """Where one searches a task."""
     return address("/search", task=task)
+
+
+def system_address(system: str, group: str) -> str:
+    """Where one reads about a system."""
+    return address("/system", system=system, group=group)
 
 
 def progress_page(library: Library, request: Request) -> Shown:
