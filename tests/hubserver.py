@@ -69,7 +69,8 @@ class Repository:
 class HubServer:
     """The server: add repositories, set faults, look at the requests that came."""
 
-    repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
+    repositories: dict[tuple[str, str], list[Repository]] = field(default_factory=dict)
+    """The commits of each repository, the newest first; branches lead to that one."""
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     """Every request so far, as `METHOD path`; downloads from the middle of a file end in ` from N`."""
@@ -80,7 +81,10 @@ class HubServer:
         """Put a repository on the server and return its commit."""
         content = b"".join(name.encode() + body for name, body in sorted(files.items()))
         commit = commit or hashlib.sha1(content).hexdigest()
-        self.repositories[kind, repo] = Repository(kind, commit, dict(files), (branch,))
+        older = self.repositories.get((kind, repo), [])
+        for each in older:
+            each.branches = ()
+        self.repositories[kind, repo] = [Repository(kind, commit, dict(files), (branch,)), *older]
         return commit
 
     def __enter__(self) -> Self:
@@ -150,14 +154,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(404, "")
 
     def _find(self, kind: str, match: re.Match[str]) -> Repository | None:
-        repository = self.server_state.repositories.get((kind, match["repo"]))
+        commits = self.server_state.repositories.get((kind, match["repo"]))
         revision = match["revision"] or "main"
-        if repository is None:
+        if commits is None:
             self._fail(401, "RepoNotFound")
-        elif revision not in (repository.commit, *repository.branches):
-            self._fail(404, "RevisionNotFound")
             return None
-        return repository
+        found = next((each for each in commits if revision in (each.commit, *each.branches)), None)
+        if found is None:
+            self._fail(404, "RevisionNotFound")
+        return found
 
     def _api(self, match: re.Match[str], fault: Fault | None) -> None:
         repository = self._find(match["kind"], match)

@@ -206,6 +206,19 @@ def test_nano_tasks_come_from_one_repository_and_record_the_commit(hub, tmp_path
     assert hub.requests == []
 
 
+def test_nano_tasks_fetched_later_come_from_the_commit_that_was_seen_first(hub, tmp_path):
+    files = nano_repository(tmp_path / "source")
+    commit = hub.add("hakari-bench/NanoR2MED", files)
+    load_in_process(hub, tmp_path, LOAD.replace('"Biology")', '"nano/PMC-Clinical")'))
+    moved = hub.add("hakari-bench/NanoR2MED", files | {"new": b""})
+    later = load_in_process(hub, tmp_path, LOAD.replace('"Biology")', '"nano/Biology")'))
+    assert later["revision"] == commit != moved
+    assert load_in_process(hub, tmp_path, CANDIDATES)
+    assert all(f"/resolve/{commit}/" in request for request in hub.requests if "/resolve/" in request)
+    chosen = LOAD.replace('"Biology")', f'"nano/Biology", revision="{moved}")')
+    assert load_in_process(hub, tmp_path, chosen)["revision"] == moved
+
+
 def test_nano_candidates_come_from_the_same_commit(hub, tmp_path):
     hub.add("hakari-bench/NanoR2MED", nano_repository(tmp_path / "source"))
     expected = {"q1": [["d3", "d2"], [2.0, 1.0]], "q2": [["d2", "d3"], [2.0, 1.0]]}

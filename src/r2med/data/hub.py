@@ -28,12 +28,20 @@ def fetch_task(task: Task) -> Snapshot:
     cached = cached_task(task)
     if cached is not None:
         return cached
-    names = remote_names(task.hub, task.revision)
+    revision = commit_of(task)
+    names = remote_names(task.hub, revision)
     parts = choose(names, task.split)
     for part in PATTERNS:
         if not getattr(parts, part):
-            raise DataError(f"{task.hub} at {task.revision}: {missing(part, names, task.split)}")
-    return download(task.hub, task.revision, parts.files)
+            raise DataError(f"{task.hub} at {revision}: {missing(part, names, task.split)}")
+    return download(task.hub, revision, parts.files)
+
+
+def commit_of(task: Task) -> str:
+    """The revision to ask for. A branch is the commit it led to when this machine first fetched something of it, so
+    that tasks of one repository never come from different states of it."""
+    cached = cached_snapshot(task.hub, task.revision)
+    return task.revision if cached is None else cached.commit
 
 
 def cached_task(task: Task) -> Snapshot | None:
@@ -52,10 +60,11 @@ def fetch_config(task: Task, config: str) -> list[Path]:
         names = config_files(config, listing(cached.folder, config), task.split)
         if names and all((cached.folder / name).is_file() for name in names):
             return [cached.folder / name for name in names]
-    names = config_files(config, sorted(remote_names(task.hub, task.revision)), task.split)
+    revision = commit_of(task)
+    names = config_files(config, sorted(remote_names(task.hub, revision)), task.split)
     if not names:
-        raise DataError(f"{task.hub} at {task.revision} has no config {config!r} for {task.split}")
-    folder = download(task.hub, task.revision, names).folder
+        raise DataError(f"{task.hub} at {revision} has no config {config!r} for {task.split}")
+    folder = download(task.hub, revision, names).folder
     return [folder / name for name in names]
 
 

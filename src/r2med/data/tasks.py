@@ -126,7 +126,7 @@ def _full(entry: Mapping[str, Any]) -> Task:
 
 def _nano(entry: Mapping[str, Any]) -> Task:
     base, hub = entry["base"], _facts()["hub"]["nano"]
-    # No revision of this repository is known to be the published one: the commit that was read is recorded instead.
+    # No commit of this repository was published: the first that this machine fetches is kept to, and recorded.
     pinned: dict[str, Any] = {"revision": "main", "length_unit": "characters"}
     return Task(f"nano/{base}", base, "nano", **_stated(entry), hub=hub, **pinned, **entry["nano"])
 
