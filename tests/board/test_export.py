@@ -12,11 +12,9 @@ import r2med
 from hubserver import HubServer, run_python
 from r2med.board.exporting import Target, export
 from r2med.board.result_files import (
-    HAKARI_MEASURES,
     R2MED_MEASURES,
     Measured,
     Named,
-    hakari,
     mteb,
     mteb_measures,
     mteb_task,
@@ -133,29 +131,6 @@ def test_the_authors_files_have_their_names_and_keys() -> None:
     published = {"ndcg_at_10", "map_at_100", "recall_at_25", "precision_at_3", "mrr"}
     assert published <= set(one["test"])
     assert all(round(value, 5) == value for value in one["test"].values())
-
-
-def test_hakari_files_are_where_and_as_its_reader_wants_them() -> None:
-    files = hakari(measured("nano/MedQA-Diag", HAKARI_MEASURES), Named("r2med/bm25"), RUN)
-    folder = "r2med__bm25/hakari-bench__NanoR2MED"
-    assert set(files) == {
-        f"{folder}/NanoR2MEDMedQADiag.json",
-        f"{folder}/rankings/NanoR2MEDMedQADiag.top100.json",
-    }
-    found = json.loads(files[f"{folder}/NanoR2MEDMedQADiag.json"])
-    assert found["target"]["dataset_id"] == "hakari-bench/NanoR2MED"
-    assert found["target"]["task_name"] == found["target"]["split_name"] == "NanoR2MEDMedQADiag"
-    headline = found["evaluation"]["aggregate_metric_value"]
-    assert found["evaluation"]["aggregate_metric"] == "ndcg@10"
-    assert found["metrics"]["NanoR2MED_NanoR2MEDMedQADiag_score_ndcg@10"] == headline
-    assert found["model"] == {
-        "backend_library": "r2med 0.1.0",
-        "id": "r2med/bm25",
-        "method": "bm25",
-        "source": {"name": "bm25", "revision": None, "type": "r2med"},
-    }
-    lists = json.loads(files[f"{folder}/{found['artifacts']['top_rankings']['path']}"])["rankings"]
-    assert {row["query_id"]: row["corpus_ids"] for row in lists} == {"q1": ["d1", "d2", "d3"], "q2": ["d1", "d2"]}
 
 
 def test_a_run_file_reads_back(tmp_path: Path) -> None:

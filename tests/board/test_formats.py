@@ -8,17 +8,13 @@ import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import r2med
 from r2med.board.cells import leaders
 from r2med.board.formats import FORMATS, format_report, markdown
-from r2med.board.latex import escaped, latex
 from r2med.board.leaderboard import View, board, ranked
-from r2med.board.model import Board, Line, Row
+from r2med.board.model import Board, Row
 from r2med.board.of_report import Shown, boards_of
-from r2med.measure.bootstrap import Interval
 from r2med.results import Cost, Failure, Report
 from r2med.store.ledger import Ledger
 
@@ -56,34 +52,6 @@ def test_markdown_is_a_whole_table_with_the_leaders_marked() -> None:
     assert found["part \\| of \\* it"][3:] == ["**50.00**", "-", "-"]
     assert found["average only"][3:] == ["-", "-", "(51.10)"]
     assert "- sources \\<disagree>" in markdown(small())
-
-
-def test_latex_is_a_whole_table_with_the_leaders_marked() -> None:
-    text = latex(small(cost=True))
-    body = text[text.index("\\midrule") : text.index("\\bottomrule")].splitlines()[1:]
-    columns = re.search(r"\\begin\{tabular\}\{(\w+)\}", text)[1]
-    assert columns == "rll" + "r" * 3 + "r" * 5
-    assert all(line.endswith(" \\\\") and line.count(" & ") == len(columns) - 1 for line in body)
-    assert body[0].startswith("1 & base/bge & paper, page & \\underline{30.00} & \\textbf{50.00} & \\textbf{40.00}")
-    assert body[1].startswith("2 & \\textit{own(a=1) \\textgreater{}\\textgreater{} b\\_c} & own & \\textbf{50.00}")
-    assert "\\textbf{90.00}" not in text
-    assert text.count("{") == text.count("}")
-    assert [text.count(f"\\{word}") for word in ("toprule", "midrule", "bottomrule")] == [1, 1, 1]
-
-
-def test_latex_shows_intervals_and_marks() -> None:
-    line = Line(
-        Row("mine", ("own",), {"A": 0.5}), 0.5, intervals={"": Interval(0.5, 0.41, 0.58)}, marks={"": "†", "A": "‡"}
-    )
-    text = latex(Board("custom", "MAP", ("A",), [line], ["† better, ‡ worse than x"]))
-    assert "mine & \\textbf{50.00}$^{\\ddagger}$ & \\textbf{50.00}$^{\\dagger}$ {\\scriptsize 41.0--58.0} \\\\" in text
-    assert "$^{\\dagger}$ better, $^{\\ddagger}$ worse than x." in text
-
-
-@given(st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S", "Zs"))))
-def test_latex_leaves_no_sign_with_a_meaning(text: str) -> None:
-    plain = re.sub(r"\\(?:text\w+\{\}|[&%$#_{}])", "", escaped(text))
-    assert not re.search(r"[\\&%$#_{}~^<>|\"]", plain)
 
 
 def test_figures_that_look_equal_lead_together() -> None:

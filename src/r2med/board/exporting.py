@@ -107,7 +107,8 @@ def _write_results(found: Exported, form: str, target: Target) -> list[Path]:
         named = Named(target.name or found.entry.system)
         files = result_files.r2med(found.measured(result_files.R2MED_MEASURES), named)
     else:
-        files = result_files.hakari(found.measured(result_files.HAKARI_MEASURES), named, found.run)
+        measured = found.measured(result_files.HAKARI_MEASURES)
+        files = result_files.hakari(measured, named, found.run, found.dataset.gold.qrels)
     for path, content in files.items():
         _write(target.folder / path, content)
     return [target.folder / path for path in files]

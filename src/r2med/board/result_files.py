@@ -1,8 +1,8 @@
 """Result files as other tools write them: MTEB's, the benchmark authors', and HAKARI-Bench's.
 
 Each function gives the files of one run, paths below the output folder to contents. MTEB's load with its result
-class. The authors' are those of their repository. HAKARI-Bench's follow what its source reads and writes; nobody has
-run that tool on them.
+class. The authors' are those of their repository. HAKARI-Bench's hold every field that its source reads, as it reads
+them; the tool is not published as a package.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 import r2med as package
+from r2med.board.own import parts_of
 from r2med.data.tasks import Task
 from r2med.export import file_name
 from r2med.measure.metrics import Measure
+from r2med.measure.score import positive
 from r2med.ranking import Run
+from r2med.registry import STAGES
 from r2med.store.ledger import Entry
+
+if TYPE_CHECKING:
+    from r2med.data.model import Qrels
 
 Files = dict[str, bytes]
 
@@ -136,42 +142,52 @@ HAKARI_MEASURES = (
 """What HAKARI-Bench shows."""
 _HAKARI_DEPTH = 100
 _HAKARI_SET = "NanoR2MED"
+_HAKARI_SCORE = "score"
+_HAKARI_HEADLINE = Measure("nDCG", 10)
+_BM25, _FUSION = "r2med.retrieve.bm25", "r2med.retrieve.fusion"
 
 
-def hakari(found: Measured, named: Named, run: Run) -> Files:
-    """`MODEL/DATASET/TASK.json`, and the first hundred documents of each query beside it."""
-    split = found.task.split
-    folder = f"{_hakari_part(named.name)}/{_hakari_part(found.task.hub)}"
-    rankings = f"rankings/{split}.top{_HAKARI_DEPTH}.json"
+def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
+    """`MODEL/DATASET/TASK.json.xz`: figures, and the lists and judgements that the tool measures again from.
+
+    It averages over the queries that it is given lists of, so every judged query has one, be it an empty one.
+    """
+    import lzma
+
+    judged = positive(qrels)
     payload = _hakari_payload(found, named)
-    payload["artifacts"] = {"top_rankings": {"schema_version": 1, "top_k": _HAKARI_DEPTH, "path": rankings}}
-    lists = {
-        "schema_version": 1,
-        "generated_at_utc": found.entry.created,
-        "top_k": _HAKARI_DEPTH,
-        "model": payload["model"],
-        "target": payload["target"],
-        "rankings": [
-            {
-                "name": "base",
-                "ranking_kind": "retrieval",
-                "embedding_variant_name": None,
-                "distance": None,
-                "score_name": "score",
-                "query_id": query,
-                "corpus_ids": list(ranking.documents[:_HAKARI_DEPTH]),
-            }
-            for query, ranking in run
-        ],
+    payload["artifacts"] = {
+        "top_rankings": {
+            "schema_version": 2,
+            "generated_at_utc": found.entry.created,
+            "top_k": _HAKARI_DEPTH,
+            "target": payload["target"],
+            "qrels": [{"query_id": query, "relevant_corpus_ids": sorted(each)} for query, each in judged.items()],
+            "rankings": [_hakari_list(query, run) for query in judged],
+        }
     }
-    return {f"{folder}/{split}.json": _json(payload), f"{folder}/{rankings}": _json(lists)}
+    payload["experiment_manifest"] = {"schema_version": 2, "fingerprint_sha256": _fingerprint(payload)}
+    path = "/".join(map(_hakari_part, (named.name, found.task.hub, found.task.split)))
+    return {f"{path}.json.xz": lzma.compress(orjson.dumps(payload))}
+
+
+def _hakari_list(query: str, run: Run) -> dict[str, Any]:
+    return {
+        "name": "base",
+        "ranking_kind": "retrieval",
+        "embedding_variant_name": None,
+        "distance": None,
+        "score_name": _HAKARI_SCORE,
+        "query_id": query,
+        # Last, as the tool decides by the others whether to read them.
+        "corpus_ids": list(run[query].documents[:_HAKARI_DEPTH]) if query in run else [],
+    }
 
 
 def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
     entry, task = found.entry, found.task
-    headline = "ndcg@10"
-    metrics = {f"{_HAKARI_SET}_{task.split}_score_{_at(measure)}": v for measure, v in found.values.items()}
-    payload: dict[str, Any] = {
+    machine = entry.record.get("machine", {})
+    return {
         "generated_at_utc": entry.created,
         "model": {
             "method": _hakari_method(entry),
@@ -179,35 +195,51 @@ def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
             "source": {"type": "r2med", "name": entry.system, "revision": named.revision or None},
             "backend_library": f"r2med {entry.record.get('r2med', '')}".strip(),
         },
-        "environment": {"package_versions": dict(entry.record.get("packages", {}))},
+        "environment": {
+            "python": entry.record.get("python"),
+            "platform": " ".join(str(machine[key]) for key in ("platform", "architecture") if key in machine) or None,
+            "package_versions": dict(entry.record.get("packages", {})),
+        },
         "target": {
             "dataset_name": _HAKARI_SET,
             "dataset_id": task.hub,
-            "dataset_revision": {"requested": None, "resolved": entry.record["data"]["revision"] or None},
+            "dataset_revision": {
+                "requested": task.revision or None,
+                "resolved": entry.record["data"]["revision"] or None,
+                "source": "huggingface_hub",
+            },
             "split_name": task.split,
             "task_name": task.split,
-            "metadata": {},
             "corpus_config": "corpus",
             "queries_config": "queries",
             "qrels_config": "qrels",
             "candidate_config": None,
         },
-        "config": {"primary_metric": headline},
-        "evaluation": {
-            "evaluated_at_utc": entry.created,
-            "wall_seconds": entry.seconds,
-            "aggregate_metric": headline,
-            "aggregate_metric_value": found.values[Measure("nDCG", 10)],
-            "cache_hit": False,
-            "timing": {"pure_compute_seconds": entry.seconds},
-            "embedding_evaluations": [],
-            "reranking_evaluations": [],
+        "config": {"primary_metric": _at(_HAKARI_HEADLINE)},
+        "evaluation": _hakari_evaluation(found),
+        "metrics": {
+            f"{_HAKARI_SET}_{task.split}_{_HAKARI_SCORE}_{_at(measure)}": value
+            for measure, value in found.values.items()
         },
-        "metrics": metrics,
         "rerank_metrics": {},
     }
-    payload["experiment_manifest"] = {"schema_version": 1, "fingerprint_sha256": _fingerprint(payload)}
-    return payload
+
+
+def _hakari_evaluation(found: Measured) -> dict[str, Any]:
+    seconds, finished = found.entry.seconds, datetime.fromisoformat(found.entry.created)
+    return {
+        "started_at_utc": (finished - timedelta(seconds=seconds)).isoformat(),
+        "finished_at_utc": finished.isoformat(),
+        "evaluated_at_utc": finished.isoformat(),
+        "duration_seconds_excluding_dataset_load": seconds,
+        "wall_seconds": seconds,
+        "aggregate_metric": _at(_HAKARI_HEADLINE),
+        "aggregate_metric_value": found.values[_HAKARI_HEADLINE],
+        "cache_hit": False,
+        "timing": {"pure_compute_seconds": seconds},
+        "embedding_evaluations": [],
+        "reranking_evaluations": [],
+    }
 
 
 def _fingerprint(payload: Mapping[str, Any]) -> str:
@@ -216,16 +248,26 @@ def _fingerprint(payload: Mapping[str, Any]) -> str:
 
 
 def _hakari_method(entry: Entry) -> str:
-    kinds = [stage["kind"] for stage in entry.record.get("stages", ())]
-    retrievers = [stage["spec"] for stage in entry.record.get("stages", ()) if stage["kind"] == "retriever"]
-    if "reranker" in kinds:
-        return "reranker"
-    return "bm25" if retrievers and all(spec.startswith("bm25") for spec in retrievers) else "dense"
+    """The kind of model, by which that tool chooses its views.
+
+    It shows a `reranker` only where it reordered the tool's own candidates, and takes `bm25` for the baseline of those,
+    so a whole system goes by what it searches with, and only BM25 by itself is called that.
+    """
+    parts = parts_of(entry.record.get("stages", ()))
+    homes = {STAGES.get(name, "").partition(":")[0] for name in parts.retrievers} - {_FUSION}
+    if homes != {_BM25}:
+        return "dense"
+    return "bm25" if parts.kind == "base" else "sparse"
 
 
 def _hakari_part(text: str) -> str:
-    """A name as a folder, the way that tool makes one."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text.strip("/").replace("/", "__")).strip("._") or "value"
+    """A name as a folder or file, the way that tool makes one.
+
+    >>> _hakari_part(" me/my model/ "), _hakari_part("..")
+    ('me__my_model', 'value')
+    """
+    plain = text.strip().strip("/\\").replace("\\", "/").replace("/", "__")
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._") or "value"
 
 
 def _snake(measure: Measure) -> str:
