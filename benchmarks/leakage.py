@@ -3,6 +3,7 @@
     python benchmarks/leakage.py planted [--shared DATA]
     python benchmarks/make_data.py FOLDER
     python benchmarks/leakage.py speed FOLDER [--rows 1000000]
+    python benchmarks/leakage.py worst FOLDER [--rows 20000] [--forms 500]
 
 *planted*: the evaluation is every other abstract of SciFact as documents and the 103 Biology posts of R2MED as
 queries. The training rows are the other abstracts and Medline's, each cut into two fields, and among them rows that
@@ -15,6 +16,11 @@ make_data.py. Their sentences are those of the tasks with their words in another
 as they are in life while no run of 13 words is shared by accident; one row in a hundred holds a document of a task,
 every other one of these with a tenth of its words replaced. Wall time and peak memory are the operating system's
 figures for the whole process, first with an empty cache, then with the index of the first run.
+
+*worst*: training data made to have as many pairs as it can. "sentences" are rows as above whose sentences are the
+tasks' own, as they stand: each stands in dozens of documents. "forms" adds a ninth task of 30,000 documents that
+differ in two words of sixty, and of one such text under 10,000 ids; its rows differ from them as they do from each
+other, so that each row is found with all 40,000. The index is made before the clock starts.
 """
 
 from __future__ import annotations
@@ -190,7 +196,7 @@ def planted(shared: Path) -> None:
 @click.option("--shared", default=SHARED, type=click.Path(path_type=Path), help="Where scifact/ and medline/ lie.")
 def speed(folder: Path, rows: int, shared: Path) -> None:
     """Wall time and peak memory of a check of many rows against the tasks in FOLDER."""
-    tasks = [str(folder / name) for name in SIZES if (folder / name).is_dir()]
+    tasks = tasks_in(folder)
     with tempfile.TemporaryDirectory() as place:
         train = Path(place) / "train.jsonl"
         wanted = write_rows(train, rows, tasks, real_sentences(shared))
@@ -204,6 +210,66 @@ def speed(folder: Path, rows: int, shared: Path) -> None:
                 f"{label}: {wall:.0f} s, peak {megabytes:,.0f} MB, cache {held:,.0f} MB, load before {load:.1f}; "
                 f"rows affected {answer['affected_rows_with_documents']:,} of {wanted:,} planted"
             )
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--rows", default=20_000, show_default=True, type=click.IntRange(1), help="Rows of sentences.")
+@click.option("--forms", default=500, show_default=True, type=click.IntRange(1), help="Rows of forms.")
+@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="Where the index stays between calls.")
+def worst(folder: Path, rows: int, forms: int, home: Path | None) -> None:
+    """Pairs, wall time and peak memory of checks in which nearly everything is found, many times over."""
+    tasks = tasks_in(folder)
+    with tempfile.TemporaryDirectory() as place:
+        home, task, train = home or Path(place) / "home", Path(place) / "forms", Path(place) / "train.jsonl"
+        write_forms(task)
+        nothing = [{"text": "none of this occurs in any of the tasks"}]
+        write(train, nothing)
+        run(home, str(train), "--tasks", *tasks, str(task), "--json")
+        kinds: dict[str, tuple[list[str], Iterable[Mapping[str, object]]]] = {
+            "nothing": (tasks, nothing),
+            "sentences": (tasks, sentence_rows(tasks, rows)),
+            "forms": ([*tasks, str(task)], ({"text": form(number)} for number in range(forms))),
+        }
+        for label, (against, training) in kinds.items():
+            write(train, training)
+            load = os.getloadavg()[0]
+            wall, megabytes, answer = run(home, str(train), "--tasks", *against, "--json")
+            click.echo(
+                f"{label}: {answer['rows']:,} rows, {answer['pairs']:,} pairs, {wall:.0f} s, "
+                f"peak {megabytes:,.0f} MB, load before {load:.1f}"
+            )
+
+
+def tasks_in(folder: Path) -> list[str]:
+    """The folders of tasks that make_data.py wrote."""
+    return [str(folder / name) for name in SIZES if (folder / name).is_dir()]
+
+
+def sentence_rows(tasks: Sequence[str], rows: int) -> Iterator[dict[str, object]]:
+    """Rows of sentences of the tasks' documents."""
+    chance = random.Random(13)
+    pool = []
+    for task in tasks:
+        for line in (Path(task) / "corpus.jsonl").read_bytes().splitlines()[:2000]:
+            pool += sentences_of(orjson.loads(line)["text"])
+    for _ in range(rows):
+        first, *rest = chance.choices(pool, k=9)
+        yield {"query": first, "pos": [" ".join(rest[:4])], "neg": [" ".join(rest[4:])]}
+
+
+def form(number: int) -> str:
+    """A text of sixty words, two of which depend on the number."""
+    words = [f"word{place}" for place in range(60)]
+    words[20], words[40] = f"name{number}", f"date{number % 365}"
+    return " ".join(words)
+
+
+def write_forms(folder: Path) -> None:
+    """A task of documents that are nearly or entirely the same."""
+    documents = {f"d{number}": form(1_000_000 + number) for number in range(30_000)}
+    documents |= {f"copy{number}": form(0) for number in range(10_000)}
+    write_task(folder, Texts(documents, {"q0": "what does the form of word0 and word1 say"}, []))
 
 
 def write_rows(path: Path, rows: int, tasks: Sequence[str], sentences: list[list[str]]) -> int:

@@ -51,7 +51,9 @@ def test_diagnose_prints_shares_and_what_they_mean() -> None:
 def test_diagnose_against_compares_shares() -> None:
     text = output("diagnose", "replay >> bm25", "--against", "bm25", "--tasks", "sample/Biology")
     assert "replay >> bm25  against  bm25" in text
-    assert "bridge missing -> found" in text
+    r2med.evaluate("bm25(depth=1)", "sample/Biology")
+    moved = output("diagnose", "replay >> bm25", "--against", "bm25(depth=1)", "--tasks", "sample/Biology")
+    assert "bridge missing -> found" in moved
     shown = found("diagnose", "replay >> bm25", "--against", "bm25", "--tasks", "sample/Biology")
     assert shown["against"] == "bm25"
     change = shown["changes"]["replay >> bm25"]["documents"]["bridge missing"]
@@ -82,7 +84,7 @@ def test_the_gap_needs_no_run() -> None:
     assert "gap closed" not in text
     mixed = run("diagnose", "--gap", "--tasks", "sample/Biology", "Biology").exception
     assert "no average in common" in str(mixed)
-    (ceiling,) = found("diagnose", "wordllama", "--gap", "--tasks", "sample/Biology")["ceiling"]
+    (ceiling,) = found("diagnose", "replay >> bm25", "--gap", "--tasks", "sample/Biology")["ceiling"]
     assert ceiling["base"] == "bm25"
     assert 0 < ceiling["overall"]["closed"] < 1
 

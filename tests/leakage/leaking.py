@@ -13,8 +13,9 @@ from r2med.data.model import Collection, Dataset, Gold, Texts
 from r2med.data.tasks import Task
 from r2med.engine import quiet
 from r2med.leakage.check import check
+from r2med.leakage.hits import Hits
 from r2med.leakage.index import index_texts
-from r2med.leakage.match import Hits, Matcher
+from r2med.leakage.match import Matcher
 from r2med.leakage.report import Report
 from r2med.leakage.settings import KINDS, METHODS, Settings
 from r2med.leakage.subject import Subject
@@ -53,13 +54,21 @@ def dataset(
     return Dataset(Collection(Task("mine", "mine", "custom"), *column), Gold(qrels))
 
 
+def subject_of(data: Dataset, folder: Path, settings: Settings) -> Subject:
+    """A task that was indexed."""
+    index = index_texts(data.collection, quiet(), Cache(folder / "cache"), "near" in settings.methods)
+    return Subject.of(data, index, settings)
+
+
 def find(data: Dataset, rows: Sequence[Sequence[str]], folder: Path, **settings: object) -> Found:
     """What rows of texts hold of a task, numbered from 1."""
     chosen = replace(Settings(), **settings)
-    index = index_texts(data.collection, quiet(), Cache(folder / "cache"), "near" in chosen.methods)
-    subject = Subject.of(data, index, chosen)
+    subject = subject_of(data, folder, chosen)
     block = Block.of([Row(number, list(texts), 0) for number, texts in enumerate(rows, 1)])
-    return named(subject, Matcher([subject], chosen).match(block)[0])
+    found: Found = {}
+    for _, hits in Matcher([subject], chosen).match(block):
+        found |= named(subject, hits)
+    return found
 
 
 def named(subject: Subject, hits: Hits) -> Found:

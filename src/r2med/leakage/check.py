@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -16,13 +16,18 @@ from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
 from r2med.errors import R2medError
 from r2med.leakage.files import written
+from r2med.leakage.hits import Hits
 from r2med.leakage.index import index_texts
-from r2med.leakage.match import Hits, Matcher
+from r2med.leakage.match import Matcher
+from r2med.leakage.portions import by_size
 from r2med.leakage.report import Report, Tally, pairs_of
 from r2med.leakage.settings import Settings
 from r2med.leakage.subject import Subject
 from r2med.leakage.training import Block, blocks, check_files, size_of
 from r2med.store.cache import Cache
+
+Piece = tuple[int, Hits]
+"""The place of a task, and pairs with its texts."""
 
 _MEGABYTE = 1_000_000
 _WORKERS = 2
@@ -68,9 +73,11 @@ def _read(paths: Sequence[Path], matcher: Matcher, tally: Tally, sink: BinaryIO 
     with engine.progress("read training data, MB", total, "MB") as bar:
         for path in paths:
             for block, found in _matched(matcher, blocks(path, matcher.settings.fields)):
-                tally.add(path, block.count, found)
-                if sink is not None:
-                    _write(sink, path, matcher.subjects, found)
+                for place, hits in found:
+                    tally.add(path, place, hits)
+                    if sink is not None:
+                        _write(sink, path, matcher.subjects[place], hits)
+                tally.end_block(block.count)
                 bar.advance(block.size / _MEGABYTE)
             tally.end_file(path)
 
@@ -82,20 +89,34 @@ def _subject(task: Task, settings: Settings, engine: Engine) -> Subject:
     return Subject.of(dataset, index, settings)
 
 
-def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, list[Hits]]]:
-    """Blocks with what they hold, in order; few are in memory at a time."""
-    waiting: deque[tuple[Block, Future[list[Hits]]]] = deque()
+def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[Piece]]]:
+    """Blocks with what they hold, in order; few blocks and few pairs are in memory at a time."""
+    waiting: deque[tuple[Block, _Ahead]] = deque()
     with ThreadPoolExecutor(_WORKERS) as workers:
         for block in training:
-            waiting.append((block, workers.submit(matcher.match, block)))
+            waiting.append((block, _Ahead(matcher, block, workers)))
             if len(waiting) > _WORKERS:
-                block, future = waiting.popleft()
-                yield block, future.result()
+                yield waiting.popleft()
         while waiting:
-            block, future = waiting.popleft()
-            yield block, future.result()
+            yield waiting.popleft()
 
 
-def _write(sink: BinaryIO, path: Path, subjects: Sequence[Subject], found: Sequence[Hits]) -> None:
-    for subject, hits in zip(subjects, found, strict=True):
-        sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))
+class _Ahead:
+    """What a block holds; a worker is at most `at_once` pairs, and a piece, ahead of who asks for it."""
+
+    def __init__(self, matcher: Matcher, block: Block, workers: Executor) -> None:
+        self._workers = workers
+        self._portions = by_size(matcher.match(block), lambda piece: len(piece[1]), matcher.at_once)
+        self._next = self._begun()
+
+    def _begun(self) -> Future[list[Piece]]:
+        return self._workers.submit(next, self._portions, [])
+
+    def __iter__(self) -> Iterator[Piece]:
+        while pieces := self._next.result():
+            self._next = self._begun()
+            yield from pieces
+
+
+def _write(sink: BinaryIO, path: Path, subject: Subject, hits: Hits) -> None:
+    sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.tables import Places
+from r2med.leakage.portions import stretches
+from r2med.leakage.tables import Places, distinct
 from r2med.leakage.words import Hashes, Words
 
 _AT_ONCE = 1 << 21
@@ -24,19 +23,9 @@ def similarities(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> ND
     >>> similarities(ours, theirs, (np.array([0]), np.array([0]))).tolist()
     [0.4]
     """
-    parts = [_some(ours, theirs, (pairs[0][part], pairs[1][part])) for part in _parts(ours, theirs, pairs)]
+    sizes = ours.counts[pairs[0]] + theirs.counts[pairs[1]]
+    parts = [_some(ours, theirs, (pairs[0][part], pairs[1][part])) for part in stretches(sizes, _AT_ONCE)]
     return np.concatenate([np.empty(0), *parts])
-
-
-def _parts(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> Iterator[slice]:
-    """Stretches of pairs with not too many shingles."""
-    ends = np.cumsum(ours.counts[pairs[0]] + theirs.counts[pairs[1]])
-    start = 0
-    while start < len(ends):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-        yield slice(start, stop)
-        start = stop
 
 
 def _some(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
@@ -52,7 +41,7 @@ def _sets(shingles: Words, texts: Places) -> Hashes:
     """The distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
     chosen = shingles.select(texts)
     numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), chosen.counts)
-    return np.unique(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)
+    return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)
 
 
 def _counts(keys: Hashes, pairs: int) -> NDArray[np.int64]:

@@ -1,9 +1,12 @@
-"""Work in portions: items gathered until they are large enough."""
+"""Work in portions: items gathered until they are large enough, columns cut before they are too large."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 Item = TypeVar("Item")
 
@@ -24,3 +27,32 @@ def by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> I
             portion, total = [], 0
     if portion:
         yield portion
+
+
+def stretches(sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
+    """Successive things of these sizes, as many at a time as have a total of at most the limit, or a single one.
+
+    >>> [(part.start, part.stop) for part in stretches(np.array([1, 2, 9, 1, 1, 1]), 3)]
+    [(0, 2), (2, 3), (3, 6)]
+    """
+    ends = np.cumsum(sizes)
+    start = before = 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield slice(start, stop)
+        start, before = stop, int(ends[stop - 1])
+
+
+def row_stretches(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
+    """The same, but things of one row stay together; rows ascend.
+
+    >>> [(part.start, part.stop) for part in row_stretches(np.array([4, 4, 7, 8, 8]), np.array([1, 1, 1, 1, 9]), 3)]
+    [(0, 3), (3, 5)]
+    """
+    ends = np.flatnonzero(np.diff(rows, append=rows[-1:] + 1)) + 1
+    totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])[ends]
+    start = 0
+    for part in stretches(np.diff(totals, prepend=0), limit):
+        stop = int(ends[part.stop - 1])
+        yield slice(start, stop)
+        start = stop

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.match import Hits
+from r2med.leakage.hits import Hits
 from r2med.leakage.settings import KINDS, METHODS, Settings
 from r2med.leakage.subject import Subject
-from r2med.leakage.tables import Places
+from r2med.leakage.tables import Places, distinct
 
 _DOCUMENT = KINDS.index("document")
 _NOT_FOUND = len(METHODS)
@@ -107,6 +107,28 @@ class Report:
 
 
 @dataclass
+class _Rows:
+    """Rows of a file, each once, however many pairs they are part of."""
+
+    _before: list[Places] = field(default_factory=list)
+    _block: list[Places] = field(default_factory=list)
+
+    def add(self, rows: Places) -> None:
+        self._block.append(distinct(rows))
+
+    def end_block(self) -> None:
+        self._before.append(_merged(self._block))
+        self._block = []
+
+    def all(self) -> Places:
+        return _merged(self._before)
+
+
+def _merged(parts: Sequence[Places]) -> Places:
+    return distinct(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+
+@dataclass
 class Tally:
     """Takes in what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
 
@@ -118,37 +140,37 @@ class Tally:
     _best: list[NDArray[np.int8]] = field(init=False)
     _kept: list[tuple[int, int, float, Pair]] = field(default_factory=list)
     _rows: int = 0
-    _judged: list[Places] = field(default_factory=list)
-    _any: list[Places] = field(default_factory=list)
+    _judged: _Rows = field(default_factory=_Rows)
+    _any: _Rows = field(default_factory=_Rows)
 
     def __post_init__(self) -> None:
         self._best = [np.full(len(subject.ids), _NOT_FOUND, dtype=np.int8) for subject in self.subjects]
 
-    def add(self, path: Path, rows: int, found: Sequence[Hits]) -> None:
-        """Take in a block of so many rows of a file."""
-        self._rows += rows
-        for subject, best, hits in zip(self.subjects, self._best, found, strict=True):
-            if not len(hits):
-                continue
-            np.minimum.at(best, hits.texts, hits.methods)
-            kinds = subject.kinds[hits.texts]
-            self._any.append(np.unique(hits.rows))
-            self._judged.append(np.unique(hits.rows[kinds != _DOCUMENT]))
-            self.pairs += len(hits)
-            first = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
-            self._keep(kinds[first], hits.take(first), list(pairs_of(path, subject, hits.take(first))))
+    def add(self, path: Path, place: int, hits: Hits) -> None:
+        """Take in pairs of a file and of the task at this place."""
+        kinds = self.subjects[place].kinds[hits.texts]
+        np.minimum.at(self._best[place], hits.texts, hits.methods)
+        self._any.add(hits.rows)
+        self._judged.add(hits.rows[kinds != _DOCUMENT])
+        self.pairs += len(hits)
+        first = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
+        self._keep(kinds[first], hits.take(first), list(pairs_of(path, self.subjects[place], hits.take(first))))
 
     def _keep(self, kinds: NDArray[np.int8], hits: Hits, pairs: list[Pair]) -> None:
         """Keep the strongest pairs of old and new ones; among equals, those that came first."""
         ranks = zip(kinds.tolist(), hits.methods.tolist(), (-hits.scores).tolist(), pairs, strict=True)
         self._kept = sorted([*self._kept, *ranks], key=lambda ranked: ranked[:3])[: self.limit]
 
+    def end_block(self, rows: int) -> None:
+        """Close a block of so many rows."""
+        self._rows += rows
+        self._judged.end_block()
+        self._any.end_block()
+
     def end_file(self, path: Path) -> None:
         """Close a file."""
-        none = np.empty(0, dtype=np.int64)
-        judged, any_ = (np.unique(np.concatenate([none, *rows])) for rows in (self._judged, self._any))
-        self.files[path] = Found(self._rows, judged, any_)
-        self._rows, self._judged, self._any = 0, [], []
+        self.files[path] = Found(self._rows, self._judged.all(), self._any.all())
+        self._rows, self._judged, self._any = 0, _Rows(), _Rows()
 
     def report(self, settings: Settings) -> Report:
         """What was found in all."""

@@ -81,6 +81,11 @@ class Subject:
         return np.repeat(np.arange(len(texts)), counts), order[ragged(starts, counts)]
 
     @cached_property
+    def copies(self) -> Places:
+        """How many texts have the words of each first one."""
+        return np.diff(self._members[1])
+
+    @cached_property
     def _members(self) -> tuple[Places, Places]:
         """Texts by their first one, and where the texts of each begin."""
         order = np.argsort(self.index.first, kind="stable")

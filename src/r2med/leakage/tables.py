@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,19 @@ from numpy.typing import NDArray
 from r2med.leakage.words import Hashes, ragged
 
 Places = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.uint64)
+
+
+def distinct(values: NDArray[Number]) -> NDArray[Number]:
+    """Each number once, in ascending order; `np.unique` hashes them first, which takes many times as long.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
 
 
 @dataclass(frozen=True)
@@ -37,13 +50,22 @@ class Table:
         >>> [found.tolist() for found in table.find(np.array([4, 5, 9], dtype=np.uint64))]
         [[0, 2, 2], [1, 0, 2]]
         """
+        here, starts, counts = self.locate(hashes)
+        return np.repeat(here, counts), self.texts(starts, counts)
+
+    def locate(self, hashes: Hashes) -> tuple[Places, Places, Places]:
+        """Which of the hashes are here, by place; where the texts of each begin, and how many they are."""
         if not len(self.keys):
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+            none = np.empty(0, dtype=np.int64)
+            return none, none, none
         first = np.searchsorted(self.keys, hashes)
         here = np.flatnonzero(self.keys[np.minimum(first, len(self.keys) - 1)] == hashes)
         first = first[here]
-        counts = np.searchsorted(self.keys, hashes[here], side="right") - first
-        return np.repeat(here, counts), self.owners[ragged(first, counts)].astype(np.int64)
+        return here, first, np.searchsorted(self.keys, hashes[here], side="right") - first
+
+    def texts(self, starts: Places, counts: Places) -> Places:
+        """The texts of some hashes that were located."""
+        return self.owners[ragged(starts, counts)].astype(np.int64)
 
 
 class Filter:

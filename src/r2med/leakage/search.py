@@ -1,0 +1,194 @@
+"""The ways of searching for the texts of tasks: by which keys of a block, and which of the texts they lead to count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.leakage.hits import Hits, gathered
+from r2med.leakage.jaccard import similarities
+from r2med.leakage.lookup import Lookup
+from r2med.leakage.minhash import agree, band_keys, rows_of_band, signatures
+from r2med.leakage.portions import stretches
+from r2med.leakage.runs import inside, run_hashes, runs
+from r2med.leakage.settings import GRAM, SHINGLE, Settings
+from r2med.leakage.subject import Subject
+from r2med.leakage.tables import Filter, Places, distinct
+from r2med.leakage.training import Block
+from r2med.leakage.words import Words
+
+AT_ONCE = 1 << 20
+"""How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A block of training texts as numbers, and how to search with it."""
+
+    block: Block
+    words: Words
+    settings: Settings
+    at_once: int = AT_ONCE
+
+    def rows(self, places: Places) -> Places:
+        """The rows in which words stand."""
+        return self.block.rows[self.words.owners(places)]
+
+
+class Search(Protocol):
+    """A way of searching with a block; made once for all tasks."""
+
+    def lookup(self, subject: Subject) -> Lookup:
+        """The keys of the block that a task has."""
+
+    def hits(self, subject: Subject, found: Lookup) -> Hits:
+        """What some rows hold of the task, by these keys of theirs: first texts only, each once a row."""
+
+
+class SameText:
+    """Texts with the same words in the same order."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        hashes = probe.words.text_hashes()
+        self._units = np.flatnonzero((probe.words.counts >= probe.settings.min_words) & known.passes(hashes))
+        self._keys, self._rows = hashes[self._units], probe.block.rows[self._units]
+
+    def lookup(self, subject: Subject) -> Lookup:
+        """By hashes of whole texts."""
+        return Lookup.of(subject.normal, self._keys, self._rows, self._units)
+
+    def hits(self, subject: Subject, found: Lookup) -> Hits:
+        """All of them."""
+        places, firsts = found.texts()
+        return gathered([Hits.of("normalised", found.rows[places], firsts)])
+
+
+class SharedRuns:
+    """Texts with which a row shares runs of 13 words."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        grams = run_hashes(probe.words.hashes, GRAM)
+        places = np.flatnonzero(known.passes(grams) & inside(probe.words, GRAM))
+        keys, rows = grams[places], probe.rows(places)
+        # Each run once a row, and in ascending order, so that looking them up stays in one part of a table for long.
+        order = np.lexsort((rows, keys))
+        keys, rows = keys[order], rows[order]
+        new = np.ones(len(keys), dtype=bool)
+        new[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
+        self._keys, self._rows = keys[new], rows[new]
+
+    def lookup(self, subject: Subject) -> Lookup:
+        """By hashes of runs."""
+        return Lookup.of(subject.index.grams, self._keys, self._rows, self._rows)
+
+    def hits(self, subject: Subject, found: Lookup) -> Hits:
+        """Those of which enough runs are there."""
+        index, settings = subject.index, self._probe.settings
+        nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        counts = (_counted(subject, portion) for portion in found.portions(self._probe.at_once))
+        pairs, shared = reduce(_added, counts, nothing)
+        rows, firsts = np.divmod(pairs, len(subject.ids))
+        scores = shared / index.gram_counts[firsts]
+        enough = (scores >= settings.overlap) & (index.words.counts[firsts] >= settings.min_words)
+        return Hits.of("ngram", rows[enough], firsts[enough], scores[enough])
+
+
+class ShortTexts:
+    """Texts of fewer than 13 words that stand in a training text word for word."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        least = probe.settings.min_words
+        starts = run_hashes(probe.words.hashes, least)
+        self._places = np.flatnonzero(known.passes(starts) & inside(probe.words, least))
+        self._keys, self._rows = starts[self._places], probe.rows(self._places)
+
+    def lookup(self, subject: Subject) -> Lookup:
+        """By hashes of their beginnings."""
+        return Lookup.of(subject.beginnings, self._keys, self._rows, self._places)
+
+    def hits(self, subject: Subject, found: Lookup) -> Hits:
+        """Those that go on as they begin."""
+        return gathered(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
+
+    def _whole(self, subject: Subject, found: Lookup) -> Hits:
+        places, firsts = found.texts()
+        whole = _continued(self._probe.words, found.origins[places], subject.index.words, firsts)
+        return Hits.of("ngram", found.rows[places[whole]], firsts[whole])
+
+
+class NearTexts:
+    """Near-duplicates: candidates by a shared band, then by the whole signatures, then by their shingles."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        units = np.flatnonzero(probe.words.counts >= max(probe.settings.min_words, SHINGLE))
+        self._shingles = runs(probe.words.select(units), SHINGLE)
+        self._signatures = signatures(self._shingles)
+        keys = band_keys(self._signatures, rows_of_band(probe.settings.threshold))
+        self._passing, bands = np.nonzero(known.passes(keys))
+        self._keys, self._rows = keys[self._passing, bands], probe.block.rows[units]
+        self._rows_of_keys = self._rows[self._passing]
+
+    def lookup(self, subject: Subject) -> Lookup:
+        """By hashes of bands."""
+        return Lookup.of(subject.bands, self._keys, self._rows_of_keys, self._passing)
+
+    def hits(self, subject: Subject, found: Lookup) -> Hits:
+        """Those that are similar enough."""
+        return gathered(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
+
+    def _near(self, subject: Subject, found: Lookup) -> Hits:
+        places, numbers = found.texts()
+        candidates = distinct(found.origins[places] * len(subject.ids) + numbers)
+        mine, its = np.divmod(candidates, len(subject.ids))
+        threshold = self._probe.settings.threshold
+        theirs = subject.index.signatures
+        if theirs is not None and len(candidates):
+            likely = agree(self._signatures, theirs, (mine, its), threshold)
+            mine, its = mine[likely], its[likely]
+        firsts = subject.index.firsts[its]
+        scores = self._similarities(subject.index.words, mine, firsts)
+        near = scores >= threshold
+        return Hits.of("near", self._rows[mine[near]], firsts[near], scores[near])
+
+    def _similarities(self, words: Words, mine: Places, firsts: Places) -> NDArray[np.float64]:
+        """The similarity of each pair, the shingles of the task's texts made now from their words."""
+        scores = np.empty(len(mine))
+        for part in stretches(words.counts[firsts], self._probe.at_once):
+            texts, places = np.unique(firsts[part], return_inverse=True)
+            theirs = runs(words.select(texts), SHINGLE)
+            scores[part] = similarities(self._shingles, theirs, (mine[part], places))
+        return scores
+
+
+def _counted(subject: Subject, found: Lookup) -> tuple[Places, Places]:
+    """Pairs of rows and texts as one number each, and how many keys lead from the one to the other."""
+    places, firsts = found.texts()
+    return np.unique(found.rows[places] * len(subject.ids) + firsts, return_counts=True)
+
+
+def _added(known: tuple[Places, Places], more: tuple[Places, Places]) -> tuple[Places, Places]:
+    """Counts of pairs and further counts of pairs."""
+    if not len(known[0]):
+        return more
+    pairs, places = np.unique(np.concatenate([known[0], more[0]]), return_inverse=True)
+    counts = np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(counts, places, np.concatenate([known[1], more[1]]))
+    return pairs, counts
+
+
+def _continued(words: Words, places: Places, texts: Words, owners: Places) -> NDArray[np.bool_]:
+    """Whether all words of short texts follow at these places, before the end of the training text."""
+    lengths = texts.counts[owners]
+    whole = places + lengths <= words.offsets[words.owners(places) + 1]
+    for step in range(int(lengths.max(initial=0))):
+        going = np.flatnonzero(whole & (lengths > step))
+        theirs = texts.hashes[texts.offsets[owners[going]] + step]
+        whole[going] = words.hashes[places[going] + step] == theirs
+    return whole
