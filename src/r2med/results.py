@@ -155,6 +155,18 @@ class Failure:
         return {"system": self.system, "task": self.task, "error": self.message}
 
 
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
+    """What failed, a line for each; what failed in the same way on several tasks is said once.
+
+    >>> failure_lines([Failure("hyde(x) >> bm25", task, "no such model") for task in ("Biology", "MedQA-Diag")])
+    ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
+    """
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for each in failures:
+        tasks.setdefault((each.system, each.message), []).append(each.task)
+    return [f"failed: {system} on {', '.join(several)}: {message}" for (system, message), several in tasks.items()]
+
+
 @dataclass(frozen=True)
 class Report:
     """All results of one evaluation.

@@ -12,7 +12,7 @@ from r2med.board.leaderboard import about_marks
 from r2med.board.model import OWN, Board, Line, Row
 from r2med.board.own import parts_of
 from r2med.board.table import GROUP_NOTES
-from r2med.results import Report, Result
+from r2med.results import Report, Result, failure_lines
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,6 @@ def _row(system: str, results: Sequence[Result], measure: str) -> Row:
 
 def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
     notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
-    notes += [f"failed: {each.system} on {each.task}: {each.message}" for each in report.failures]
+    notes += failure_lines(report.failures)
     notes += [about_marks(shown.baseline)] if shown.baseline else []
     return [*notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from r2med.results import Cost, Report
+from r2med.results import Cost, Report, failure_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -157,6 +157,5 @@ def _footnotes(report: Report, console: Console) -> None:
     for sentence, systems in warnings.items():
         whose = "" if set(systems) == set(report.systems) else f" ({', '.join(dict.fromkeys(systems))})"
         console.print(f"warning: {sentence}{whose}", markup=False, highlight=False, style="yellow")
-    for failure in report.failures:
-        line = f"failed: {failure.system} on {failure.task}: {failure.message}"
+    for line in failure_lines(report.failures):
         console.print(line, markup=False, highlight=False, style="red")

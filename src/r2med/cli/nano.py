@@ -118,6 +118,7 @@ def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, as_json
     from r2med.engine import Engine
     from r2med.evaluation import Options
     from r2med.measure.metrics import DEFAULT, Measure
+    from r2med.results import failure_lines
 
     measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
     found = agree(nano, full, systems, Options(measures=measures, engine=Engine(messages())))
@@ -128,7 +129,7 @@ def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, as_json
 
         for each in [*found.tasks, *([found.average] if found.average else [])]:
             show_agreement(each, output())
-    for failure in found.failures:
-        click.echo(f"failed: {failure.system} on {failure.task}: {failure.message}", err=True)
+    for line in failure_lines(found.failures):
+        click.echo(line, err=True)
     if found.failures:
         raise click.exceptions.Exit(1)

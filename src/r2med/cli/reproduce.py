@@ -105,8 +105,10 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
 
 
 def _complain(report: Report) -> None:
-    for failure in report.failures:
-        click.secho(f"failed: {failure.system} on {failure.task}: {failure.message}", fg="red", err=True)
+    from r2med.results import failure_lines
+
+    for line in failure_lines(report.failures):
+        click.secho(line, fg="red", err=True)
     incomplete = sum(len(result.incomplete) for result in report.results)
     if incomplete:
         click.echo(f"{incomplete} queries were incomplete; r2med runs show ID says why", err=True)
