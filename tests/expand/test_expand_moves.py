@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from r2med.expand.moves import Kind, Tags, read_move
@@ -49,6 +49,7 @@ marks = st.sampled_from([mark for tags in (R1, O1) for pair in (tags.call, tags.
 @given(
     protocols, st.lists(st.one_of(marks, prose, st.just("<think>"), st.just("</think>")), max_size=12), st.booleans()
 )
+@example(R1, ["<search>", "<answer>"], False)
 def test_any_text_is_some_move(tags: Tags, parts: list[str], cut: bool) -> None:
     text = "".join(parts)
     move = read_move(text, tags, cut=cut)

@@ -90,8 +90,9 @@ def _open_move(text: str, tags: Tags, cut: bool, answer_from: int) -> Move:
     if cut:
         return Move(Kind.CUT, "", text)
     search, answer = text.rfind(tags.call[0]), text.rfind(tags.answer[0], answer_from)
-    if answer > search and tags.answer[1] not in text[answer:]:
-        return _answer(text[answer + len(tags.answer[0]) :], text.rstrip() + tags.answer[1])
+    said = text[answer + len(tags.answer[0]) :]
+    if answer > search and tags.answer[1] not in said and not _quoted(said):
+        return _answer(said, text.rstrip() + tags.answer[1])
     query = text[search + len(tags.call[0]) :]
     if search >= 0 and len(query.strip()) <= _LONGEST_OPEN_QUERY:
         return _search(query, text.rstrip() + tags.call[1], tags)
