@@ -23,7 +23,8 @@ from r2med.encode.resolve import encoder_for
 
 REPOSITORY = "me/tiny"
 SHOW = """
-import json, sys
+import json, sys, time
+time.sleep = lambda seconds: None  # the hub's client waits before every retry
 from r2med.data.tasks import task
 from r2med.encode.base import Role
 from r2med.encode.resolve import encoder_for
@@ -88,6 +89,9 @@ def test_a_model_of_the_hub_runs_at_a_commit_and_then_without_requests(files, tm
     [
         (Fault("me/tiny", status=403, code="GatedRepo"), "{}", "me/tiny is gated at"),
         (None, '{"revision": "v9"}', "me/tiny has no revision v9"),
+        (Fault("/api/models", status=403), "{}", "answered 403 for me/tiny; check HF_TOKEN"),
+        (Fault("/api/models", status=404), "{}", "answered 404 for me/tiny; try again later"),
+        (Fault("model.safetensors", drop_after=20), "{}", "(peer closed connection"),
     ],
 )
 def test_what_goes_wrong_on_the_way_is_one_line(files, tmp_path, fault, options, message):
@@ -98,6 +102,22 @@ def test_what_goes_wrong_on_the_way_is_one_line(files, tmp_path, fault, options,
         shown = show(hub, tmp_path, options)
     assert message in shown["error"]
     assert "\n" not in shown["error"]
+    assert "/datasets/" not in shown["error"]
+
+
+def test_a_cache_that_cannot_be_written(files, tmp_path):
+    (tmp_path / "hf").write_text("a file where the cache should be")
+    with HubServer() as hub:
+        hub.add(REPOSITORY, files, kind="models")
+        shown = show(hub, tmp_path)
+    assert shown["error"].startswith(f"cannot keep me/tiny in {tmp_path / 'hf' / 'hub'}: Not a directory")
+
+
+def test_nobody_there(tmp_path):
+    with HubServer() as hub:
+        environment = hub.environment(tmp_path)
+    done = run_python("OPTIONS = {}\n" + SHOW, environment)
+    assert "refused); check the connection" in json.loads(done.stdout)["error"]
 
 
 def test_a_repository_that_is_not_there(tmp_path):
