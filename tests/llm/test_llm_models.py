@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from asking import model_at
@@ -107,10 +108,35 @@ def test_own_cards_come_first(tmp_path):
         file.write_text(bad)
         with pytest.raises(SpecError, match=r"llms\.toml"):
             find_model("gpt-4o")
+    file.write_text('[model.x]\nlike = "qwq-32b"\nid = "x"\nkey_env = ""\n')
+    assert find_model("x") == replace(find_model("qwq-32b"), name="x", id="x", key_env="")
     for field in ("trace", "sampling", "server"):
         file.write_text(f'[model.x]\nid = "x"\n{field} = "thnk"\n')
         with pytest.raises(SpecError, match=field):
             find_model("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model = 3", "model is no table of cards"),
+        ("[modle.x]\nid = 'x'", "unknown table 'modle'; did you mean model?"),
+        ("[model.x]\nid = 3", "x: id must be a text, not 3"),
+        ("[model.x]\nid = 'x'\nkey = 'sk-123'", "x has an unknown field 'key'; did you mean key_env?"),
+        ("[model.x]\nid = 'x'\nurl = 1", "x: url must be a text, not 1"),
+        ("[model.x]\nid = 'x'\nprice = ['a', 2]", "x: price must be a list of numbers, not ['a', 2]"),
+        ("[model.x]\nid = 'x'\nprice = [1]", "x: price must be two numbers"),
+        ("[model.x]\nid = 'x'\nextra = 'a'", "x: extra must be a table, not 'a'"),
+    ],
+)
+def test_mistakes_in_own_cards_are_one_line(tmp_path, text, message):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "llms.toml").write_text(text)
+    with pytest.raises(SpecError) as error:
+        find_model("gpt-4o")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "sk-123" not in str(error.value)
 
 
 def test_models_say_what_they_need():
@@ -149,7 +175,7 @@ def test_the_body_holds_what_was_asked_and_nothing_else(serve, connect):
 
 @pytest.mark.parametrize("echoed", [True, False])
 def test_only_the_continuation_comes_back(serve, connect, echoed):
-    server = serve(lambda prompt, nth: Say("It is scurvy." if echoed else " scurvy."))
+    server = serve(lambda prompt, nth: Say(text="It is scurvy." if echoed else " scurvy."))
     model = model_at(server)
     request = Request(model, (Message("user", "What?"), Message("assistant", "It is")), model.sampling)
     [reply] = connect().ask_all([request])
@@ -160,7 +186,7 @@ def test_a_reply_carries_all_that_the_server_said(serve, connect):
     logprobs = {"content": [{"token": "Yes", "logprob": -0.1, "top_logprobs": [{"token": "No", "logprob": -2.5}]}]}
     server = serve(
         lambda prompt, nth: Say(
-            "Yes",
+            text="Yes",
             message={"reasoning_content": "bleeding gums"},
             choice={"finish_reason": "length", "logprobs": logprobs},
             usage={"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}},
@@ -182,7 +208,7 @@ def test_a_reply_carries_all_that_the_server_said(serve, connect):
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_reasoning_by_either_name(serve, connect, field):
-    server = serve(lambda prompt, nth: Say("Scurvy.", message={field: "gums"}))
+    server = serve(lambda prompt, nth: Say(text="Scurvy.", message={field: "gums"}))
     [reply] = connect().ask_all([model_at(server, "r1-qwen-32b").request("What?")])
     assert (reply.text, reply.reasoning, reply.incomplete) == ("Scurvy.", "gums", "")
 
@@ -206,7 +232,9 @@ def test_contents_of_every_shape(serve, connect, content, text):
 
 def test_reasoning_tokens_are_shared_out_where_the_server_does_not_say(serve, connect):
     server = serve(
-        lambda prompt, nth: Say(f"{'a' * 75}</think>{'b' * 25}", usage={"prompt_tokens": 1, "completion_tokens": 40})
+        lambda prompt, nth: Say(
+            text=f"{'a' * 75}</think>{'b' * 25}", usage={"prompt_tokens": 1, "completion_tokens": 40}
+        )
     )
     [reply] = connect().ask_all([model_at(server, "qwq-32b").request("What?")])
     assert reply.usage.reasoning == 30
@@ -214,7 +242,7 @@ def test_reasoning_tokens_are_shared_out_where_the_server_does_not_say(serve, co
 
 def test_log_probabilities_that_make_no_sense_are_asked_again(serve, connect):
     bad = {"content": [{"token": "Yes"}]}
-    server = serve(lambda prompt, nth: Say("Yes", choice={"logprobs": bad} if nth == 0 else {}))
+    server = serve(lambda prompt, nth: Say(text="Yes", choice={"logprobs": bad} if nth == 0 else {}))
     [reply] = connect().ask_all([model_at(server).request("What?", logprobs=1)])
     assert isinstance(reply, Reply)
     assert server.attempts == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,8 @@ def test_a_card_of_ones_own(own_home: Path) -> None:
     )
     assert (card("mine").head, card("mine").id, card("mine").revision) == ("second", "me/mine", "main")
     assert api_cards()["ours"].url == "http://x/v1"
+    file.write_text('[api.next]\nlike = "jina"\nid = "next"\n' + file.read_text())
+    assert api_cards()["next"] == replace(api_cards()["jina"], name="next", id="next")
     assert str(System.parse("bm25 >> mine(depth=3)")) == "bm25 >> mine(depth=3)"
 
 
@@ -197,6 +200,7 @@ def test_a_card_of_ones_own(own_home: Path) -> None:
         ("[model.x]\nid = 'a/b'\nmax_length = 2", "leaves no room"),
         ("[modell.x]\nid = 'a/b'", "unknown table 'modell'"),
         ("[model.x", "cannot be read"),
+        ("[model.x]\nid = 'a/b'\ninstruction = {exam = 'c'}", "instruction must be a text, not {'exam': 'c'}"),
     ],
 )
 def test_wrong_cards_say_where_and_what(own_home: Path, text: str, words: str) -> None:

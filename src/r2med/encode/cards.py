@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import Any, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
+from r2med.cards import Deck, Reader, is_text
 from r2med.encode.prompts import NO_PROMPT, Template
-from r2med.errors import SpecError, suggest
-from r2med.store.home import home
+from r2med.errors import SpecError
 
 BACKENDS = ("torch", "onnx", "static", "api")
 POOLINGS = ("cls", "mean", "last", "max", "weighted", "own")
@@ -93,79 +89,19 @@ class Card:
         return self.backend == "torch" and self.parameters >= _GPU_MILLIONS
 
 
+def _is_wording(value: Any) -> bool:
+    return is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values())))
+
+
+_WORDING = Reader("a text, or a table of texts by family", _is_wording, Template.of)
+_DECK = Deck(Card, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
+
+
 def card(name: str) -> Card:
     """The card of a name."""
-    found = cards()
-    if name not in found:
-        raise SpecError(f"unknown model {name!r}{suggest(name, found)}")
-    return found[name]
+    return _DECK.find(name)
 
 
 def cards() -> Mapping[str, Card]:
     """Every card by name: the bundled ones in their order, then the user's; of two with a name, the user's."""
-    own = home() / "encoders.toml"
-    if not own.is_file():
-        return _bundled()
-    return {**_bundled(), **read_cards(own, _bundled())}
-
-
-@cache
-def _bundled() -> Mapping[str, Card]:
-    file = resources.files("r2med.encode").joinpath("cards.toml")
-    return _cards(tomllib.loads(file.read_text(encoding="utf-8")), "cards.toml", {})
-
-
-def read_cards(file: Path, known: Mapping[str, Card]) -> dict[str, Card]:
-    """The cards of a file, which may be like the known ones."""
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise SpecError(f"{file}: cannot be read: {error}") from error
-    return _cards(table, str(file), known)
-
-
-def _cards(table: Mapping[str, Any], where: str, known: Mapping[str, Card]) -> dict[str, Card]:
-    for name in table:
-        if name != "model":
-            raise SpecError(f"{where}: unknown table {name!r}; a card is a table [model.NAME]")
-    made: dict[str, Card] = {}
-    for name, entry in table.get("model", {}).items():
-        base = entry.pop("like", None)
-        before = {**known, **made}
-        if base is not None and base not in before:
-            raise SpecError(f"{where}: {name} is like {base!r}, which is no card before it{suggest(str(base), before)}")
-        values = {key: _value(where, name, key, value) for key, value in entry.items()}
-        if base is None and "id" not in values:
-            raise SpecError(f"{where}: {name} has no id")
-        for repository, commit in _COMMITS.items():
-            # A commit belongs to its repository: another one does not take it over.
-            if repository in values:
-                values.setdefault(commit, "main")
-        made[name] = Card(name, **values) if base is None else replace(before[base], name=name, **values)
-    return made
-
-
-_HINTS = {field.name: get_type_hints(Card)[field.name] for field in fields(Card) if field.name != "name"}
-_COMMITS = {"id": "revision", "query_id": "query_revision", "adapter": "adapter_revision"}
-_WANTED = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
-
-
-def _value(where: str, name: str, key: str, value: Any) -> Any:
-    """A field as the card holds it, of the right type."""
-    if key not in _HINTS:
-        raise SpecError(f"{where}: {name} has an unknown field {key!r}{suggest(key, _HINTS)}")
-    hint = _HINTS[key]
-    if hint is Template:
-        if isinstance(value, str) or (
-            isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-        ):
-            return Template.of(value)
-        raise SpecError(f"{where}: {name}: {key} must be a text, or a table of texts by family")
-    if hint == tuple[str, ...]:
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            return tuple(value)
-        raise SpecError(f"{where}: {name}: {key} must be a list of texts")
-    right = isinstance(value, int | float) if hint is float else isinstance(value, hint)
-    if not right or (isinstance(value, bool) and hint is not bool):
-        raise SpecError(f"{where}: {name}: {key} must be {_WANTED[hint]}, not {value!r}")
-    return value
+    return _DECK.cards()

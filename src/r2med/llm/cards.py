@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cache
-from importlib import resources
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from r2med.cards import Deck
 from r2med.errors import SpecError, suggest
 from r2med.llm.traces import FORMATS
 from r2med.llm.types import Model, Sampling
-from r2med.store.home import home
 
 _ADDED: dict[str, Model] = {}
-_FIELDS = {"id", "server", "sampling", "trace", "reasoning", "price", "extra"}
 _OWN_KEY = "R2MED_LLM_KEY"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model as `cards.toml` has it, which says what each field means."""
+
+    name: str
+    id: str
+    server: str = "own"
+    sampling: str = "own"
+    trace: str = "auto"
+    reasoning: bool = False
+    price: tuple[float, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    """In place of the server's."""
+    key_env: str | None = None
+    """In place of the server's."""
+
+    def __post_init__(self) -> None:
+        if len(self.price) not in (0, 2):
+            raise SpecError(f"{self.name}: price must be two numbers, for prompt and completion, not {self.price}")
+
+
+_DECK = Deck(Card, "r2med.llm", "llms.toml")
 
 
 def find_model(text: str) -> Model:
@@ -47,17 +68,18 @@ def find_model(text: str) -> Model:
     name, _, url = text.partition("@")
     if url:
         return _at(text, name, url)
-    if text not in _cards():
+    found = _DECK.cards()
+    if text not in found:
         raise SpecError(
             f"unknown model {text!r}{suggest(text, model_names())}"
             " (or NAME@http://host:port/v1 for any server, local, scripted:FILE)"
         )
-    return _model(text)
+    return _model(found[text])
 
 
 def model_names() -> list[str]:
     """Every name that `find_model` knows by heart, `local` included."""
-    return [*_cards(), *_ADDED, "local"]
+    return [*_DECK.cards(), *_ADDED, "local"]
 
 
 def add_model(model: Model) -> Model:
@@ -66,54 +88,28 @@ def add_model(model: Model) -> Model:
     return model
 
 
-@cache
-def _table() -> dict[str, Any]:
-    text = resources.files("r2med.llm").joinpath("cards.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def _cards() -> dict[str, Mapping[str, Any]]:
-    """The bundled cards and, over them, the user's."""
-    return {**_table()["model"], **_own(home() / "llms.toml").get("model", {})}
-
-
-def _own(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: not readable as TOML: {error}") from error
-    for name, card in table.get("model", {}).items():
-        if "id" not in card or set(card) - _FIELDS - {"url", "key_env"}:
-            raise SpecError(f"{path}: model {name} needs an id and may have {', '.join(sorted(_FIELDS))}, url, key_env")
-    return table
-
-
-def _model(name: str) -> Model:
-    card, table = _cards()[name], _table()
-    server: dict[str, Any] = dict(_choice(name, card, "server", "own", table["server"]))
+def _model(card: Card) -> Model:
+    server: dict[str, Any] = dict(_choice(card, "server", _DECK.tables["server"]))
     server["url"] = os.environ.get(server.pop("url_env", ""), "") or server["url"]
-    server |= {field: card[field] for field in ("url", "key_env") if field in card}
+    server |= {name: value for name, value in (("url", card.url), ("key_env", card.key_env)) if value is not None}
     server["url"] = server["url"].rstrip("/")
-    _choice(name, card, "trace", "auto", FORMATS)
-    price = card.get("price")
+    _choice(card, "trace", FORMATS)
     return Model(
-        name=name,
-        id=card["id"],
-        trace=card.get("trace", "auto"),
-        reasoning=card.get("reasoning", False),
-        sampling=Sampling(**_choice(name, card, "sampling", "own", table["sampling"])),
-        price=(float(price[0]), float(price[1])) if price else None,
-        extra=card.get("extra", {}),
+        name=card.name,
+        id=card.id,
+        trace=card.trace,
+        reasoning=card.reasoning,
+        sampling=Sampling(**_choice(card, "sampling", _DECK.tables["sampling"])),
+        price=(float(card.price[0]), float(card.price[1])) if card.price else None,
+        extra=card.extra,
         **server,
     )
 
 
-def _choice(name: str, card: Mapping[str, Any], field: str, default: str, choices: Mapping[str, Any]) -> Any:
-    chosen = card.get(field, default)
+def _choice(card: Card, name: str, choices: Mapping[str, Any]) -> Any:
+    chosen = getattr(card, name)
     if chosen not in choices:
-        raise SpecError(f"model {name}: unknown {field} {chosen!r}{suggest(str(chosen), choices)}")
+        raise SpecError(f"model {card.name}: unknown {name} {chosen!r}{suggest(chosen, choices)}")
     return choices[chosen]
 
 
@@ -124,10 +120,10 @@ def _at(text: str, name: str, url: str) -> Model:
         raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
     if parts.username or parts.password:
         raise SpecError(f"the address of {name} holds a user or password; set {_OWN_KEY} in the environment instead")
-    key_env = _table()["host"].get(parts.hostname, "")
-    own = _table()["server"]["own"]
-    known = next((card for card, entry in _cards().items() if name in (card, entry["id"])), None)
-    model = _model(known) if known else Model(name, name, sampling=Sampling(**_table()["sampling"]["own"]))
+    key_env = _DECK.tables["host"].get(parts.hostname, "")
+    own = _DECK.tables["server"]["own"]
+    known = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
+    model = _model(known) if known else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
     return replace(
         model,
         name=text,
