@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.model import Generation
@@ -13,18 +13,17 @@ from r2med.errors import SpecError
 from r2med.expand.joins import check_join
 from r2med.expand.kept import keep
 from r2med.expand.prompts import Template, task_values, templates
-from r2med.llm import Failed, Model, Reply, Request, Sampling, account, current_client, find_model
-from r2med.registry import spec_of
-from r2med.stage import Context, Expander, Requirements
+from r2med.llm import Failed, Reply, Request, account, current_client
+from r2med.llm.asking import AskingStage
+from r2med.stage import Context, Expander
 
 if TYPE_CHECKING:
     from r2med.data.model import Collection
     from r2med.data.tasks import Task
-    from r2med.spec import Call
 
 
 @dataclass(frozen=True)
-class Asker(Expander):
+class Asker(AskingStage, Expander):
     """An expander with a model, a prompt and settings; what is asked is the business of its kinds."""
 
     llm: str
@@ -41,7 +40,6 @@ class Asker(Expander):
     max_tokens: int | None = None
     """In place of the model's own."""
 
-    name: ClassVar[str]
     needed: ClassVar[tuple[str, ...]] = ("query",)
     """What a prompt must have a place for."""
 
@@ -49,56 +47,21 @@ class Asker(Expander):
         check_join(self.name, self.join)
         if self.samples < 1:
             raise SpecError(f"{self.name}: samples must be 1 or more, not {self.samples}")
-        if self.temperature is not None and self.temperature < 0:
-            raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
-        # Both are read now so that a wrong name is an error before anything runs.
-        find_model(self.llm)
-        templates(self.name, self.prompt, self.needed)
-
-    @property
-    def spec(self) -> Call:
-        """The stage in the spec language."""
-        return spec_of(self, self.name)
-
-    @property
-    def model(self) -> Model:
-        """The model that writes, with this stage's sampling."""
-        found = find_model(self.llm)
-        sampling = found.sampling
-        if self.temperature is not None:
-            sampling = replace(sampling, temperature=self.temperature)
-        if self.max_tokens is not None:
-            sampling = replace(sampling, max_tokens=self.max_tokens)
-        return replace(found, sampling=sampling)
-
-    @property
-    def requirements(self) -> Requirements:
-        """What the model needs."""
-        return find_model(self.llm).requirements()
+        self.check_asking()
 
     def template(self, task: Task) -> Template:
         """The prompt for a task."""
         found = templates(self.name, self.prompt, self.needed)
         return found.get(task.family, found["custom"])
 
-    def fingerprint(self) -> Mapping[str, object]:
-        """The model, how it is sampled and every prompt."""
-        model = self.model
-        return {
-            "model": model.id,
-            "model_extra": sorted(model.extra.items()),
-            "trace": model.trace,
-            "sampling": settings(model.sampling),
-            "prompts": sorted({template.hash for template in templates(self.name, self.prompt, self.needed).values()}),
-        }
+    def prompt_hashes(self) -> list[str]:
+        """Those of all families: a stage does not know yet which tasks it will meet."""
+        return sorted({template.hash for template in templates(self.name, self.prompt, self.needed).values()})
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
         return {
-            "model": self.model.id,
-            "sampling": settings(self.model.sampling),
+            **self.asked_model(),
             "prompt": self.prompt or f"{self.name}.<family>.txt",
             "samples": self.samples,
             "join": self.join or "as published",
@@ -125,8 +88,7 @@ class Asker(Expander):
         """Remember what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
         template = self.template(collection.task)
         context.notes.record |= {
-            "model": self.model.id,
-            "sampling": settings(self.model.sampling),
+            **self.asked_model(),
             "prompt": {"source": template.source, "hash": template.hash},
             "first_prompt": first.messages[-1].content if first else "",
         }
@@ -162,15 +124,6 @@ class Writer(Asker):
         if isinstance(reply, Failed):
             return self.generation("", incomplete=reply.reason)
         return self.generation(reply.text, reply.reasoning, reply.incomplete)
-
-
-def settings(sampling: Sampling) -> dict[str, float | int]:
-    """A sampling as a result records it: what is set.
-
-    >>> settings(Sampling(temperature=0.7))
-    {'temperature': 0.7}
-    """
-    return {name: value for name, value in vars(sampling).items() if value is not None}
 
 
 def foreseen(requests: Sequence[Request]) -> dict[str, object]:

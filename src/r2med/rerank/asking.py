@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
 from r2med.expand.prompts import Template, cut_words, task_values, templates
-from r2med.expand.writer import note_account, settings
-from r2med.llm import Failed, Model, Reply, Request, current_client, find_model
-from r2med.registry import spec_of
+from r2med.expand.writer import note_account
+from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
+from r2med.llm.asking import AskingStage
 from r2med.rerank.candidates import check_depth
-from r2med.stage import Context, Requirements, Reranker
+from r2med.stage import Context, Reranker
 
 if TYPE_CHECKING:
     from r2med.data.model import Collection
     from r2med.data.tasks import Task
     from r2med.engine import Progress
     from r2med.rerank.candidates import Candidates
-    from r2med.spec import Call
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
 
 
 @dataclass(frozen=True)
-class Asker(Reranker):
+class Asker(AskingStage, Reranker):
     """A reranker with a model, a prompt and settings; what is asked is the business of its kinds."""
 
     llm: str
@@ -46,7 +45,6 @@ class Asker(Reranker):
     max_tokens: int | None = None
     """In place of the model's own."""
 
-    name: ClassVar[str]
     needed: ClassVar[tuple[str, ...]] = ("query", "passages")
     """What a prompt must have a place for."""
 
@@ -54,36 +52,13 @@ class Asker(Reranker):
         check_depth(self.name, self.depth)
         if self.words < 1:
             raise SpecError(f"{self.name}: words must be 1 or more, not {self.words}")
-        if self.temperature is not None and self.temperature < 0:
-            raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
-        # Both are read now so that a wrong name is an error before anything runs.
-        find_model(self.llm)
-        self.templates()
+        self.check_asking()
 
-    @property
-    def spec(self) -> Call:
-        """The stage in the spec language."""
-        return spec_of(self, self.name)
-
-    @property
-    def model(self) -> Model:
-        """The model, with this stage's sampling: no chance in it, but for models that reason or take no temperature."""
-        found = find_model(self.llm)
-        sampling = found.sampling
-        if self.temperature is not None:
-            sampling = replace(sampling, temperature=self.temperature)
-        elif sampling.temperature is not None and not found.reasoning:
-            sampling = replace(sampling, temperature=0.0, top_p=None)
-        if self.max_tokens is not None:
-            sampling = replace(sampling, max_tokens=self.max_tokens)
-        return replace(found, sampling=sampling)
-
-    @property
-    def requirements(self) -> Requirements:
-        """What the model needs."""
-        return find_model(self.llm).requirements()
+    def usual(self, model: Model) -> Sampling:
+        """No chance in it, but for models that reason or take no temperature."""
+        if model.sampling.temperature is None or model.reasoning:
+            return model.sampling
+        return replace(model.sampling, temperature=0.0, top_p=None)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that may be used."""
@@ -96,22 +71,14 @@ class Asker(Reranker):
         text = resources.files("r2med.rerank").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
         return Template(text.strip(), f"{name}.txt")
 
-    def fingerprint(self) -> Mapping[str, object]:
-        """The model, how it is sampled and every prompt."""
-        model = self.model
-        return {
-            "model": model.id,
-            "model_extra": sorted(model.extra.items()),
-            "trace": model.trace,
-            "sampling": settings(model.sampling),
-            "prompts": [template.hash for template in self.templates()],
-        }
+    def prompt_hashes(self) -> list[str]:
+        """In the order in which the stage knows its prompts."""
+        return [template.hash for template in self.templates()]
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
         return {
-            "model": self.model.id,
-            "sampling": settings(self.model.sampling),
+            **self.asked_model(),
             "prompt": ", ".join(template.source for template in self.templates()),
             "depth": self.depth,
             "words": self.words,
@@ -141,8 +108,7 @@ class Asker(Reranker):
     def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
         """Remember what was asked, what it took, and the first prompt as it was sent."""
         context.notes.record |= {
-            "model": self.model.id,
-            "sampling": settings(self.model.sampling),
+            **self.asked_model(),
             "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
             "first_prompt": first.messages[-1].content if first else "",
         }
