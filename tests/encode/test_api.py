@@ -66,7 +66,7 @@ def test_requests_keep_to_their_tokens():
         Say(500, body=b"oops"),
         Say(503),
         Say(529, body=b"{}"),
-        Say(cut=True),
+        Say(cut="length"),
         Say(delay=3.0),
         Say(body=b"<html>gateway</html>"),
         Say(body=b'{"data": [{"index": 0}]}'),

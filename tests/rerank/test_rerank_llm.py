@@ -424,7 +424,7 @@ def test_a_real_server_with_log_probabilities() -> None:
         likely = next(p for start, p in LIKELY.items() if start in prompt)
         top = [{"token": "Yes", "logprob": math.log(likely)}, {"token": "No", "logprob": math.log(1 - likely)}]
         content = [{"token": "Yes", "logprob": math.log(likely), "top_logprobs": top}]
-        return Say("Yes", choice={"logprobs": {"content": content}})
+        return Say(text="Yes", choice={"logprobs": {"content": content}})
 
     with ChatServer(plan) as server:
         data, own = collection(), context()
