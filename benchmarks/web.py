@@ -1,7 +1,7 @@
 """How fast the server answers with a large ledger, and how large and slow a large report is.
 
 Makes a ledger of 200 systems on the eight tasks (876 queries, lists of 100), with documents of the usual length, asks
-a real server on the loopback, and prints medians and the slowest of many answers. With --report it writes a report of
+`r2med board` and a real server on the loopback, and prints medians and the slowest of many answers. With --report it writes a report of
 20 systems x 876 queries x 10 documents too, and with Chromium at hand measures how long that takes to open.
 
     python benchmarks/web.py [--systems 200] [--report]
@@ -14,6 +14,7 @@ import hashlib
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -117,6 +118,18 @@ def ask(path: Path, datasets: Sequence[Dataset]) -> None:
         )
 
 
+def time_board() -> None:
+    """How long `r2med board` takes as a command, interpreter included."""
+    for options in ([], ["--ci"]):
+        taken = []
+        for _ in range(5):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "r2med", "board", *options], capture_output=True, check=True)
+            taken.append(time.perf_counter() - started)
+        name = " ".join(["r2med board", *options])
+        print(f"{name}: median {statistics.median(taken):.2f} s, slowest {max(taken):.2f} s, of 5")
+
+
 def write_report(ledger: Ledger, datasets: Sequence[Dataset], folder: Path) -> None:
     from unittest.mock import patch
 
@@ -166,6 +179,7 @@ def main() -> None:
             print(
                 f"{asked.systems} systems x {sum(QUERIES.values())} queries, ledger {path.stat().st_size / 1e6:.0f} MB"
             )
+            time_board()
             ask(path, datasets)
             if asked.report:
                 write_report(ledger, datasets, Path(folder))

@@ -16,12 +16,13 @@ from r2med.board.cells import (
     leaders,
 )
 from r2med.board.formats import notes, title
+from r2med.board.grid import Column, Row, grid
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.board.table import COST_HEADINGS, task_heading
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
 OWN_MARK = "▸"
 """Before the name of a system that was measured here."""
@@ -34,36 +35,29 @@ _NARROW = 110
 def show_board(board: Board, console: Console) -> None:
     """Print the board and what a reader must know about it."""
     console.print(title(board), style="bold", highlight=False)
-    console.print(_table(board, narrow=console.width < _NARROW))
+    console.print(_table(board, console), soft_wrap=True)
     for note in notes(board):
         console.print(note, style="dim", markup=False, highlight=False)
 
 
-def _table(board: Board, *, narrow: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    if has_ranks(board):
-        table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("system", overflow="fold")
-    if has_sources(board) and not narrow:
-        table.add_column("source", no_wrap=True)
-    for name in (*(task_heading(task) for task in board.tasks), "avg", *(COST_HEADINGS if board.cost else ())):
-        table.add_column(name, justify="right", no_wrap=True)
+def _table(board: Board, console: Console) -> Text:
+    narrow = console.width < _NARROW
+    columns = [Column("#", right=True)] * has_ranks(board)
+    columns.append(Column("system", folds=True))
+    columns += [Column("source")] * (has_sources(board) and not narrow)
+    columns += [Column(task_heading(task), right=True) for task in board.tasks]
+    columns += [Column(name, right=True) for name in ("avg", *(COST_HEADINGS if board.cost else ()))]
     best = leaders(board)
+    rows = []
     for line in board.lines:
+        head = _head(board, line, narrow=narrow)
         mixed = line.row.own and has_sources(board)
-        table.add_row(
-            *_head(board, line, narrow=narrow),
-            *_figures(board, line, best, 1 if narrow else 2),
-            style="cyan" if mixed else None,
-        )
+        rows.append(Row([*head, *_figures(board, line, best, 1 if narrow else 2)], "cyan" if mixed else ""))
         if line.intervals:
-            blanks = [""] * len(_head(board, line, narrow=narrow))
             shown = ["" if narrow and column != AVERAGE else interval(line, column) for column in board.columns]
-            table.add_row(*blanks, *(f"[dim]{text}[/dim]" for text in shown))
-    return table
+            blanks = [""] * (len(columns) - len(head) - len(shown))
+            rows.append(Row([*[""] * len(head), *shown, *blanks], "dim"))
+    return grid(columns, rows, console)
 
 
 def _head(board: Board, line: Line, *, narrow: bool) -> list[str]:
