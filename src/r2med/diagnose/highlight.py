@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -47,6 +48,12 @@ def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=1 << 16)
+def _terms(word: str) -> tuple[str, ...]:
+    """The terms of a word, kept: a few thousand words make up most of any text."""
+    return tuple(analyze(word))
+
+
 def marks(text: str, kinds: Kinds) -> Iterator[Mark]:
     """The words of a text whose terms are known, in order.
 
@@ -55,7 +62,7 @@ def marks(text: str, kinds: Kinds) -> Iterator[Mark]:
     """
     # The characters at which pieces are cut are in no word, so that only pieces that match are looked at closely.
     for piece in _PIECE.finditer(text):
-        if any(term in kinds for term in analyze(piece[0])):
+        if any(term in kinds for term in _terms(piece[0])):
             yield from _words(piece[0], piece.start(), kinds)
 
 
@@ -66,7 +73,7 @@ def _words(piece: str, offset: int, kinds: Kinds) -> Iterator[Mark]:
         if start < 0:
             continue
         place = start + len(word)
-        kind = next((kinds[term] for term in analyze(word) if term in kinds), "")
+        kind = next((kinds[term] for term in _terms(word) if term in kinds), "")
         if kind:
             yield Mark(offset + start, offset + place, kind)
 
@@ -94,7 +101,7 @@ def excerpt(text: str, kinds: Kinds, words: int) -> str:
     places = [match.span() for match in _WORD.finditer(text)]
     if words <= 0 or len(places) <= words:
         return text
-    matched = [any(term in kinds for term in analyze(text[start:end])) for start, end in places]
+    matched = [any(term in kinds for term in _terms(text[start:end])) for start, end in places]
     counts = [0, *accumulate(matched)]
     starts = range(len(places) - words + 1)
     first = max(starts, key=lambda start: counts[start + words] - counts[start])

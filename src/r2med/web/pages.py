@@ -134,9 +134,9 @@ def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
 
     pieces = []
     for part in parts(text, dict(pairs)):
-        inner = escape(harmless(part.text))
-        pieces.append(Markup('<mark class="{}">{}</mark>').format(part.kind, inner) if part.kind else inner)
-    return Markup("").join(pieces)
+        inner = str(escape(harmless(part.text)))
+        pieces.append(f'<mark class="{escape(part.kind)}">{inner}</mark>' if part.kind else inner)
+    return Markup("".join(pieces))
 
 
 def shown_part(text: str, kinds: Kinds, words: int) -> str:
