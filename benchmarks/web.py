@@ -1,8 +1,9 @@
 """How fast the server answers with a large ledger, and how large and slow a large report is.
 
-Makes a ledger of 200 systems on the eight tasks (876 queries, lists of 100), with documents of the usual length, asks
-`r2med board` and a real server on the loopback, and prints medians and the slowest of many answers. With --report it writes a report of
-20 systems x 876 queries x 10 documents too, and with Chromium at hand measures how long that takes to open.
+Makes a ledger of 200 systems on the eight tasks (876 queries, lists of 100), with documents of the usual length, runs
+`r2med board`, asks a real server on the loopback, and prints medians and the slowest of many answers. With --report it
+writes a report of 20 systems x 876 queries x 10 documents too, and with Chromium at hand measures how long that takes
+to open.
 
     python benchmarks/web.py [--systems 200] [--report]
 """
