@@ -220,9 +220,10 @@ def test_the_pace_is_kept(serve, connect):
         times.append(time.monotonic())
         return Say()
 
+    started = time.monotonic()
     connect(requests_per_minute=300).ask_all(questions(serve(plan), 6))
-    # Five gaps of 0.2 s; the first request also opens the connection and may arrive late.
-    assert times[-1] - times[1] >= 0.6
+    # Five gaps of 0.2 s lie before the last request is sent; that requests arrive late cannot make it less.
+    assert times[-1] - started >= 0.99
 
 
 def test_progress_counts_kept_and_new_answers(serve, connect):
