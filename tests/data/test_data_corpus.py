@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -48,6 +49,8 @@ def test_what_is_recalled_equals_what_was_read(tmp_path, layout):
 
 
 def test_a_cached_index_is_searched_without_the_texts(folder):
+    few_words = replace(LARGE, documents=[(name, "", f"n{name[1:]}" + " iron" * 500) for name, _, _ in LARGE.documents])
+    LAYOUTS["r2med"](folder, few_words)
     context = Context(Cache.default(), quiet())
     first = BM25().retrieve(load(folder).collection, context)
     recalled = load(folder)
