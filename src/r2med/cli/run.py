@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +159,7 @@ def _limits(asked: Asked) -> AbstractContextManager[object]:
 
 
 def _show_plan(asked: Asked, systems: list[System]) -> None:
+    from r2med.cli.plans import show_plan
     from r2med.plan import plan
 
     plans = plan(systems, asked.tasks)
@@ -167,19 +167,4 @@ def _show_plan(asked: Asked, systems: list[System]) -> None:
         write_json([each.as_dict() for each in plans])
         return
     for each in plans:
-        click.secho(each.system, bold=True)
-        for stage in each.stages:
-            click.echo(f"  {stage.kind} {stage.spec}: {_line(stage.settings)}")
-            if stage.needs:
-                click.echo(f"    needs {_line(stage.needs)}")
-        for task in each.tasks:
-            click.echo(f"  {task.task}: {task.state}")
-            for spec, facts in task.forecast.items():
-                prompt = facts.get("first prompt")
-                click.echo(f"    {spec}: {_line({name: fact for name, fact in facts.items() if fact is not prompt})}")
-                if prompt:
-                    click.echo(textwrap.indent(str(prompt), "      | "))
-
-
-def _line(facts: Any) -> str:
-    return ", ".join(f"{name} {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in facts.items())
+        show_plan(each)
