@@ -114,10 +114,21 @@ def test_seconds_are_those_of_a_system_alone() -> None:
 
 
 def test_what_was_kept_needs_no_stage_again() -> None:
-    r2med.evaluate(Echo() >> BM25(), "sample/Biology")
-    again = r2med.evaluate(Echo() >> BM25(), "sample/Biology")
-    assert CALLS == ["echo"]
+    r2med.evaluate(BM25() >> Reverse(), "sample/Biology")
+    again = r2med.evaluate(BM25() >> Reverse(), "sample/Biology")
+    assert CALLS == ["reverse"]
     assert again.results[0].cached
+
+
+def test_a_run_that_is_not_complete_is_tried_again_until_it_is() -> None:
+    r2med.evaluate(Echo() >> BM25(), "sample/Biology")
+    assert r2med.evaluate(Echo() >> BM25(), "sample/Biology").results[0].incomplete
+    assert CALLS == ["echo", "echo"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Echo, "expand", lambda self, collection, context: collection)
+        assert not r2med.evaluate(Echo() >> BM25(), "sample/Biology").results[0].incomplete
+    assert r2med.evaluate(Echo() >> BM25(), "sample/Biology").results[0].cached
+    assert CALLS == ["echo", "echo"]
 
 
 def test_per_query_scores_are_a_frame_aligned_by_id() -> None:

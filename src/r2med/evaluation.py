@@ -91,7 +91,8 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     """One system on one dataset, from the ledger or anew."""
     key = run_key(system, dataset)
     entry = None if options.fresh else ledger.find(key)
-    if entry is not None and not (options.strict and entry.record["incomplete"]):
+    # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
+    if entry is not None and not entry.record["incomplete"]:
         return _remembered(entry, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     started = time.perf_counter()

@@ -87,11 +87,13 @@ _NOTHING = asdict(Requirements())
 def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger) -> PlannedTask:
     if dataset is None:
         return PlannedTask(task.name, f"to compute, after a download from {task.hub}")
-    if ledger.find(run_key(system, dataset)) is not None:
+    entry = ledger.find(run_key(system, dataset))
+    if entry is not None and not entry.record["incomplete"]:
         return PlannedTask(task.name, "in the ledger")
+    state = "to compute" if entry is None else "to try again, because it is not complete"
     context = Context(Cache.default(), quiet())
     forecast = {str(stage): dict(stage.forecast(dataset.collection, context)) for stage in system.walk()}
-    return PlannedTask(task.name, "to compute", {name: facts for name, facts in forecast.items() if facts})
+    return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
 
 
 def run_key(system: System, dataset: Dataset) -> str:
