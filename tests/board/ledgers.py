@@ -48,3 +48,18 @@ def add_everywhere(ledger: Ledger, system: str, group: str, value: float | Seque
     """A run on every task of a group, with the same scores."""
     values = [value, value] if isinstance(value, float) else value
     return [add_run(ledger, system, task.name, values, **more) for task in registry().values() if task.group == group]
+
+
+def commands(calls: Sequence[Sequence[str]]) -> str:
+    """Code for a process of its own that gives these commands one after another, and ends with the first that fails."""
+    return f"""
+import sys
+from r2med.cli.main import main
+for arguments in {calls!r}:
+    sys.argv = ["r2med", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledgers import commands
 
 import r2med
 from hubserver import HubServer, run_python
@@ -168,19 +169,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
         export(ledger, ["bm25"], "trec", Target(tmp_path / "file"))
 
 
-CODE = """
-import sys
-from r2med.cli.main import main
-for arguments in {calls!r}:
-    sys.argv = ["r2med", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
-"""
-
-
 def test_the_whole_way_from_the_hub_to_the_files(tmp_path: Path) -> None:
     biology = task("Biology")
     texts = {"d1": "pallor is a sign of anaemia", "d2": "a bone", "q1": "sign of anaemia"}
@@ -200,7 +188,7 @@ def test_the_whole_way_from_the_hub_to_the_files(tmp_path: Path) -> None:
     with HubServer() as hub:
         content = {name: text.encode() for name, text in files.items()}
         hub.add(biology.hub, content, commit=biology.revision)
-        done = run_python(CODE.format(calls=calls), hub.environment(tmp_path))
+        done = run_python(commands(calls), hub.environment(tmp_path))
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/me__bm25/v1/R2MEDBiologyRetrieval.json").read_text())
     assert found["dataset_revision"] == biology.revision

@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import commands
 
 from hubserver import HubServer, run_python
 from r2med.board.result_files import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari
@@ -253,19 +254,6 @@ def parquet(columns: Mapping[str, Sequence[object]]) -> bytes:
     return buffer.getvalue()
 
 
-CODE = """
-import sys
-from r2med.cli.main import main
-for arguments in {calls!r}:
-    sys.argv = ["r2med", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
-"""
-
-
 def test_the_whole_way_from_the_hub_to_the_files(tmp_path: Path) -> None:
     name = "NanoR2MEDBiology-00000-of-00001.parquet"
     texts = ["pallor is a sign of anaemia", "a bone", "iron is lost with blood"]
@@ -281,7 +269,7 @@ def test_the_whole_way_from_the_hub_to_the_files(tmp_path: Path) -> None:
     ]
     with HubServer() as hub:
         commit = hub.add("hakari-bench/NanoR2MED", content)
-        done = run_python(CODE.format(calls=calls), hub.environment(tmp_path))
+        done = run_python(commands(calls), hub.environment(tmp_path))
     assert done.returncode == 0, done.stderr
     [row] = read_all(out)
     assert (row["model"], row["task"], row["revision"]) == ("me/bm25", "NanoR2MEDBiology", commit)
