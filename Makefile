@@ -11,7 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 demo: $(VENV)/.core
 	$(BIN)/r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" "replay >> bm25" "oracle-answer >> bm25"
 
-test: lint types browser
+test:
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.test browser # two downloads at a time
+	@$(MAKE) --no-print-directory lint types
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
