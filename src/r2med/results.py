@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +176,13 @@ class Report:
 
     results: Sequence[Result]
     failures: Sequence[Failure] = ()
+
+    def named(self, names: Mapping[str, str]) -> Report:
+        """The same with names in place of some specs, for tables that people read."""
+        return Report(
+            [replace(result, system=names.get(result.system, result.system)) for result in self.results],
+            [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
+        )
 
     @cached_property
     def systems(self) -> list[str]:

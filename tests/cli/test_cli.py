@@ -213,6 +213,10 @@ def test_an_experiment_file_names_systems_and_tasks(tmp_path: Path) -> None:
     ]
     assert "Recall@20" in found["results"][0]["metrics"]
     assert results("run", str(file), "--tasks", "sample/MedQA-Diag")["results"][0]["task"] == "sample/MedQA-Diag"
+    shown = r2med("run", str(file)).stdout.splitlines()
+    assert [line.split()[0] for line in shown if line.startswith(" b")] == ["baseline", "bm25-classic"]
+    assert "baseline: bm25" in shown
+    assert "baseline" in r2med("run", str(file), "--format", "latex").stdout
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ class Asked:
     fresh: bool
     dry_run: bool
     as_json: bool
+    names: tuple[str, ...] = ()
+    """What an experiment calls each of the systems."""
 
 
 @click.command("run", cls=ManyValues)
@@ -79,7 +81,7 @@ def command(**given: Any) -> None:
     asked = _with_experiments(Asked(**given))
     systems = _systems(asked)
     if asked.dry_run:
-        _show_plan(asked, list(systems.values()))
+        _show_plan(asked, _distinct(systems))
     else:
         _run(asked, systems)
 
@@ -91,19 +93,22 @@ def _with_experiments(asked: Asked) -> Asked:
     from r2med.config import read_experiment
 
     systems: list[str] = []
+    names: list[str] = []
     for text in asked.systems:
         if not text.endswith(".toml"):
             systems.append(text)
+            names.append(text)
             continue
         experiment = read_experiment(Path(text))
         systems += experiment.systems.values()
+        names += experiment.systems
         tasks, metrics = asked.tasks or experiment.tasks, asked.metrics or experiment.metrics
         asked = replace(asked, tasks=tasks, metrics=metrics)
-    return replace(asked, systems=tuple(systems), tasks=asked.tasks or ("sample",))
+    return replace(asked, systems=tuple(systems), names=tuple(names), tasks=asked.tasks or ("sample",))
 
 
-def _systems(asked: Asked) -> dict[str, System]:
-    """Every system once, by its spec."""
+def _systems(asked: Asked) -> list[System]:
+    """The systems, with what was asked of all of them."""
     from r2med.system import System
 
     built = [System.parse(text) for text in asked.systems]
@@ -111,10 +116,21 @@ def _systems(asked: Asked) -> dict[str, System]:
         built = [system.with_option("drop_self", asked.drop_self) for system in built]
     if asked.samples is not None:
         built = [system.with_option("samples", asked.samples) for system in built]
-    return {system.spec: system for system in built}
+    return built
 
 
-def _run(asked: Asked, systems: dict[str, System]) -> None:
+def _distinct(systems: list[System]) -> list[System]:
+    """Each system once."""
+    return list({system.spec: system for system in systems}.values())
+
+
+def _names(asked: Asked, systems: list[System]) -> dict[str, str]:
+    """The specs that an experiment has a name for."""
+    given = zip(asked.systems, asked.names, systems, strict=True)
+    return {system.spec: name for text, name, system in given if name != text}
+
+
+def _run(asked: Asked, systems: list[System]) -> None:
     from r2med.board.table import Look, show
     from r2med.engine import Engine
     from r2med.evaluation import Options, evaluate
@@ -129,7 +145,8 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
         engine=Engine(messages(), asked.memory),
     )
     with _limits(asked):
-        report = evaluate(list(systems.values()), list(asked.tasks), options)
+        report = evaluate(_distinct(systems), list(asked.tasks), options)
+    names = _names(asked, systems)
     if asked.out is not None:
         from r2med.export import write_results
 
@@ -142,10 +159,12 @@ def _run(asked: Asked, systems: dict[str, System]) -> None:
         from r2med.board.of_report import Shown
 
         shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
-        click.echo(format_report(report, asked.format, [str(measure) for measure in measures], shown))
+        click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
     else:
         look = Look(intervals=asked.ci, cost=asked.columns == "cost")
-        show(report, output(), [str(measure) for measure in measures], look)
+        show(report.named(names), output(), [str(measure) for measure in measures], look)
+        for spec, name in names.items():
+            click.echo(f"{name}: {spec}")
     if report.failures:
         raise click.exceptions.Exit(1)
 
