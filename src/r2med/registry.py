@@ -110,9 +110,14 @@ def unfold(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -
     return Chain(tuple(calls))
 
 
+def _settings(stage: Any) -> list[Field[Any]]:
+    """The fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
+    return [field for field in fields(stage) if field.init]
+
+
 def bind(cls: type[Bound], call: Call) -> Bound:
     """Construct a stage from a call, with errors that name the right arguments."""
-    declared = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
+    declared = {field.name: field for field in _settings(cls)}
     hints = get_type_hints(cls)
     given: dict[str, Any] = {}
     rest = next((field for field in declared.values() if field.metadata.get("rest")), None)
@@ -140,7 +145,7 @@ def changed(stage: Bound, changes: Mapping[str, Any]) -> Bound:
     """The same stage with other values in some of its fields."""
     if not changes:
         return stage
-    declared = [field for field in fields(stage) if field.init]  # type: ignore[arg-type]
+    declared = _settings(stage)
     values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
     rest = next((field.name for field in declared if field.metadata.get("rest")), None)
     return type(stage)(*values.pop(rest), **values) if rest is not None else type(stage)(**values)
@@ -150,9 +155,7 @@ def spec_of(stage: Stage, name: str) -> Call:
     """The call that builds this stage again: its fields, less those at their defaults."""
     args: list[Value] = []
     options: list[tuple[str, Value]] = []
-    for field in fields(stage):  # type: ignore[arg-type]
-        if not field.init:
-            continue
+    for field in _settings(stage):
         value = getattr(stage, field.name)
         if field.metadata.get("rest"):
             args.extend(map(_plain, value))
@@ -218,5 +221,5 @@ def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
         wanted, fits = _CONVERTERS[hint]
         if not fits(value):
             raise SpecError(f"{call.name}: {name} must be {wanted}, not {value}")
-        return float(value) if hint is float else value  # type: ignore[arg-type]
+        return float(value) if isinstance(value, int) and hint is float else value
     return value

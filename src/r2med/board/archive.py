@@ -52,7 +52,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             _check(path, archive.infolist(), len(data))
             files = {member.filename: archive.read(member) for member in archive.infolist()}
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, UnicodeDecodeError) as error:
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
         raise DataError(f"{path}: not a whole zip file ({error})") from error
     if archive_bytes(files) != data:
         raise DataError(f"{path}: changed since it was packed, or packed by something else than r2med submit")

@@ -8,16 +8,7 @@ from io import StringIO
 
 import orjson
 
-from r2med.board.cells import (
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-)
+from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
 from r2med.board.latex import latex
 from r2med.board.model import Board, Line
 from r2med.board.of_report import Shown, boards_of

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from r2med.board.cells import (
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-)
+from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
 from r2med.board.chances import BETTER, WORSE
 from r2med.board.latex_text import breakable, escaped, one_line, unprintable
 from r2med.board.model import AVERAGE, Board, Line

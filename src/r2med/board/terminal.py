@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from r2med.board.cells import (
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-)
+from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
 from r2med.board.formats import notes, title
 from r2med.board.grid import Column, Row, grid
 from r2med.board.model import AVERAGE, Board, Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,7 +39,7 @@ class Asked:
 @click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.png, .svg or .pdf")
-def command(kind: str, tasks: tuple[str, ...], out: Path, **given: str) -> None:
+def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
     """Draw figures from the runs of the ledger; RUN is a spec or the id of a run, by default every complete system.
 
     \b
@@ -63,7 +63,7 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: str) -> None:
     require_extra("plots", "matplotlib")
     if out.suffix.lower() not in ENDINGS:
         raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
-    asked = Asked(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)  # type: ignore[arg-type]
+    asked = Asked(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
     with Ledger() as ledger:
         figure = _KINDS[kind](asked, ledger)
     save(figure, out)

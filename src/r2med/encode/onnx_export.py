@@ -83,7 +83,7 @@ def _write_graph(whole: torch.nn.Module, card: Card, folder: Path) -> None:
     example = tuple(torch.from_numpy(array) for array in _example(whole, 2, 7, card.pair))
     target = folder / "model.onnx"
     full = target if card.dtype != "int8" else folder / "full.onnx"
-    with _unwarned(), _explained(card):
+    with exporting(card.name):
         torch.onnx.export(
             whole,
             example,
@@ -145,12 +145,14 @@ def _check(whole: torch.nn.Module, card: Card, folder: Path) -> None:
 
 
 @contextmanager
-def _explained(card: Card) -> Iterator[None]:
+def exporting(name: str) -> Iterator[None]:
+    """Without torch's advice, and with one line where it cannot write a model."""
     try:
-        yield
-    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        with _unwarned():
+            yield
+    except (RuntimeError, ValueError, TypeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise R2medError(f"{card.name} cannot be exported ({first}); use backend=torch") from error
+        raise R2medError(f"{name} cannot be exported ({first}); use backend=torch") from error
 
 
 @contextmanager

@@ -19,8 +19,9 @@ from r2med.expand.kept import keep
 from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
 from r2med.expand.moves import Kind, Tags, same_search
 from r2med.expand.trajectory import NO_TOKENS, NO_TURNS, Trajectory
-from r2med.expand.writer import Asker, foreseen, note_account
+from r2med.expand.writer import Asker
 from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm.asking import foreseen, note_account
 from r2med.registry import build_system
 from r2med.system import System
 

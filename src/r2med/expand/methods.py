@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError
 from r2med.expand.prompts import numbered
-from r2med.expand.writer import Writer, foreseen
+from r2med.expand.writer import Writer
+from r2med.llm.asking import foreseen
 from r2med.registry import build_system
 from r2med.retrieve.bm25 import BM25
 from r2med.system import System

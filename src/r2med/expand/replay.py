@@ -101,14 +101,14 @@ class Replay(Expander):
         return folder / self._chosen([file.relative_to(folder).as_posix() for file in files], str(folder))
 
     def _fetched(self, task: Task) -> Path:
-        from r2med.data.hub import cached_snapshot, download, remote_names
+        from r2med.data.hub import HUB
 
-        cached = cached_snapshot(task.hub, task.revision)
+        cached = HUB.cached(task.hub, task.revision)
         name = f"{self._method}/{self.llm}/{HYDOC}"
         if self.llm and cached is not None and (cached.folder / name).is_file():
             return cached.folder / name
-        name = self._chosen(remote_names(task.hub, task.revision), f"{task.hub} at {task.revision}")
-        return download(task.hub, task.revision, [name]).folder / name
+        name = self._chosen(HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
+        return HUB.download(task.hub, task.revision, [name]).folder / name
 
     def _chosen(self, names: Sequence[str], where: str) -> str:
         """The one file of the method and model among those that exist."""

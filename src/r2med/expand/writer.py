@@ -13,8 +13,8 @@ from r2med.errors import SpecError
 from r2med.expand.joins import check_join
 from r2med.expand.kept import keep
 from r2med.expand.prompts import Template, task_values, templates
-from r2med.llm import Failed, Reply, Request, account, current_client
-from r2med.llm.asking import AskingStage
+from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm.asking import AskingStage, foreseen, note_account
 from r2med.stage import Context, Expander
 
 if TYPE_CHECKING:
@@ -124,23 +124,3 @@ class Writer(Asker):
         if isinstance(reply, Failed):
             return self.generation("", incomplete=reply.reason)
         return self.generation(reply.text, reply.reasoning, reply.incomplete)
-
-
-def foreseen(requests: Sequence[Request]) -> dict[str, object]:
-    """What asking would take, for a plan; nothing is asked."""
-    guess = current_client().estimate(requests)
-    return {
-        "requests": guess.requests,
-        "answered already": guess.cached,
-        "prompt tokens": guess.prompt_tokens,
-        "completion tokens": guess.completion_tokens,
-        "dollars": guess.cost,
-        "dollars at most": guess.cost_limit,
-        "first prompt": requests[0].messages[-1].content if requests else "",
-    }
-
-
-def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
-    """Remember what the replies took, and how many were cut by the token limit and used as they are."""
-    cut = sum(isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete for reply in replies)
-    context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from r2med.data.rows import lines, not_utf8, parsed, plain
 from r2med.errors import DataError, suggest
 from r2med.leakage.portions import by_size
 from r2med.leakage.tables import Places
-
-if TYPE_CHECKING:
-    import polars as pl
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""
@@ -230,11 +227,11 @@ def _require(path: Path, fields: tuple[str, ...], seen: Iterable[str]) -> None:
             raise DataError(f"{path}: no row has the field {name!r}{suggest(name, names)}")
 
 
-def _has_text(kind: pl.DataType) -> bool:
+def _has_text(kind: object) -> bool:
     import polars as pl
 
     if isinstance(kind, pl.List | pl.Array):
-        return _has_text(kind.inner)  # type: ignore[arg-type]
+        return _has_text(kind.inner)
     if isinstance(kind, pl.Struct):
-        return any(_has_text(field.dtype) for field in kind.fields)  # type: ignore[arg-type]
+        return any(_has_text(field.dtype) for field in kind.fields)
     return isinstance(kind, pl.String | pl.Categorical | pl.Enum)

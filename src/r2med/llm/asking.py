@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
+from r2med.llm.account import account
 from r2med.llm.cards import find_model
-from r2med.llm.types import Model, Sampling
+from r2med.llm.client import current_client
+from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.registry import spec_of
-from r2med.stage import Requirements, Stage
+from r2med.stage import Context, Requirements, Stage
 
 if TYPE_CHECKING:
     from r2med.spec import Call
@@ -92,3 +94,23 @@ def settings(sampling: Sampling) -> dict[str, float | int]:
     {'temperature': 0.7}
     """
     return {name: value for name, value in vars(sampling).items() if value is not None}
+
+
+def foreseen(requests: Sequence[Request]) -> dict[str, object]:
+    """What asking would take, for a plan; nothing is asked."""
+    guess = current_client().estimate(requests)
+    return {
+        "requests": guess.requests,
+        "answered already": guess.cached,
+        "prompt tokens": guess.prompt_tokens,
+        "completion tokens": guess.completion_tokens,
+        "dollars": guess.cost,
+        "dollars at most": guess.cost_limit,
+        "first prompt": requests[0].messages[-1].content if requests else "",
+    }
+
+
+def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+    """Remember what the replies took, and how many were cut by the token limit and used as they are."""
+    cut = sum(isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete for reply in replies)
+    context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}

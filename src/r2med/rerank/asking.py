@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
 from r2med.expand.prompts import Template, cut_words, task_values, templates
-from r2med.expand.writer import note_account
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
-from r2med.llm.asking import AskingStage
+from r2med.llm.asking import AskingStage, note_account
 from r2med.rerank.candidates import check_depth
 from r2med.stage import Context, Reranker
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.loading import Build
+from r2med.encode.onnx_export import exporting
 from r2med.encode.tokens import Padded
 from r2med.encode.towers import positions_of
 from r2med.errors import R2medError, require_extra
@@ -83,24 +83,18 @@ def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path
     whole = Whole().eval()
     vocabulary = int(model.get_input_embeddings().num_embeddings)
     example = tuple(map(torch.from_numpy, _example(vocabulary, 2, 7, pad, left=bool(answers))))
-    with warnings.catch_warnings():
-        # A tracer warns of every branch; whether one matters shows in the check below.
-        warnings.simplefilter("ignore")
-        try:
-            torch.onnx.export(
-                whole,
-                example,
-                str(folder / "model.onnx"),
-                input_names=list(_NAMES),
-                output_names=["columns"],
-                dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in _NAMES} | {"columns": {0: "pairs"}},
-                opset_version=_OPSET,
-                # The newer exporter needs one more package and does nothing more for these models.
-                dynamo=False,
-            )
-        except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise R2medError(f"{build.folder} cannot be exported ({first}); use backend=torch") from error
+    with exporting(build.folder):
+        torch.onnx.export(
+            whole,
+            example,
+            str(folder / "model.onnx"),
+            input_names=list(_NAMES),
+            output_names=["columns"],
+            dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in _NAMES} | {"columns": {0: "pairs"}},
+            opset_version=_OPSET,
+            # The newer exporter needs one more package and does nothing more for these models.
+            dynamo=False,
+        )
     _check(whole, folder, vocabulary, pad, left=bool(answers))
     (folder / "judge.json").write_bytes(orjson.dumps({"pad": pad, "positions": positions}))
 
