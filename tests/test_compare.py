@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import r2med
+from r2med.board.leaderboard import View, board
 from r2med.compare import compare, find_runs
 from r2med.errors import R2medError
 from r2med.store.ledger import Ledger
@@ -54,6 +55,21 @@ def test_a_run_is_found_by_spec_in_any_spelling_or_by_id() -> None:
     with Ledger() as ledger:
         for name in ("bm25(k1=2)", "bm25( k1 = 2.0 )", result.run_id, result.run_id[:5]):
             assert find_runs(ledger, name)["sample/Biology"].id == result.run_id
+
+
+def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path: Path) -> None:
+    parts = {"queries": {"q": "cat"}, "relevant": {"q": "a"}}
+    first, second = {"a": "cat", "b": "dog"}, {"a": "mouse", "b": "cat"}
+    folder = task_folder(tmp_path / "own", documents=first, **parts)
+    before = r2med.evaluate(["bm25", "bm25-classic"], folder)
+    r2med.evaluate("bm25", task_folder(folder, documents=second, **parts))
+    again = r2med.evaluate("bm25", task_folder(folder, documents=first, **parts)).results[0]
+    assert again.cached
+    with Ledger() as ledger:
+        assert find_runs(ledger, "bm25")[str(folder)].id == before.results[0].run_id
+        assert compare(ledger, ["bm25", "bm25-classic"])[0].overall.queries == 1
+        line = board(ledger, View(group="custom")).lines[0]
+    assert (line.average, line.row.runs[str(folder)]) == (1.0, before.results[0].run_id)
 
 
 def test_changed_data_is_refused(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     entry = None if options.fresh else ledger.find(key)
     # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
     if entry is not None and not entry.record["incomplete"]:
+        ledger.use(entry)
         return _remembered(entry, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     started = time.perf_counter()

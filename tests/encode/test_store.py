@@ -58,6 +58,15 @@ def test_the_newest_of_every_text_is_found_and_nothing_else(batches, others):
         assert store.damage == []
 
 
+def test_a_later_vector_counts_though_the_clock_was_ahead_when_the_first_was_kept():
+    store = VectorStore({"model": "m"})
+    keep(store, ["a", "b"], seed=0)
+    for path in store.folder.glob("*-*.*"):
+        path.rename(path.with_name(f"{2**63 - 2:016x}-{path.name.partition('-')[2]}"))
+    later = keep(VectorStore({"model": "m"}), ["a", "b"], seed=1)
+    np.testing.assert_array_equal(everything(VectorStore({"model": "m"}), ["a", "b"]), later)
+
+
 def test_texts_that_share_half_of_their_hash_are_told_apart():
     store = VectorStore({"model": "m"})
     hashes = np.array([[7, 1], [7, 3], [7, 5], [9, 3]], dtype=np.uint64)

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +153,47 @@ def test_a_killed_writer_loses_only_what_it_had_not_finished() -> None:
         for found in entries:
             assert ledger.run(found)["q1"].documents == ["d2", "d1"]
             assert set(ledger.scores(found)) == set(SCORES)
+
+
+def made_on(data: str, name: str = "bm25", created: str = "") -> Entry:
+    record = {"documents": 64, "warnings": [], "data": {"fingerprint": data}}
+    key = cache_key(name=name, data=data)
+    return Entry(key, name, "notes", "custom", ("q1", "q2"), 0.5, record, created)
+
+
+def test_a_run_that_is_used_again_is_the_current_one_whatever_the_clock_says() -> None:
+    with Ledger() as ledger:
+        old = ledger.add(made_on("A", created="2190-01-01T00:00:00+00:00"), DONE)
+        ledger.add(made_on("B", created="1970-01-01T00:00:00+00:00"), DONE)
+        assert [found.data for found in ledger.entries()] == ["B", "A"]
+        ledger.use(old)
+        assert [found.data for found in ledger.entries()] == ["A", "B"]
+        ledger.add(made_on("B", "wordllama"), DONE)
+        ledger.use(ledger.entries(system="bm25")[0])
+        assert [found.data for found in ledger.entries()] == ["A", "B", "B"]
+
+
+def test_using_the_current_run_writes_nothing() -> None:
+    with Ledger() as ledger:
+        first = ledger.add(made_on("A"), DONE)
+        ledger.add(made_on("A", "wordllama"), DONE)
+    with Ledger() as ledger:
+        before = [(found.system, found.used) for found in ledger.entries()]
+        ledger.use(first)
+        assert [(found.system, found.used) for found in ledger.entries()] == before
+
+
+def test_a_ledger_of_the_first_format_opens_with_its_runs_in_their_order(own_home: Path) -> None:
+    database = sqlite3.connect(own_home / "ledger.sqlite")
+    database.executescript((Path(__file__).parent / "ledger_format_1.sql").read_text("utf-8"))
+    database.close()
+    for _ in range(2):
+        with Ledger() as ledger:
+            entries = ledger.entries()
+            assert [found.system for found in entries] == ["bm25", "rrf(bm25, bm25-classic)", "bm25"]
+            assert [found.used for found in entries] == [3, 2, 1]
+            assert [ledger.means()[found.id]["nDCG@10"] for found in entries] == [0.5, 1.0, 1.0]
+            assert ledger.run(entries[0])["q2"].documents == ["d2", "d1"]
+    with Ledger() as ledger:
+        ledger.use(entries[-1])
+        assert ledger.entries()[0] == replace(entries[-1], used=4)

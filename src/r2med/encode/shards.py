@@ -9,8 +9,8 @@ does not exist. Entries and rows have checksums of their own, so one flipped bit
 from __future__ import annotations
 
 import os
+import re
 import struct
-import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from r2med.errors import R2medError
 _MAGIC = b"r2medvec"
 _HEADER = struct.Struct("<8sIIII4xI")  # magic, version, dimension, bytes a number, unused, checksum
 _VERSION = 1
+_HEX = re.compile("[0-9a-f]{1,16}")
 ENTRY = np.dtype([("text", "<u8", (2,)), ("row", "<u4"), ("tokens", "<u4"), ("vector", "<u4"), ("check", "<u4")])
 """What a log says of a text: its hash, row, length in tokens, and the checksums of its vector and of all this."""
 _MIX = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D, 0xFD7046C5], dtype=np.uint32)
@@ -81,7 +82,7 @@ class ShardWriter:
     def __init__(self, folder: Path, kind: str) -> None:
         self.kind = np.dtype(kind)
         self.dimension = 0
-        self._path = folder / f"{time.time_ns():016x}-{os.getpid():x}-{token_hex(4)}"
+        self._path = folder / f"{_next_number(folder):016x}-{os.getpid():x}-{token_hex(4)}"
         self._rows: BinaryIO | None = None
         self._log: BinaryIO | None = None
 
@@ -133,6 +134,12 @@ class ShardWriter:
             self._log = self._path.with_suffix(".log").open("xb", buffering=0)
             self._log.write(_header(dimension, self.kind.itemsize))
         return self._rows, self._log
+
+
+def _next_number(folder: Path) -> int:
+    """A number above those of all shards that are there: of two vectors of a text the later one counts, by no clock."""
+    numbers = (log.stem.partition("-")[0] for log in folder.glob("*.log"))
+    return max((int(number, 16) for number in numbers if _HEX.fullmatch(number)), default=0) + 1
 
 
 def entry_count(log: Path) -> int:

@@ -25,8 +25,7 @@ from r2med.ranking import Run
 from r2med.runfiles import pack, unpack
 from r2med.store.home import home
 
-_SCHEMA_VERSION = 1
-_SCHEMA = """
+_FORMAT_1 = """
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -55,7 +54,17 @@ CREATE TABLE IF NOT EXISTS generations (
     data BLOB NOT NULL
 );
 """
-_COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record"
+_FORMAT_2 = """
+ALTER TABLE runs ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET used = dated.place
+    FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY created, rowid) AS place FROM runs) AS dated
+    WHERE dated.id = runs.id;
+CREATE INDEX runs_by_use ON runs (used);
+"""
+_FORMATS = (_FORMAT_1, _FORMAT_2)
+"""What makes each format out of the one before; the first out of nothing."""
+_COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
+_NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,18 @@ class Entry:
     """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
     created: str = ""
     """When, in UTC."""
+    used: int = 0
+    """Its place in the order in which runs were made or taken from the ledger again; no clock has a part in it."""
 
     @property
     def id(self) -> str:
         """The short name of the run, as `r2med runs show ID` takes it."""
         return self.key[:10]
+
+    @property
+    def data(self) -> str:
+        """The fingerprint of the data that it was made on: documents, queries and gold."""
+        return str(self.record.get("data", {}).get("fingerprint", ""))
 
 
 Written = Mapping[str, Sequence[Generation]]
@@ -109,13 +125,25 @@ class Ledger:
             self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA foreign_keys = ON")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};COMMIT;")
+            version = self._upgraded()
         except (sqlite3.DatabaseError, OSError) as error:
             raise R2medError(f"{self.path}: not a usable ledger ({error}); move it away to start a new one") from error
-        if version > _SCHEMA_VERSION:
+        if version > len(_FORMATS):
             raise R2medError(f"{self.path}: written by a newer r2med (format {version}); upgrade r2med to read it")
+
+    def _format(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _upgraded(self) -> int:
+        """Bring an older file to the present format, in one transaction; the format that it has then."""
+        if self._format() < len(_FORMATS):
+            with self._transaction() as db:
+                # Another process may have done it while this one waited.
+                for number, script in enumerate(_FORMATS[self._format() :], self._format() + 1):
+                    for statement in script.split(";"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {number}")
+        return self._format()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -138,7 +166,7 @@ class Ledger:
         self._db.execute("COMMIT")
 
     def add(self, entry: Entry, finished: Finished) -> Entry:
-        """Write a finished run, in place of one with the same key; returns it, dated."""
+        """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
         row = (
             entry.id,
@@ -155,12 +183,26 @@ class Ledger:
         texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
         with self._transaction() as db:
             db.execute("DELETE FROM runs WHERE key = ?", (entry.key,))
-            db.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            db.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_USE})", row)
             db.execute("INSERT INTO rankings VALUES (?, ?)", (entry.id, data))
             if texts:
                 db.execute("INSERT INTO generations VALUES (?, ?)", (entry.id, zlib.compress(orjson.dumps(texts))))
             self._write_scores(entry, finished.scores)
-        return self._entry(row)
+            used = db.execute("SELECT used FROM runs WHERE id = ?", (entry.id,)).fetchone()
+        return self._entry((*row, *used))
+
+    def use(self, entry: Entry) -> None:
+        """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
+
+        Data, a prompt or a model that was changed and changed back thus has its own runs shown again.
+        """
+        query = f"SELECT {_COLUMNS} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
+        last, last_own = (
+            self._entry(self._db.execute(query, (entry.task, system)).fetchone()) for system in ("", entry.system)
+        )
+        if last_own.key != entry.key or last.data != entry.data:
+            with self._transaction() as db:
+                db.execute(f"UPDATE runs SET used = {_NEXT_USE} WHERE id = ?", (entry.id,))
 
     def find(self, key: str) -> Entry | None:
         """The run with exactly this key, if it was ever made."""
@@ -179,10 +221,10 @@ class Ledger:
         return self._entry(rows[0])
 
     def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
-        """The runs, newest first, of one system or one group where that is asked."""
+        """The runs, the last one used first, of one system or one group where that is asked."""
         query = (
             f"SELECT {_COLUMNS} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
-            " ORDER BY created DESC, rowid DESC LIMIT ?3"
+            " ORDER BY used DESC LIMIT ?3"
         )
         return [self._entry(row) for row in self._db.execute(query, (system, group, limit))]
 
@@ -231,5 +273,7 @@ class Ledger:
 
     @staticmethod
     def _entry(row: tuple[Any, ...]) -> Entry:
-        _, key, system, task, group, created, seconds, queries, record = row
-        return Entry(key, system, task, group, tuple(orjson.loads(queries)), seconds, orjson.loads(record), created)
+        _, key, system, task, group, created, seconds, queries, record, used = row
+        return Entry(
+            key, system, task, group, tuple(orjson.loads(queries)), seconds, orjson.loads(record), created, used
+        )
