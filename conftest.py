@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import needs
+
 # A loaded machine is no failure: what a property costs is a matter for benchmarks.
 hypothesis.settings.register_profile("r2med", deadline=None)
 hypothesis.settings.load_profile("r2med")
@@ -15,8 +17,19 @@ hypothesis.settings.load_profile("r2med")
 # Doctests are collected from every module; the tests' own fixtures hold none, and share one module name.
 collect_ignore_glob = ["tests/*/conftest.py"]
 
-ROOT = Path(__file__).resolve().parent
-SHARED = ROOT.parent / "shared" / "data"
+
+def pytest_configure() -> None:
+    """Refuse a folder of collections that is not there."""
+    needs.check_variable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end how much was not tested on this machine, and why."""
+    headline, *reasons = needs.summary(terminalreporter.stats.get("skipped", [])) or [""]
+    if headline:
+        terminalreporter.write_sep("!", headline, bold=True, yellow=True)
+    for line in reasons:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +54,4 @@ def no_models_left() -> Iterator[None]:
 @pytest.fixture
 def collections() -> Path:
     """The folder of real collections; the test is skipped where it is absent."""
-    if not SHARED.is_dir():
-        pytest.skip("the real collections are not here")
-    return SHARED
+    return needs.collection()

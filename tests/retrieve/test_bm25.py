@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import needs
 from r2med.data import load
 from r2med.data.model import Collection, Dataset, Generation, Texts
 from r2med.data.tasks import folder_task
@@ -121,10 +122,7 @@ def test_gensim_gives_the_same_lists_on_drawn_corpora(
 
 @pytest.fixture(scope="module", params=["scifact", "medline"])
 def real(request: pytest.FixtureRequest) -> Dataset:
-    folder = Path(__file__).resolve().parents[3] / "shared" / "data" / request.param
-    if not folder.is_dir():
-        pytest.skip("the real collections are not here")
-    return load(folder)
+    return load(needs.collection(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +151,7 @@ def test_recorded_figures(real: Dataset, shared_context: Context) -> None:
     pytrec_eval = pytest.importorskip("pytrec_eval")
     folder = real.task.folder
     assert folder is not None
-    with (folder.parents[1] / "facts" / "bm25_reference.csv").open(encoding="utf-8") as file:
+    with needs.facts("bm25_reference.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["collection"] == folder.name]
     assert len(rows) == 2
     measures = {"ndcg_cut_10": "ndcg_at_10", "recall_100": "recall_at_100", "map_cut_100": "map_at_100"}

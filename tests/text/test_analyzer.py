@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import needs
 from r2med.text import BREAK, BREAK_PATTERN, STOP_WORDS, analyze, analyze_pieces
 from r2med.text._tables import RUNS
 from r2med.text.analyzer import _lower, _words
@@ -20,7 +21,6 @@ from r2med.text.porter import stem
 from r2med.text.segment import NO_TOKEN, _ClassTable, classes_of, segment
 
 HERE = Path(__file__).parent
-SHARED_DATA = HERE.parents[2] / "shared" / "data"
 CHECKSUMS: dict[str, Any] = json.loads((HERE / "checksums.json").read_text(encoding="ascii"))
 
 
@@ -46,13 +46,10 @@ def test_golden_pairs_as_one_text() -> None:
     assert analyze(" \n ".join(text for text, _ in pairs)) == [token for _, tokens in pairs for token in tokens]
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="no collections beside the repository")
 @pytest.mark.parametrize("name", CHECKSUMS["collections"])
 def test_whole_collection(name: str) -> None:
     """The sum over Lucene's tokens of every text of a collection is the sum over ours."""
-    path = SHARED_DATA / name
-    if not path.is_file():
-        pytest.skip(f"no {name}")
+    path = needs.collection(name)
     digest, tokens = hashlib.sha256(), 0
     with path.open(encoding="utf-8") as lines:
         for record in map(json.loads, lines):

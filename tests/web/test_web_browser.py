@@ -6,21 +6,21 @@ import re
 from pathlib import Path
 
 import pytest
-from webparts import ATTACK, find_chromium, served
+from webparts import ATTACK, served
 
+import needs
 from r2med.store.ledger import Ledger
 
-playwright = pytest.importorskip("playwright.sync_api", reason="NO BROWSER TEST HAS RUN: playwright is not installed")
-CHROMIUM = find_chromium()
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER TEST HAS RUN: there is no Chromium here")
+playwright = pytest.importorskip("playwright.sync_api")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
 def browser():
+    chromium = needs.program("chromium", "chromium-browser", "google-chrome")
     with playwright.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        made = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         yield made
         made.close()
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,13 +60,3 @@ def served(path: Path, library: Library | None = None) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(10)
-
-
-def find_chromium() -> str | None:
-    """Where a Chromium is; where there is none, a warning says that the browser was not tested."""
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    if found is None:
-        warnings.warn("NO BROWSER TEST HAS RUN: install Chromium (apt-get install chromium)", stacklevel=2)
-    return found
