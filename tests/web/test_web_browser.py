@@ -9,7 +9,9 @@ import pytest
 from webparts import ATTACK, served
 
 import needs
+import r2med
 from r2med.store.ledger import Ledger
+from r2med.store.progress import account
 
 playwright = pytest.importorskip("playwright.sync_api")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -38,6 +40,7 @@ def visit(browser):
 
     def opened(url: str, **options):
         context = browser.new_context(**options)
+        context.set_default_timeout(10_000)
         contexts.append(context)
         page = context.new_page()
         page.on(
@@ -114,6 +117,47 @@ def test_markup_in_documents_stays_text(visit, address, filled):
     page.wait_for_selector("#found mark")
     assert page.locator("#found img, #found script").count() == 0
     assert "taken" not in page.title()
+
+
+def test_the_form_that_builds_an_index_works_in_a_new_home(visit, tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    with served(tmp_path / "ledger.sqlite") as own:
+        page = visit(f"{own}/search?task=sample/Biology")
+        assert "Nothing is indexed" in page.locator("fieldset").inner_text()
+        page.click("button:has-text('Build its index')")
+        page.wait_for_selector("fieldset input[value='bm25']")
+        page.fill("#question", "swollen gums")
+        page.wait_for_selector("#found mark.query")
+        page.goto(f"{own}/progress")
+        assert "Index of bm25 for sample/Biology" in page.locator("main").inner_text()
+
+
+def test_the_form_that_finds_causes_works(visit, filled, tmp_path, monkeypatch):
+    import shutil
+
+    shutil.copytree(filled[0], tmp_path / "home")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with served(tmp_path / "home" / "ledger.sqlite") as own:
+        page = visit(f"{own}/system?system=bm25-classic&group=sample")
+        page.click("button:has-text('Find causes of failure')")
+        page.wait_for_selector("section#causes svg")
+        assert "Bridge missing:" in page.locator("#causes").inner_text()
+        assert page.locator("button:has-text('Find causes')").count() == 0
+
+
+def test_a_bar_at_nothing_looks_empty_and_a_silent_server_is_told(browser, filled):
+    with account.working("bm25", "sample/Biology"), served(filled[0] / "ledger.sqlite") as own:
+        page = browser.new_page()
+        page.goto(f"{own}/progress")
+        assert page.evaluate("getComputedStyle(document.querySelector('progress.bar')).appearance") == "none"
+        assert page.locator("[data-progress][aria-live]").count() == 0
+        assert page.locator("[data-away]").is_hidden()
+        r2med.evaluate("bm25(k1=2.25)", "sample/Biology")
+        page.wait_for_selector("td:has-text('bm25(k1=2.25)')")
+    page.wait_for_selector("[data-away]:visible")
+    page.close()
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove(ledger.entries(system="bm25(k1=2.25)"))
 
 
 def test_dark_by_preference_and_by_choice(visit, address):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 from starlette.testclient import TestClient
@@ -51,7 +52,7 @@ def test_every_answer_has_the_policy(client, address):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "10.0.0.1:8421"]
+    "host", ["localhost/evil", "evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "10.0.0.1:8421"]
 )
 def test_a_foreign_host_is_refused(client, host):
     assert client.get("/", headers={"host": host}).status_code == 403
@@ -85,12 +86,37 @@ def test_looking_changes_nothing(client, filled):
     assert client.get("/system/causes").status_code == 405
 
 
+HERE = {"origin": "http://127.0.0.1:8421"}
+
+
 @pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}, {"origin": "null"},
+                                     {"origin": "null", "sec-fetch-site": "cross-site"},
+                                     {"origin": "null", "sec-fetch-site": "same-origin"},
+                                     {"origin": "http://127.0.0.1:1"}, {"origin": "https://127.0.0.1:8421"},
+                                     {"origin": "http://127.0.0.1:8421", "sec-fetch-site": "same-site"},
                                      {"origin": "http://127.0.0.1:8421", "sec-fetch-site": "cross-site"}])  # fmt: skip
-def test_a_change_from_elsewhere_is_refused(client, headers):
+def test_a_change_from_elsewhere_is_refused_with_a_way_back(client, headers):
     form = {"task": "sample/Biology", "system": "bm25", "group": "sample"}
-    assert client.post("/search/index", data=form, headers=headers).status_code == 403
-    assert client.post("/system/causes", data=form, headers=headers).status_code == 403
+    for address in ("/search/index", "/system/causes"):
+        refused = client.post(address, data=form, headers=headers)
+        assert refused.status_code == 403
+        assert "A change must come from a page of this server" in refused.text
+        assert '<a href="/">To the board</a>' in refused.text
+
+
+def test_a_form_of_any_length_is_cut_off_even_without_a_length(client):
+    def endless():
+        for _ in range(40):
+            yield b"system=" + 10_000 * b"x"
+
+    assert client.post("/system/causes", content=endless(), headers=HERE).status_code == 413
+
+
+def test_an_error_leads_back_to_where_one_was(client):
+    came = {"referer": "http://127.0.0.1:8421/compare?group=sample"}
+    assert '<a href="/compare?group=sample">Back' in client.get("/run/0", headers=came).text
+    assert "evil" not in client.get("/run/0", headers={"referer": "http://evil.example/x"}).text
+    assert "evil" not in client.get("/run/0", headers={"referer": "http://127.0.0.1:8421//evil.example"}).text
 
 
 def test_an_index_is_built_by_a_post_from_here(client):
@@ -99,6 +125,7 @@ def test_an_index_is_built_by_a_post_from_here(client):
         "/search/index", data=form, headers={"origin": "http://127.0.0.1:8421"}, follow_redirects=False
     )
     assert answer.status_code == 303
+    assert "Index of bm25(k1=1.7) for sample/Biology" in client.get("/progress").text
     refused = client.post(
         "/search/index", data={**form, "system": "replay >> bm25"}, headers={"origin": "http://127.0.0.1:8421"}
     )
@@ -108,7 +135,8 @@ def test_an_index_is_built_by_a_post_from_here(client):
 def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(tmp_path))
     (result,) = r2med.evaluate("bm25-classic", "sample/Biology").results
-    client = TestClient(create_app(), base_url="http://127.0.0.1:8421")
+    library = Library()
+    client = TestClient(create_app(library), base_url="http://127.0.0.1:8421")
     here, page = {"origin": "http://127.0.0.1:8421"}, "/system?system=bm25-classic&group=sample"
     before = client.get(page).text
     assert "Find causes of failure" in before
@@ -117,19 +145,48 @@ def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, m
     answer = client.post("/system/causes", data=form, headers=here, follow_redirects=False)
     assert answer.status_code == 303
     assert answer.headers["location"] == page + "#causes"
+    library.jobs.wait()
+    assert "See the outcome" in client.get("/progress").text
     after = client.get(page).text
     assert "Find causes of failure" not in after
     assert "bridge missing" in after
     assert 'id="causes"' in client.get("/?group=sample&task=sample/Biology").text
-    run = client.get(f"/run/{result.run_id}?cause=found").text
-    assert set(re.findall(r"</td><td>([a-z ]+)</td>", run)) == {"found"}
+    run = client.get(f"/run/{result.run_id}?cause=ranked+low").text
+    told = re.findall(r"</td><td>([^<]+)</td>", run)
+    assert told
+    assert all("ranked low" in words for words in told)
+    assert any(re.fullmatch(r"\d of \d found · \d ranked low.*", words) for words in told)
+
+
+def test_a_job_is_made_once_and_its_failure_is_told(tmp_path, monkeypatch):
+    from webparts import hostile_task
+
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    folder = hostile_task(tmp_path / "mine")
+    r2med.evaluate("bm25", folder)
+    library = Library()
+    client = TestClient(create_app(library), base_url="http://127.0.0.1:8421")
+    (folder / "corpus.jsonl").write_text('{"id": "d1", "text": "other"}\n{"id": "d3", "text": "words"}\n')
+    form, page = {"system": "bm25", "group": "custom"}, "/system?system=bm25&group=custom"
+    begun = threading.Event()
+    library.jobs.submit(("hold",), "Something slow", "/", lambda told: begun.wait(60) and None)
+    for _ in range(2):
+        client.post("/system/causes", data=form, headers=HERE, follow_redirects=False)
+    assert [job.key[0] for job in library.jobs.all()] == ["hold", "causes"]
+    assert "disabled>Find causes of failure" in client.get(page).text
+    assert "waiting for the job before it" in client.get("/progress").text
+    begun.set()
+    library.jobs.wait()
+    for address in (page, "/progress"):
+        assert "has changed since" in client.get(address).text
+    assert "disabled>Find" not in client.get(page).text
 
 
 @pytest.mark.parametrize("form", [{}, {"system": "nothing", "group": "sample"}, {"system": "bm25", "group": "full"}])
 def test_causes_of_what_was_never_run_are_refused(client, form):
     answer = client.post("/system/causes", data=form, headers={"origin": "http://127.0.0.1:8421"})
     assert answer.status_code == 400
-    assert "is not on this machine" in answer.text
+    assert "No run of" in answer.text
 
 
 def test_own_folders_and_single_tasks_have_boards(client, filled):

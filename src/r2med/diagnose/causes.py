@@ -78,6 +78,20 @@ class QueryCause:
         """That of the document that came nearest."""
         return min((placed.cause for placed in self.positives), key=_ORDER.index)
 
+    @property
+    def summary(self) -> str:
+        """What became of all its relevant documents, in words.
+
+        >>> places = [Placed("a", Cause.FOUND, 1), Placed("b", Cause.LOW, 20), Placed("c", Cause.LOW, 30)]
+        >>> QueryCause("q", tuple(places)).summary, QueryCause("q", tuple(places[:1])).summary
+        ('1 of 3 found · 2 ranked low', 'found')
+        """
+        counts = Counter(placed.cause for placed in self.positives)
+        first, *others = ((counts[cause], cause.value) for cause in _ORDER if counts[cause])
+        if len(self.positives) == 1:
+            return first[1]
+        return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
+
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
         placed = [asdict(each) | {"cause": each.cause.value} for each in self.positives]
@@ -122,8 +136,14 @@ class Diagnosis:
         }
 
 
+def mean_shares(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, float]:
+    """The shares over several tasks: the mean over tasks, as for any measure."""
+    tasks = [diagnosis.shares(of) for diagnosis in found]
+    return {cause: sum(each[cause] for each in tasks) / len(tasks) for cause in Cause}
+
+
 def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
-    """The shares over several tasks: the mean over tasks, as for any measure, with its 95% interval."""
+    """The shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
     columns = [diagnosis.columns(of) for diagnosis in found]
     return {cause: average_intervals([each[cause] for each in columns])[0] for cause in Cause}
 

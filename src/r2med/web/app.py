@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError, require_extra
@@ -32,6 +32,8 @@ MENU = {
 _FILES = {"style.css": "text/css", "app.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _LONGEST = 100_000
 """Bytes of a form."""
+_HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be shown", 413: "That is too much"}
+"""What stands over an error page, by its status."""
 Page = Callable[[Library, "Request"], tuple[str, dict[str, Any]]]
 
 
@@ -58,9 +60,13 @@ def create_app(library: Library | None = None) -> Starlette:
         Route("/run/{id}", _page(chosen, views.run_page, "Runs")),
         Route("/progress", _page(chosen, views.progress_page, "In progress")),
         Route("/progress/bars", _page(chosen, views.progress_bars, "In progress")),
+        Route("/progress/job/{number:int}", _job_state(chosen)),
         *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
-    middleware = [Middleware(Guard), Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3)]
+    middleware = [
+        Middleware(Guard, page=partial(_error, 403)),
+        Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3),
+    ]
     return Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
 
 
@@ -79,22 +85,48 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
         try:
             template, values = view(library, request)
         except R2medError as error:
-            return HTMLResponse(render("error.html", frame(current), message=str(error)), 404)
+            return HTMLResponse(_error(404, str(error), current, _before(request)), 404)
         return HTMLResponse(render(template, frame(current), **values), headers={"cache-control": "no-store"})
 
     return endpoint
 
 
+def _error(status: int, message: str, current: str = "", back: str = "") -> str:
+    """A page that says what is wrong, with a way back."""
+    return render("error.html", frame(current), heading=_HEADINGS[status], message=message, back=back)
+
+
+def _before(request: Request) -> str:
+    """The page of this server that led here; nothing where that is unknown or the same."""
+    came = urlsplit(request.headers.get("referer", ""))
+    here = came.netloc == request.headers.get("host") and not came.path.startswith("//")
+    place = came._replace(scheme="", netloc="").geturl() if here else ""
+    return "" if place == str(request.url.replace(scheme="", netloc="")) else place
+
+
 def _build_index(library: Library, form: Mapping[str, str]) -> str:
     task = form.get("task", "")
-    views.make_index(library, task, form.get("system", ""))
+    views.start_index(library, task, form.get("system", ""))
     return views.search_address(task)
 
 
 def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     system, group = form.get("system", ""), form.get("group", "")
-    why.find_out(library, system, group)
-    return views.system_address(system, group) + "#causes"
+    place = views.system_address(system, group) + "#causes"
+    why.start(library, system, group, place)
+    return place
+
+
+def _job_state(library: Library) -> Callable[[Request], Response]:
+    """How a job stands, in a word, for a page that waits for it."""
+
+    def endpoint(request: Request) -> Response:
+        from starlette.responses import PlainTextResponse
+
+        job = library.jobs.get(request.path_params["number"])
+        return PlainTextResponse(job.state if job else "gone", headers={"cache-control": "no-store"})
+
+    return endpoint
 
 
 def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], current: str) -> Callable[[Request], Any]:
@@ -104,12 +136,16 @@ def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], cu
         from starlette.concurrency import run_in_threadpool
         from starlette.responses import HTMLResponse, RedirectResponse
 
-        body = await request.body() if int(request.headers.get("content-length", "0") or 0) < _LONGEST else b""
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LONGEST:
+                return HTMLResponse(_error(413, f"a form may have at most {_LONGEST:,} bytes", current), 413)
         form = {name: several[0] for name, several in parse_qs(body.decode("utf-8", "replace")).items()}
         try:
             place = await run_in_threadpool(act, library, form)
         except R2medError as error:
-            return HTMLResponse(render("error.html", frame(current), message=str(error)), 400)
+            return HTMLResponse(_error(400, str(error), current, _before(request)), 400)
         return RedirectResponse(place, 303)
 
     return endpoint
@@ -129,7 +165,7 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
 def _missing(request: Request, error: Exception) -> Response:
     from starlette.responses import HTMLResponse
 
-    return HTMLResponse(render("error.html", frame(""), message="there is no such page"), 404)
+    return HTMLResponse(_error(404, "there is no such page", back=_before(request)), 404)
 
 
 def prepare(library: Library) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
-"""The hosts under which the server may be asked: anything else is a page elsewhere that points its name here."""
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+"""The names under which the server may be asked: anything else is a page elsewhere that points its name here."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -17,7 +18,8 @@ POLICY = (
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # Nothing is told to other sites; with `no-referrer` a browser would send its own forms as `Origin: null`.
+    (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -25,29 +27,28 @@ _HEADERS = (
 
 
 def local(host: str) -> bool:
-    """Whether a Host header, or what follows `//` in an origin, names this machine by its loopback.
+    """Whether a Host header names this machine by its loopback, and says nothing else.
 
-    >>> local("127.0.0.1:8421"), local("[::1]:80"), local("evil.example"), local("localhost.evil.example")
+    >>> local("127.0.0.1:8421"), local("[::1]:80"), local("evil.example"), local("localhost/evil")
     (True, True, False, False)
     """
-    try:
-        return urlsplit(f"//{host}").hostname in NAMES and "@" not in host
-    except ValueError:
-        return False
+    return _HOST.fullmatch(host) is not None
 
 
 class Guard:
     """Refuses foreign hosts and foreign posts, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, page: Callable[[str], str]) -> None:
         self.app = app
+        self.page = page
+        """Makes the page that gives the reason for a refusal."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        from starlette.responses import PlainTextResponse
+        from starlette.responses import HTMLResponse
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -56,7 +57,7 @@ class Guard:
 
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         refused = _refused(scope["method"], headers)
-        app = PlainTextResponse(refused, 403) if refused else self.app
+        app = HTMLResponse(self.page(refused), 403) if refused else self.app
         await app(scope, receive, guarded)
 
 
@@ -68,6 +69,6 @@ def _refused(method: str, headers: dict[bytes, str]) -> str:
         return ""
     origin = headers.get(b"origin", "")
     site = headers.get(b"sec-fetch-site", "same-origin")
-    if origin.partition("//")[2] != host or site != "same-origin":
-        return "a change must come from a page of this server"
+    if origin != f"http://{host}" or site != "same-origin":
+        return "a change must come from a page of this server; open the page again and repeat it there"
     return ""

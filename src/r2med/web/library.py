@@ -22,6 +22,7 @@ from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.ranking import Run
 from r2med.store.home import home
 from r2med.store.ledger import Entry, Ledger
+from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
 _KEPT = {"version": 64, "run": 128, "data": 10, "interval": 4096, "headline": 4096, "comparison": 64, "causes": 512}
@@ -35,6 +36,8 @@ class Library:
         self.path = path or home() / "ledger.sqlite"
         self._local = threading.local()
         self._lock = threading.Lock()
+        self.jobs = Jobs()
+        """What pages have asked to be done."""
         self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
 
     @property

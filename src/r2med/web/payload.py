@@ -67,7 +67,7 @@ def task_block(opened: Opened) -> TaskBlock:
 
 def run_block(opened: Opened, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
     """One system on a task, its queries in the task's order."""
-    causes = {query.query: query.cause.value for query in found.queries} if found else {}
+    causes = {query.query: query.summary for query in found.queries} if found else {}
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
         "lists": [_list(opened, block, query) for query in order],

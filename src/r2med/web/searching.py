@@ -83,8 +83,14 @@ def _ready(system: System, collection: Collection) -> bool:
 
 def build(spec: str, dataset: Dataset) -> None:
     """Make the index of a light system, by searching once with it."""
-    if not ask(spec, "fever", dataset):
-        raise R2medError(f"{spec!r} is not a light system; r2med run it in a terminal")
+    check_light(spec)
+    ask(spec, "fever", dataset)
+
+
+def check_light(spec: str) -> None:
+    """Refuse a system that a page should not run."""
+    if _light(spec) is None:
+        raise R2medError(f"{spec!r} is not a light system; run it in a terminal: r2med run {spec!r}")
 
 
 def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[Answer]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from r2med.board.leaderboard import View
 from r2med.board.published import KINDS
+from r2med.diagnose.causes import Cause, QueryCause
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
 from r2med.results import Cost
+from r2med.store.progress import in_progress
 from r2med.web import boards, charts, comparing, searching, why
 from r2med.web.boards import Pages
 from r2med.web.cases import WORDS, query_page
@@ -26,6 +30,8 @@ BOARDS = ("full", "nano", "sample")
 """The groups that always have a board, the most wanted first; folders have one once something was run on them."""
 _EXPLAINED = 12
 """Systems whose causes a board shows."""
+_REMEMBERED = 3600.0
+"""Seconds for which a finished job is shown."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,7 @@ def system_page(library: Library, request: Request) -> Shown:
         "oracle": any(entry.record.get("oracle") for entry in runs.values()),
         "panels": why.task_panels([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
+        "job": library.jobs.newest("causes", system, group),
     }  # fmt: skip
     return "system.html", values
 
@@ -214,10 +221,10 @@ def run_page(library: Library, request: Request) -> Shown:
     entry = library.entry(request.path_params["id"])
     asked = request.query_params
     values, found = library.headline(entry), library.causes(entry)
-    causes = {each.query: each.cause.value for each in found.queries} if found else {}
+    causes = {each.query: each for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), _query_text(library, entry.task, query)) for query in entry.queries]
     wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
-    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold() and cause in ("", causes.get(row[0]))]
+    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold() and _has_cause(causes.get(row[0]), cause)]
     links = _links(request, "lowest")
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
@@ -227,7 +234,13 @@ def run_page(library: Library, request: Request) -> Shown:
         "entry": entry, "means": library.means().get(entry.id, {}), "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record, "cost": Cost.of(entry.record, entry.seconds, len(entry.queries)),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
+        "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip
+
+
+def _has_cause(found: QueryCause | None, cause: str) -> bool:
+    """Whether one of a query's relevant documents has a cause; with no cause asked for, always."""
+    return not cause or (found is not None and any(each.cause.value == cause for each in found.positives))
 
 
 def search_page(library: Library, request: Request) -> Shown:
@@ -240,6 +253,7 @@ def search_page(library: Library, request: Request) -> Shown:
     found = searching.searchers(library, dataset) if dataset else []
     chosen = asked.getlist("system") or [each.system for each in found if each.ready][:3]
     values = {"tasks": tasks, "task": task, "searchers": found, "chosen": chosen, **_answers(library, request, chosen)}
+    values["job"] = library.jobs.newest("index", task)
     return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
 
 
@@ -268,11 +282,16 @@ def _moved(found: Any, first: dict[str, int]) -> Any:
     return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
 
 
-def make_index(library: Library, task: str, system: str) -> None:
-    """Build what a search needs."""
+def start_index(library: Library, task: str, system: str) -> None:
+    """Have what a search needs built."""
     dataset = library.dataset(_one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
-    if dataset is not None:
-        searching.build(system, dataset)
+    if dataset is None:
+        raise R2medError(f"the data of {task} is not on this machine")
+    searching.check_light(system)
+    title = f"Index of {system} for {task}"
+    library.jobs.submit(
+        ("index", task, system), title, search_address(task), lambda _: searching.build(system, dataset)
+    )
 
 
 def search_address(task: str) -> str:
@@ -287,13 +306,11 @@ def system_address(system: str, group: str) -> str:
 
 def progress_page(library: Library, request: Request) -> Shown:
     """What runs right now, and what was finished last."""
-    return "progress.html", {**progress_bars(library, request)[1], "entries": library.entries()[:10]}
+    return "progress.html", progress_bars(library, request)[1]
 
 
 def progress_bars(library: Library, request: Request) -> Shown:
-    """Only the bars."""
-    import time
-
-    from r2med.store.progress import in_progress
-
-    return "_bars.html", {"works": in_progress(), "now": time.time()}
+    """Only what changes."""
+    jobs = [job for job in reversed(library.jobs.all()) if job.active or time.time() - job.ended < _REMEMBERED]
+    values = {"works": in_progress(), "jobs": jobs, "own": os.getpid(), "now": time.time()}
+    return "_bars.html", {**values, "entries": library.entries()[:10]}

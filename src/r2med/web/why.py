@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from r2med.diagnose.causes import Cause, Diagnosis, overall
+from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnose.decide import diagnose
 from r2med.errors import R2medError
 from r2med.web.boards import Panel
@@ -14,6 +14,7 @@ from r2med.web.pages import drawn
 
 if TYPE_CHECKING:
     from r2med.store.ledger import Entry
+    from r2med.web.jobs import Job, Told
     from r2med.web.library import Library
 
 _TITLE, _ANCHOR = "Causes of failure", "causes"
@@ -21,10 +22,7 @@ _TITLE, _ANCHOR = "Causes of failure", "causes"
 
 def panels(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
     """The causes of several systems, each over the same tasks."""
-    shares = {
-        system: {cause: each.mean for cause, each in overall(diagnoses, "documents").items()}
-        for system, diagnoses in found.items()
-    }
+    shares = {system: mean_shares(diagnoses, "documents") for system, diagnoses in found.items()}
     return _panels(shares, "averaged over queries and tasks")
 
 
@@ -50,11 +48,20 @@ def known(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str
     return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}
 
 
-def find_out(library: Library, system: str, group: str) -> None:
-    """Diagnose a system's newest runs. Searches with gold answers, whose runs go to the ledger as oracles."""
-    opened = [library.opened(entry) for entry in library.newest(system, group).values()]
-    there = [each for each in opened if each is not None]
-    if not there:
-        raise R2medError(f"the data on which {system!r} was run is not on this machine, or has changed since")
-    for each in there:
-        diagnose(each, library.ledger)
+def start(library: Library, system: str, group: str, page: str) -> Job:
+    """Have a system's newest runs diagnosed. Searches with gold answers, whose runs go to the ledger as oracles."""
+    runs = library.newest(system, group)
+    if not runs:
+        raise R2medError(f"no run of {system!r} in the group {group!r}")
+    if not any(library.has_data(task) for task in runs):
+        raise R2medError(f"the data on which {system!r} was run is not on this machine")
+
+    def work(told: Told) -> None:
+        for place, entry in enumerate(runs.values()):
+            told(place, len(runs))
+            opened = library.opened(entry)
+            if opened is None:
+                raise R2medError(f"the data of {entry.task} is not on this machine, or has changed since the run")
+            diagnose(opened, library.ledger)
+
+    return library.jobs.submit(("causes", system, group), f"Causes of failure of {system} ({group})", page, work)

@@ -83,8 +83,34 @@
     live.elements.task?.addEventListener("change", () => { live.removeAttribute("data-live"); live.submit(); });
   }
 
+  document.querySelectorAll("form[method=post]").forEach((form) => form.addEventListener("submit", () => {
+    // After the form was read: a button that is not there any more cannot be pressed twice.
+    setTimeout(() => form.querySelectorAll("button").forEach((each) => { each.disabled = true; }));
+  }));
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
+  const away = document.querySelector("[data-away]");
   const bars = document.querySelector("[data-progress]");
+  let shown = "";
   if (bars) setInterval(async () => {
-    try { bars.innerHTML = await (await fetch(bars.dataset.progress)).text(); } catch { /* next time */ }
+    try {
+      const answer = await fetch(bars.dataset.progress);
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(text);
+      // What somebody is reading is not put there anew unless it has changed.
+      if (text !== shown) bars.innerHTML = text;
+      shown = text;
+      away.hidden = true;
+    } catch { away.hidden = false; }
   }, 2000);
+
+  const waiting = document.querySelector("[data-wait]");
+  if (waiting) {
+    const timer = setInterval(async () => {
+      try {
+        const state = await (await fetch(waiting.dataset.wait)).text();
+        if (!["waiting", "running"].includes(state)) { clearInterval(timer); location.reload(); }
+      } catch { waiting.textContent = "The server does not answer; is r2med serve still running?"; }
+    }, 1000);
+  }
 })();

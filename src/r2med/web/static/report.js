@@ -101,7 +101,7 @@
     const words = asked.text.toLowerCase().split(/\s+/).filter(Boolean);
     let rows = task.queries.map((_, index) => index).filter((index) => {
       const text = `${task.queries[index].id} ${task.queries[index].text}`.toLowerCase();
-      return words.every((word) => text.includes(word)) && (!asked.cause || run.causes[index] === asked.cause);
+      return words.every((word) => text.includes(word)) && (!asked.cause || run.causes[index].includes(asked.cause));
     });
     const gain = (index) => (other ? other.values[index] - run.values[index] : 0);
     const keys = { lowest: (i) => run.values[i], highest: (i) => -run.values[i], gain: (i) => -gain(i), given: (i) => i };
@@ -114,7 +114,7 @@
       const made = make("details", undefined, "query");
       const head = make("summary");
       head.append(make("strong", percent(run.values[index])), other ? ` | ${percent(other.values[index])} ` : " ", make("span", task.queries[index].id, "mono"), " ", make("span", task.queries[index].text.slice(0, 150), "soft"));
-      if (run.causes[index] && run.causes[index] !== "found") head.append(" ", make("span", run.causes[index], "tag kind"));
+      if (run.causes[index] && !/^(found|(\d+) of \2 found)$/.test(run.causes[index])) head.append(" ", make("span", run.causes[index], "tag kind"));
       made.append(head);
       made.addEventListener("toggle", () => { if (made.open && made.children.length === 1) open(made, [name("system"), name("beside")], task, run, other, index); });
       return made;
