@@ -1,12 +1,13 @@
-# Two commands do all set-up on a machine with Python 3.11 and make:
+# Two commands do all set-up on a machine with Python 3.11 to 3.13 and make:
 #   make demo   the core in .venv, and a table on the bundled sample
 #   make test   everything the tests need in .venv, then the linter, the type checker and the tests
+# For maintainers: make docs (the pages as a site), make reference (renew what is made from the program), make package.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types browser clean
+.PHONY: demo test lint types browser docs reference package clean
 
 demo: $(VENV)/.core
 	$(BIN)/r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" "replay >> bm25" "oracle-answer >> bm25"
@@ -22,6 +23,20 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+# The pages of docs/ as a site in site/; a link or an anchor that leads nowhere is an error.
+# Not with --quiet, which lets warnings pass.
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What is made from the program: docs/reference.md, docs/cards.md, CITATION.cff. The tests compare.
+reference: $(VENV)/.test
+	$(BIN)/python scripts/make_reference.py
+
+package: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 # The pages are tested in a real browser: Debian's, where it may be installed.
 browser:
@@ -42,4 +57,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

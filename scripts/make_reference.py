@@ -1,0 +1,210 @@
+"""Write the pages that are made from the program: every verb, every card, and how to cite.
+
+    python scripts/make_reference.py
+
+The tests compare the files with what this gives; `make reference` renews them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from r2med.citation import citation_file
+from r2med.cli.main import VERBS, app
+from r2med.encode.cards import cards as encoders
+from r2med.llm import find_model, model_names
+from r2med.rerank.cards import api_cards as reranking_servers
+from r2med.rerank.cards import cards as rerankers
+
+ROOT = Path(__file__).resolve().parent.parent
+STAR = "\\*"
+MADE = "<!-- Written by scripts/make_reference.py from the program itself; renew it with: make reference -->"
+
+
+def reference_page() -> str:
+    """Every verb with its help, examples, options and defaults."""
+    top = click.Context(app, info_name="r2med", **app.context_settings)
+    listed = [f"- [`{verb}`](#r2med-{verb}): {line}" for verb, line in VERBS.items()]
+    parts = [f"# Reference\n\n{MADE}", *_paragraphs(app), "\n".join(listed)]
+    for verb in VERBS:
+        command = app.get_command(top, verb)
+        assert command is not None
+        parts += _verb(command, click.Context(command, info_name=verb, parent=top), "##")
+    return "\n\n".join(parts) + "\n"
+
+
+def _verb(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    yield f"{heading} {context.command_path}"
+    yield f"```\n{usage}\n```"
+    yield from _paragraphs(command)
+    options = [
+        _option(*record) for param in command.params if (record := param.get_help_record(context)) and any(record[1:])
+    ]
+    if options:
+        yield "\n".join(options)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _verb(below, click.Context(below, info_name=name, parent=context), heading + "#")
+
+
+def _option(names: str, text: str) -> str:
+    return _wrapped(f"- `{names}`" + (f": {_prose(text)}" if text else ""))
+
+
+def _paragraphs(command: click.Command) -> Iterator[str]:
+    """The help text: paragraphs as prose, and what click must not wrap as it stands."""
+    for text in (command.help, command.epilog):
+        for paragraph in inspect.cleandoc(text or "").split("\n\n"):
+            if paragraph.startswith("\b"):
+                yield from _unwrapped(paragraph.removeprefix("\b").strip("\n").splitlines())
+            elif paragraph:
+                yield _wrapped(_prose(paragraph))
+
+
+def _unwrapped(lines: Sequence[str]) -> Iterator[str]:
+    if lines[0].endswith(":") and not lines[0].startswith(" "):
+        yield lines[0]
+        lines = lines[1:]
+    if lines:
+        yield "```\n" + inspect.cleandoc("\n".join(lines)) + "\n```"
+
+
+def _prose(text: str) -> str:
+    """Text that Markdown shows as it is, except for what stands in backquotes already."""
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        for sign in "\\<*_[]":
+            parts[place] = parts[place].replace(sign, f"\\{sign}")
+    return "`".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def cards_page() -> str:
+    """Tables of all bundled cards."""
+    parts = [
+        f"# Cards\n\n{MADE}",
+        _wrapped(
+            "Models that r2med knows by name. Any other model works too: [Embedding models](own-models.md), "
+            "[Rerankers](rerankers.md) and [Generation](generation.md) say how. A file in `R2MED_HOME` adds cards or "
+            "replaces these: `encoders.toml`, `rerankers.toml`, `llms.toml`. An asterisk after a name marks weights "
+            "that the hub gives only to users who have accepted a licence."
+        ),
+        "## Encoders",
+        "`r2med models show NAME` prints a card in full. Lengths are in tokens.",
+        _encoders(),
+        "## Rerankers",
+        _rerankers(),
+        "Rerankers behind an API, used as `api-rerank(NAME)`:",
+        _table(("name", "model", "key"), ((c.name, c.id, f"`{c.key_env}`") for c in reranking_servers().values())),
+        "## Language models",
+        _wrapped(
+            "Prices are in US dollars for a million tokens of prompt and of completion: list prices, gathered from "
+            "public pages in 2026. They age, and what counts is the provider's bill. Weights that you serve yourself "
+            "have no price. `local` is a small model that r2med can start itself, `NAME@http://host:port/v1` any model "
+            "of any server."
+        ),
+        _language_models(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _encoders() -> str:
+    heads = ("name", "model", "parameters", "backend", "pooling", "query / document", "similarity", "licence")
+    return _table(
+        heads,
+        (
+            (
+                f"{card.name}{STAR * card.gated}",
+                card.id,
+                _millions(card.parameters),
+                card.backend,
+                card.pooling if card.backend != "api" else "-",
+                f"{card.max_query} / {card.max_document}" if card.max_document else "-",
+                card.similarity,
+                card.licence or "-",
+            )
+            for card in encoders().values()
+        ),
+    )
+
+
+def _rerankers() -> str:
+    heads = ("name", "model", "adapter", "parameters", "tokens", "licence", "remarks")
+    return _table(
+        heads,
+        (
+            (
+                f"{card.name}{STAR * card.gated}",
+                card.id,
+                card.adapter or "-",
+                _millions(card.parameters),
+                f"{card.max_length:,}",
+                card.licence or "-",
+                card.notes or "-",
+            )
+            for card in rerankers().values()
+        ),
+    )
+
+
+def _language_models() -> str:
+    heads = ("name", "model", "reasons first", "prompt", "completion", "key")
+    models = [find_model(name) for name in model_names() if name != "local"]
+    return _table(
+        heads,
+        (
+            (
+                model.name,
+                model.id,
+                "yes" if model.reasoning else "no",
+                *(map("{:g}".format, model.price) if model.price else ("?" if model.needs_key else "-",) * 2),
+                f"`{model.key_env}`" if model.needs_key else "-",
+            )
+            for model in models
+        ),
+    )
+
+
+def _millions(parameters: float) -> str:
+    if not parameters:
+        return "-"
+    return f"{parameters / 1000:g}B" if parameters >= 1000 else f"{parameters:g}M"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/reference.md": reference_page,
+    "docs/cards.md": cards_page,
+    "CITATION.cff": citation_file,
+}
+"""Every file that is made, and what makes it."""
+
+
+def main() -> None:
+    """Write all files; cards of the user's own stay out."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["R2MED_HOME"] = home
+        for path, make in PAGES.items():
+            (ROOT / path).write_text(make(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The pages: those that are made from the program are what it gives now, and the site builds without a dead link."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+_spec = importlib.util.spec_from_file_location("make_reference", ROOT / "scripts" / "make_reference.py")
+assert _spec is not None
+assert _spec.loader is not None
+make_reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(make_reference)
+
+
+@pytest.mark.parametrize("path", make_reference.PAGES)
+def test_what_is_made_from_the_program_is_up_to_date(path: str):
+    same = (ROOT / path).read_text("utf-8") == make_reference.PAGES[path]()
+    assert same, f"{path} is not what the program gives now; renew it with: make reference"
+
+
+def test_the_reference_has_every_verb_option_and_example():
+    text = " ".join(make_reference.reference_page().split())
+    assert "## r2med run ``` r2med run [OPTIONS] SYSTEM|EXPERIMENT.toml... ```" in text
+    assert "`--tasks NAME|GROUP|PATH...`" in text
+    assert "r2med run bm25 bm25-classic r2med run" in text
+    assert "### r2med nano build" in text
+
+
+def test_the_cards_are_all_there():
+    text = make_reference.cards_page()
+    assert len(re.findall(r"(?m)^\| (?!name|---)", text)) == sum(
+        map(len, (make_reference.encoders(), make_reference.rerankers(), make_reference.reranking_servers()))
+    ) + len(make_reference.model_names()) - len(["local"])
+    assert "| gpt-4o | gpt-4o-2024-11-20 | no | 2.5 | 10 | `OPENAI_API_KEY` |" in text
+    assert "| bge | BAAI/bge-large-en-v1.5 | 335M | torch | cls | 512 / 512 | cosine | MIT |" in text
+
+
+def build(checkout: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a checkout."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path):
+    done = build(ROOT, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {page.name: page.read_text("utf-8") for page in tmp_path.glob("*.html")}
+    assert {"index.html", "reference.html", "cards.html", "changelog.html", "benchmarks.html"} <= set(pages)
+    assert 'href="benchmarks.html"' in pages["index.html"], "a link of the checkout became one of the site"
+    for name, text in pages.items():
+        assert not re.search(r"<(?:script|img|iframe)[^>]* src=.?(?:https?:)?//", text), name
+        assert not re.search(r"<link[^>]* href=.?(?:https?:)?//", text), name
+
+
+def test_a_dead_link_or_anchor_is_an_error(tmp_path: Path):
+    for name in ("docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "benchmarks/README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    with (tmp_path / "docs" / "data.md").open("a", encoding="utf-8") as page:
+        page.write("\nSee [one](absent.md) and [two](systems.md#absent).\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert "'absent.md'" in done.stderr
+    assert "'#absent'" in done.stderr
