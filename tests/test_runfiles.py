@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import DataError
+from r2med.errors import DataError, R2medError
 from r2med.ranking import Run
 from r2med.runfiles import FORMATS, pack, read_run, unpack, write_run
 
@@ -371,10 +371,10 @@ def test_files_that_cannot_be_opened(small: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"run\.trec: cannot be read"):
         read_run(tmp_path / "file" / "run.trec")
-    with pytest.raises(DataError, match=r"run\.trec: cannot be written"):
+    with pytest.raises(R2medError, match=r"run\.trec: cannot be written"):
         write_run(small, tmp_path / "file" / "run.trec")
     (tmp_path / "taken.trec").mkdir()
-    with pytest.raises(DataError, match=r"taken\.trec: cannot be written"):
+    with pytest.raises(R2medError, match=r"taken\.trec: is a folder"):
         write_run(small, tmp_path / "taken.trec")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken.trec"]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import orjson
 
-from r2med.errors import DataError, R2medError
+from r2med.errors import DataError
 from r2med.ranking import Run
 from r2med.results import Report, Result
 from r2med.runfiles import write_run
+from r2med.store.files import write_file
 from r2med.store.ledger import Ledger
 
 
@@ -25,12 +26,8 @@ def file_name(text: str) -> str:
 
 def write_results(report: Report, folder: Path) -> None:
     """Write results.json, per_query.csv and a run file for each system and task."""
-    try:
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise R2medError(f"{folder}: cannot be made ({error.strerror})") from error
-    (folder / "results.json").write_bytes(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2))
-    report.per_query().write_csv(folder / "per_query.csv")
+    write_file(folder / "results.json", orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), parents=True)
+    write_file(folder / "per_query.csv", report.per_query().write_csv())
     with Ledger() as ledger:
         for result in report.results:
             if result.run_id:

@@ -335,7 +335,7 @@ def test_a_diagnosis_without_its_search_or_damaged_is_made_again(task: Path) -> 
     assert again == made
     with Ledger() as ledger:
         assert ledger.get(made.oracle)
-    (file,) = (Cache.default().root / "causes").glob("*/*")
-    for damage in (b"", b"{}", file.read_bytes()[:-20], b"[]"):
+    (file,) = (Cache.default().root / "causes").glob("*/diagnosis.json")
+    for damage in (b"", b"{}", file.read_bytes()[:-20], b"[]", file.read_bytes().replace(b"1", b"0")):
         file.write_bytes(damage)
         assert of("bm25", task) == made

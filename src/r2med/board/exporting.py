@@ -17,6 +17,7 @@ from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.ranking import Run
 from r2med.runfiles import write_run
+from r2med.store.files import write_file
 from r2med.store.ledger import Entry, Ledger
 
 GROUPS: Mapping[str, str] = {"trec": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
@@ -110,13 +111,5 @@ def _write_results(found: Exported, form: str, target: Target) -> list[Path]:
         measured = found.measured(result_files.HAKARI_MEASURES)
         files = result_files.hakari(measured, named, found.run, found.dataset.gold.qrels)
     for path, content in files.items():
-        _write(target.folder / path, content)
+        write_file(target.folder / path, content, parents=True)
     return [target.folder / path for path in files]
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise R2medError(f"{path}: cannot be written ({error.strerror})") from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.board.table import SHORT_NAMES
 from r2med.errors import R2medError, require_extra
+from r2med.store.files import draft_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,11 +86,8 @@ def save(figure: Figure, path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise R2medError(f"{path}: a figure ends in {', '.join(ENDINGS)}")
     still = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        with matplotlib.rc_context(_STYLE):
-            figure.savefig(path, dpi=300, metadata=still)
-    except OSError as error:
-        raise R2medError(f"{path}: cannot be written ({error.strerror})") from error
+    with draft_file(path) as draft, matplotlib.rc_context(_STYLE):
+        figure.savefig(draft, format=path.suffix.lower()[1:], dpi=300, metadata=still)
 
 
 def shades(count: int) -> list[str]:

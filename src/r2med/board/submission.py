@@ -27,6 +27,7 @@ from r2med.errors import R2medError
 from r2med.export import file_name
 from r2med.results import Cost
 from r2med.runfiles import FORMATS
+from r2med.store.files import write_file
 from r2med.store.ledger import Entry, Ledger
 
 FORMAT = "r2med submission"
@@ -50,11 +51,7 @@ def submit(ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks:
     for entry in entries:
         _check(entry)
     content = archive_bytes(packed(ledger, entries, about))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(content)
-    except OSError as error:
-        raise R2medError(f"{out}: cannot be written ({error.strerror})") from error
+    write_file(out, content, parents=True)
     return entries
 
 

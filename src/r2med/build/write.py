@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import orjson
 
 from r2med.data.nanoset import MANIFEST
 from r2med.errors import R2medError
+from r2med.store.files import draft_folder, reason
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,21 +34,19 @@ def draft(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its name when the block ends well, and is gone when it does not."""
     if out.exists() or out.is_symlink():
         raise R2medError(f"{out}: exists already; give another --out or remove it")
-    folder = out.parent / f".{out.name}.{os.getpid()}.building"
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-    except OSError as error:
-        raise R2medError(f"{out}: cannot be made: {error.strerror}") from error
-    try:
-        yield folder
-        if out.exists():
-            raise R2medError(f"{out}: appeared while the nano set was built; give another --out or remove it")
-        folder.rename(out)
-    except OSError as error:
-        raise R2medError(f"{out}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(draft_folder(out.parent, out.name))
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be made: {reason(error)}") from error
+        try:
+            yield folder
+            if out.exists():
+                raise R2medError(f"{out}: appeared while the nano set was built; give another --out or remove it")
+            folder.rename(out)
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be written: {reason(error)}") from error
 
 
 def file_of(config: str, split: str) -> str:
@@ -85,7 +83,9 @@ def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     }
     frame = pl.DataFrame({name: pl.Series(list(values), dtype=kinds[name]) for name, values in columns.items()})
     # One row group and fixed settings: the same rows are the same bytes.
-    frame.write_parquet(file, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    file.write_bytes(content.getbuffer())
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

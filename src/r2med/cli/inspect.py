@@ -92,10 +92,7 @@ def _show(cases: Sequence[Case], words: int) -> None:
 
 def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
     from r2med.diagnose.page import page
-    from r2med.errors import R2medError
+    from r2med.store.files import write_file
 
-    try:
-        path.write_text(page(cases, " against ".join(names)), "utf-8")
-    except OSError as error:
-        raise R2medError(f"{path}: cannot be written ({error.strerror})") from error
+    write_file(path, page(cases, " against ".join(names)))
     click.echo(f"{len(cases)} queries are in {path}", err=True)

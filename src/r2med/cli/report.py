@@ -28,8 +28,9 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     """
     from r2med.data.tasks import resolve
     from r2med.engine import Engine
-    from r2med.errors import R2medError, require_extra
+    from r2med.errors import require_extra
     from r2med.measure.metrics import Measure
+    from r2med.store.files import write_file
     from r2med.store.ledger import Ledger
     from r2med.web.report import Choice, report
 
@@ -37,8 +38,5 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title)
     with Ledger() as ledger:
         page = report(ledger, chosen, Engine(messages()))
-    try:
-        out.write_text(page, "utf-8")
-    except OSError as error:
-        raise R2medError(f"{out}: cannot be written ({error.strerror})") from error
+    write_file(out, page)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -59,7 +59,7 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     corpus = read_corpus(files, found)
     if found.errors == errors:
         kept = orjson.dumps(_kept(corpus, found.problems[start:]))
-        cache.entry(_KIND, key, lambda folder: _write(folder, kept))
+        cache.keep(_KIND, key, lambda folder: _write(folder, kept))
     return corpus
 
 

@@ -11,6 +11,7 @@ import orjson
 from r2med.diagnose.causes import Cause, Diagnosis, Placed, QueryCause
 from r2med.errors import R2medError
 from r2med.store.cache import Cache, cache_key
+from r2med.store.checksums import is_unchanged
 from r2med.store.ledger import Entry, Ledger
 
 FORMAT = 1
@@ -21,8 +22,11 @@ _FILE = "diagnosis.json"
 
 def recalled(entry: Entry, ledger: Ledger) -> Diagnosis | None:
     """What was found out about a run before; None when nothing was, or the search it rests on was forgotten."""
+    folder = Cache.default().root / _KIND / _key(entry)
+    if not is_unchanged(folder):
+        return None
     try:
-        found = _diagnosis(orjson.loads((Cache.default().root / _KIND / _key(entry) / _FILE).read_bytes()))
+        found = _diagnosis(orjson.loads((folder / _FILE).read_bytes()))
         if found.oracle:
             ledger.get(found.oracle)
     except (OSError, ValueError, KeyError, TypeError, R2medError):
@@ -39,7 +43,7 @@ def keep(entry: Entry, found: Diagnosis) -> Diagnosis:
 
     cache, key = Cache.default(), _key(entry)
     cache.drop(_KIND, key)
-    cache.entry(_KIND, key, write)
+    cache.keep(_KIND, key, write)
     return found
 
 

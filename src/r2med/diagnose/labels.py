@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.errors import DataError, R2medError
+from r2med.errors import DataError
+from r2med.store.files import write_file
 
 _HEADERS = {"query", "id", "_id", "qid", "query_id", "query-id"}
 _COLUMNS = ("task", "query", "label")
@@ -52,7 +53,4 @@ def write_labels(path: Path, labels: Iterable[tuple[str, str, str]]) -> None:
     for cell in (cell for row in rows for cell in row):
         if re.search(r"[\t\r\n]", cell):
             raise DataError(f"{cell!r} holds a tab or a line break and cannot stand in a table of labels")
-    try:
-        path.write_text("".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)), "utf-8")
-    except OSError as error:
-        raise R2medError(f"{path}: cannot be written ({error.strerror})") from error
+    write_file(path, "".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)))

@@ -46,7 +46,7 @@ class OnnxEncoder(ModelEncoder):
         if self.exported is not None:
             return self.exported
         settings = {name: value for name, value in self.settings(Role.DOCUMENT).items() if name not in _NOT_IN_THE_FILE}
-        return Cache.default().entry(
+        return Cache.default().sound_entry(
             "onnx", cache_key(**settings), lambda draft: export(self.card, self.build(), draft)
         )
 

@@ -11,7 +11,6 @@ vector counts: so does the one that replaced a damaged vector.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from r2med.encode.base import Vectors
 from r2med.encode.shards import ENTRY, Entries, Shard, ShardWriter, entry_count, read_shard
 from r2med.errors import R2medError, suggest
 from r2med.store.cache import cache_key
+from r2med.store.files import write_file
 from r2med.store.home import home
 
 PRECISIONS = ("float32", "float16")
@@ -235,10 +235,8 @@ def _describe(folder: Path, settings: Mapping[str, object], precision: str) -> N
     """Write down what the folder's name is a hash of, for people and for `clear`."""
     file = folder / _SETTINGS
     if not file.exists():
-        draft = folder / f".{os.getpid():x}-{_SETTINGS}"
         content = {"precision": precision, "settings": settings}
-        draft.write_bytes(orjson.dumps(content, default=repr, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
-        draft.replace(file)
+        write_file(file, orjson.dumps(content, default=repr, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
 
 
 def _read_settings(file: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +15,6 @@ from r2med.data import load
 from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
 from r2med.errors import R2medError
-from r2med.leakage.files import written
 from r2med.leakage.hits import Hits
 from r2med.leakage.index import index_texts
 from r2med.leakage.match import Matcher
@@ -25,6 +24,7 @@ from r2med.leakage.settings import Settings
 from r2med.leakage.subject import Subject
 from r2med.leakage.training import Block, blocks, check_files, size_of
 from r2med.store.cache import Cache
+from r2med.store.files import draft_file
 
 Piece = tuple[int, Hits]
 """The place of a task, and pairs with its texts."""
@@ -61,10 +61,17 @@ def check(
     if not chosen:
         raise R2medError("name at least one task to check against")
     with ExitStack() as stack:
-        sink = stack.enter_context(written(out)) if out is not None else None
+        sink = stack.enter_context(_written(out)) if out is not None else None
         tally = Tally([_subject(task, settings, engine) for task in chosen], limit)
         _read(paths, Matcher(tally.subjects, settings), tally, sink, engine)
     return tally.report(settings)
+
+
+@contextmanager
+def _written(out: Path) -> Iterator[BinaryIO]:
+    """A new file to write to, which has its name when all is done."""
+    with draft_file(out) as draft, draft.open("wb") as stream:
+        yield stream
 
 
 def _read(paths: Sequence[Path], matcher: Matcher, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:

@@ -21,13 +21,6 @@ def kept(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callab
         for name, column in make().items():
             np.save(folder / f"{name}.npy", column, allow_pickle=False)
 
-    try:
-        return _opened(cache.entry(kind, key, build), names)
-    except (OSError, ValueError):
-        cache.drop(kind, key)
-        return _opened(cache.entry(kind, key, build), names)
-
-
-def _opened(folder: Path, names: tuple[str, ...]) -> Columns:
+    folder = cache.sound_entry(kind, key, build)
     # Views, because slicing a `memmap` itself goes through slow Python code.
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names}

@@ -11,10 +11,10 @@ import numpy as np
 
 from r2med.data.rows import opened
 from r2med.errors import R2medError
-from r2med.leakage.files import draft
 from r2med.leakage.report import Report
 from r2med.leakage.tables import Places
 from r2med.leakage.training import format_of
+from r2med.store.files import draft_file
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
@@ -55,12 +55,8 @@ def exclude(report: Report, places: Mapping[Path, Path], documents: bool = False
     for source, target in places.items():
         found = report.files[source]
         rows = found.any if documents else found.judged
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise R2medError(f"{target.parent}: cannot be made: {error.strerror}") from error
-        with draft(target) as aside:
-            (_without_rows if format_of(source) == ".parquet" else _without_lines)(source, aside, rows)
+        with draft_file(target, parents=True) as draft:
+            (_without_rows if format_of(source) == ".parquet" else _without_lines)(source, draft, rows)
         lost[target] = len(rows)
     return lost
 
@@ -84,4 +80,8 @@ def _without_rows(source: Path, target: Path, rows: Places) -> None:
     number = "\0row"
     unwanted = pl.Series(rows.astype(np.uint32))
     frame = pl.scan_parquet(source).with_row_index(number, offset=1)
-    frame.filter(~pl.col(number).is_in(unwanted.implode())).drop(number).sink_parquet(target)
+    try:
+        frame.filter(~pl.col(number).is_in(unwanted.implode())).drop(number).sink_parquet(target)
+    except pl.exceptions.ComputeError as error:
+        # So polars calls a full disk.
+        raise OSError(str(error).splitlines()[0]) from error

@@ -39,7 +39,7 @@ class OnnxJudge:
         import onnxruntime
 
         ids = answer_tokens(tokenizer, answers, build.folder)
-        folder = Cache.default().entry(
+        folder = Cache.default().sound_entry(
             "rerank-onnx", cache_key(**settings), lambda draft: _export(build, tokenizer, ids, draft)
         )
         self._session: Any = onnxruntime.InferenceSession(

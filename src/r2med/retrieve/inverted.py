@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
+
+from r2med.store.checksums import is_unchanged, write_checksums
 
 FORMAT = 1
 """Changes when the files below or their meaning change: part of the cache key."""
 
 _COLUMNS = ("offsets", "documents", "frequencies", "lengths", "ties")
 _TERMS = "terms.txt"
-_FILES = (_TERMS, *(f"{name}.npy" for name in _COLUMNS))
-_META = "meta.json"
-"""Every file's checksum."""
 
 
 class DamagedIndex(Exception):
@@ -71,13 +68,13 @@ class Index:
         (folder / _TERMS).write_bytes("\n".join(self.terms).encode())
         for name in _COLUMNS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
-        (folder / _META).write_bytes(orjson.dumps({name: _checksum(folder / name) for name in _FILES}))
+        write_checksums(folder)
 
     @classmethod
     def open(cls, folder: Path) -> Index:
         """Map the files of an index; raises `DamagedIndex` when any is missing, cut short or changed."""
         try:
-            if orjson.loads((folder / _META).read_bytes()) != {name: _checksum(folder / name) for name in _FILES}:
+            if not is_unchanged(folder):
                 raise DamagedIndex(f"{folder} has changed since it was written")
             # Views, because slicing a `memmap` itself goes through slow Python code.
             columns = {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _COLUMNS}
@@ -85,12 +82,3 @@ class Index:
         except (OSError, ValueError) as error:
             raise DamagedIndex(f"{folder}: {error}") from error
         return cls(text.split("\n") if text else [], **columns)
-
-
-def _checksum(path: Path) -> int:
-    """A checksum of a file; reading it also brings the file into memory for the search that follows."""
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            value = zlib.crc32(block, value)
-    return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from r2med.errors import DataError
 from r2med.ranking import Run
 from r2med.runfiles import objects, parquet, trec
 from r2med.runfiles.rows import Found, assemble
+from r2med.store.files import write_file
 
 
 class Format(NamedTuple):
@@ -62,7 +62,7 @@ def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
         raise DataError(f"{path}: {error}") from error
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         raise DataError(f"{path}: an id of the run is not valid Unicode") from error
-    _replace(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data)
+    write_file(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data, parents=True)
 
 
 def _check_finite(run: Run) -> None:
@@ -70,20 +70,6 @@ def _check_finite(run: Run) -> None:
     if len(bad):
         place = int(bad[0])
         raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put a file in place in one step, so that nobody ever reads half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.write_bytes(data)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _content(path: Path) -> bytes:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from r2med.errors import R2medError
+from r2med.store.checksums import is_unchanged, write_checksums
+from r2med.store.files import draft_folder, sweep, unwritable
 from r2med.store.home import home
 
 
@@ -38,18 +41,33 @@ class Cache:
         target = self.root / kind / key
         if self.has(kind, key):
             return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=target.parent))
         try:
-            build(draft)
-            draft.rename(target)
-        except OSError:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sweep(self.root, "*/.*")
+            with draft_folder(target.parent, key[:8]) as draft:
+                build(draft)
+                draft.rename(target)
+        except OSError as error:
             # Another process may have finished the same entry first; its folder is as good as ours.
             if not target.is_dir():
-                raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+                raise unwritable(self.root, error) from error
         return target
+
+    def sound_entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry whose files are bit for bit what was built; a damaged one is built again."""
+
+        def sealed(folder: Path) -> None:
+            build(folder)
+            write_checksums(folder)
+
+        if self.has(kind, key) and not is_unchanged(self.root / kind / key):
+            self.drop(kind, key)
+        return self.entry(kind, key, sealed)
+
+    def keep(self, kind: str, key: str, build: Callable[[Path], None]) -> None:
+        """Build an entry that is worth its time only: where it cannot be kept, nothing is said."""
+        with suppress(R2medError):
+            self.sound_entry(kind, key, build)
 
     def has(self, kind: str, key: str) -> bool:
         """Whether an entry is there."""
@@ -60,10 +78,19 @@ class Cache:
         shutil.rmtree(self.root / kind / key, ignore_errors=True)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """For each kind: how many entries, and how many bytes they take."""
+        """For each kind, and for what is unfinished: how many entries, and how many bytes they take."""
         found: dict[str, tuple[int, int]] = {}
-        for kind in sorted(path for path in self.root.glob("*") if path.is_dir()):
-            entries = [path for path in kind.iterdir() if not path.name.startswith(".")]
-            used = sum(file.stat().st_size for entry in entries for file in entry.rglob("*") if file.is_file())
-            found[kind.name] = (len(entries), used)
+        for folder in sorted(self.root.glob("*/*")):
+            kind = "unfinished" if folder.name.startswith(".") else folder.parent.name
+            entries, used = found.get(kind, (0, 0))
+            found[kind] = (entries + 1, used + _bytes_in(folder))
         return found
+
+
+def _bytes_in(folder: Path) -> int:
+    """What the files of a folder take; those that go away meanwhile take nothing."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -1,7 +1,7 @@
 """What is being worked on right now, by any process: a small file each, for whoever wants to look on.
 
 A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
-done. That of a process which was killed stays, and is recognised by the process being gone.
+done. It is locked by its process, so that of a process which was killed is known, and removed by the next that looks.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 
 import orjson
 
+from r2med.errors import R2medError
+from r2med.store.files import HeldFile, sweep
 from r2med.store.home import home
 
 _EVERY = 0.4
@@ -48,19 +51,25 @@ class Account:
     def __init__(self) -> None:
         self._work: Work | None = None
         self._written = 0.0
+        self._held = HeldFile()
+        self._name = ""
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Tell others that a system is being run on a task, while the block runs."""
         before, now = self._work, time.time()
         self._work, self._written = Work(os.getpid(), system, task, now, now), 0.0
+        if before is None:
+            # In two containers one process id may be that of two processes.
+            self._name = f"{os.getpid()}-{token_hex(4)}.json"
+            _sweep()
         self._write()
         try:
             yield
         finally:
             self._work = before
             if before is None:
-                _file(os.getpid()).unlink(missing_ok=True)
+                self._held.remove()
 
     def step(self, label: str, done: float, total: float) -> None:
         """Tell how far a step is; cheap enough for every item of a loop."""
@@ -75,15 +84,10 @@ class Account:
         if self._work is None:
             return
         self._written = time.time()
-        target = _file(os.getpid())
-        draft = target.with_suffix(".draft")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(orjson.dumps(asdict(self._work)))
-            draft.replace(target)
-        except OSError:
+        with suppress(OSError, R2medError):
             # A full disk must not stop the work that is only being told about.
-            return
+            _folder().mkdir(parents=True, exist_ok=True)
+            self._held.put(_folder() / self._name, orjson.dumps(asdict(self._work)))
 
 
 account = Account()
@@ -93,7 +97,8 @@ account = Account()
 def in_progress() -> list[Work]:
     """All work going on under this `R2MED_HOME`, the oldest first."""
     found = []
-    for path in sorted((home() / "progress").glob("*.json")):
+    _sweep()
+    for path in sorted(_folder().glob("*.json")):
         try:
             work = Work(**orjson.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -104,8 +109,15 @@ def in_progress() -> list[Work]:
     return sorted(found, key=lambda work: work.started)
 
 
-def _file(process: int) -> Path:
-    return home() / "progress" / f"{process}.json"
+def _sweep() -> None:
+    """Remove what processes left behind that were killed."""
+    with suppress(OSError, R2medError):
+        for pattern in ("*.json", ".*.r2med-*", "*.draft"):
+            sweep(_folder(), pattern)
+
+
+def _folder() -> Path:
+    return home() / "progress"
 
 
 def _alive(process: int) -> bool:

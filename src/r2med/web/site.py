@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from r2med.board.formats import FORMATS
 from r2med.board.leaderboard import View, board
 from r2med.board.model import AVERAGE, Board, Line
@@ -17,6 +19,7 @@ from r2med.compare import find_runs
 from r2med.data.tasks import registry
 from r2med.engine import Engine
 from r2med.errors import R2medError
+from r2med.store.files import draft_folder, reason, write_file
 from r2med.store.ledger import Entry, Ledger
 from r2med.web import boards, charts
 from r2med.web.pages import Frame, drawn, render, static
@@ -27,6 +30,8 @@ Runs = Mapping[str, Mapping[str, Entry]]
 Names = Mapping[tuple[str, str], str]
 """Group and system to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
+_MANIFEST = ".r2med-site.json"
+"""The names of all files that a site is made of: what the next one may remove."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'none'; "
     "form-action 'none'; base-uri 'none'"
@@ -144,11 +149,28 @@ def _sources() -> dict[str, Any]:
 
 
 def _write(pages: Mapping[str, str], folder: Path) -> list[str]:
+    """Put all pages in place once all are written, and remove those of the last time that there are no more."""
     try:
-        for name, text in pages.items():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        with draft_folder(folder, "site") as draft:
+            listed = orjson.dumps(sorted(pages), option=orjson.OPT_INDENT_2)
+            for name, text in {**pages, _MANIFEST: listed.decode()}.items():
+                write_file(draft / name, text, parents=True)
+            outdated = _listed(folder) - pages.keys()
+            for name in (*pages, _MANIFEST):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (draft / name).replace(folder / name)
+            for name in outdated:
+                (folder / name).unlink(missing_ok=True)
     except OSError as error:
-        raise R2medError(f"{folder}: cannot be written ({error.strerror})") from error
+        raise R2medError(f"{folder}: cannot be written ({reason(error)})") from error
     return sorted(pages)
+
+
+def _listed(folder: Path) -> set[str]:
+    """The pages that a site was written with before; a name that leads out of the folder is nobody's page."""
+    try:
+        names = orjson.loads((folder / _MANIFEST).read_bytes())
+        return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
+    except (OSError, ValueError, TypeError):
+        return set()
