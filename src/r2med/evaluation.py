@@ -10,7 +10,7 @@ from typing import Any
 
 from r2med.data import load
 from r2med.data.model import Dataset
-from r2med.data.tasks import Task
+from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
@@ -78,13 +78,17 @@ def _system(value: System | Stage | str) -> System:
 
 def _datasets(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> Iterable[Dataset]:
     """Each dataset in turn, one in memory at a time; every name is resolved before the first is loaded."""
-    from r2med.data.tasks import resolve
-
-    named: list[Dataset | Task | Path] = []
+    named: list[Dataset | Task] = []
     for task in tasks:
-        named += [task] if isinstance(task, Dataset) else resolve([task])
+        named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
     for task in named:
-        yield task if isinstance(task, Dataset) else load(task, split=options.split)
+        yield task if isinstance(task, Dataset) else load(task)
+
+
+def _of_split(dataset: Dataset, split: str | None) -> Dataset:
+    if split not in (None, dataset.task.split):
+        raise R2medError(f"{dataset.name} was loaded with the split {dataset.task.split!r}; load it with {split!r}")
+    return dataset
 
 
 def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Result:

@@ -52,9 +52,9 @@ class Plan:
         return asdict(self)
 
 
-def plan(systems: Sequence[System], tasks: Sequence[str]) -> list[Plan]:
+def plan(systems: Sequence[System], tasks: Sequence[str], *, split: str | None = None) -> list[Plan]:
     """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing."""
-    found = [(task, _at_hand(task)) for task in resolve(tasks)]
+    found = [(task, _at_hand(task)) for task in resolve(tasks, split=split)]
     with Ledger() as ledger:
         return [
             Plan(

@@ -176,6 +176,28 @@ def test_groups_have_no_average_in_common(tmp_path: Path) -> None:
     assert "own data" in table
 
 
+def test_a_split_is_that_of_the_figures_of_the_plan_and_of_the_columns(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "queries.jsonl").write_text('{"_id": "q", "text": "cat"}\n{"_id": "p", "text": "dog"}\n')
+        (folder / "corpus.jsonl").write_text('{"_id": "b", "text": "cat"}\n{"_id": "c", "text": "mouse"}\n')
+        (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tb\t1\n")
+        (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\np\tb\t1\n")
+    folders = [str(tmp_path / name) for name in ("one", "two")]
+    asked = ("run", "bm25", "--tasks", *folders, "--split", "dev")
+    found = results(*asked)["results"]
+    assert [(each["task"], each["metrics"]["nDCG@10"]) for each in found] == [(f"{each}/dev", 0.0) for each in folders]
+    assert all("dev" in each["task"] for each in json.loads(r2med(*asked, "--dry-run", "--json").stdout)[0]["tasks"])
+    for form in ("terminal", "markdown", "latex"):
+        shown = r2med(*asked, "--format", form).stdout
+        assert "one/dev" in shown
+        assert "two/dev" in shown
+    said = f"{folders[0]}: no qrels for the split 'nonsense'; splits here: dev, test"
+    assert said in complaint(*asked[:-1], "nonsense")
+    assert said in complaint(*asked[:-1], "nonsense", "--dry-run")
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

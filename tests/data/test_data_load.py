@@ -14,9 +14,13 @@ from folders import LAYOUTS, SMALL, Content, json_lines, put, write_beir, write_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import r2med
 from r2med.data import load
 from r2med.data.tasks import resolve, task
-from r2med.errors import DataError
+from r2med.errors import DataError, R2medError
+from r2med.evaluation import Options
+from r2med.plan import plan
+from r2med.system import System
 
 identifiers = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\t\n\r\x0b\x0c "), min_size=1)
 bodies = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40)
@@ -148,6 +152,53 @@ def test_beir_splits_are_chosen_by_name(tmp_path):
     assert load(f"{tmp_path}/dev").name == f"{tmp_path}/dev"
     with pytest.raises(DataError, match="no qrels for the split 'train'; splits here: dev, test"):
         load(tmp_path, split="train")
+
+
+def test_every_way_to_evaluate_takes_the_split_that_was_asked_for(tmp_path):
+    write_beir(tmp_path, SMALL)
+    put(tmp_path, "qrels/dev.tsv", b"query-id\tcorpus-id\tscore\nq1\td3\t1\n")
+    (whole,) = resolve([tmp_path])
+    for task in (tmp_path, str(tmp_path), whole, f"{tmp_path}/dev", load(tmp_path, split="dev")):
+        report = r2med.evaluate("bm25", task, Options(split="dev"))
+        assert [(result.task, result.query_ids) for result in report.results] == [(f"{tmp_path}/dev", ("q1",))]
+    assert [each.tasks[0].task for each in plan([System.parse("bm25")], [str(tmp_path)], split="dev")] == [
+        f"{tmp_path}/dev"
+    ]
+    for task in (tmp_path, whole):
+        with pytest.raises(R2medError, match="no qrels for the split 'nonsense'; splits here: dev, test"):
+            r2med.evaluate("bm25", task, Options(split="nonsense"))
+    with pytest.raises(R2medError, match="splits here: dev, test"):
+        plan([System.parse("bm25")], [str(tmp_path)], split="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("sample/Biology", "sample/Biology has no split 'dev': only folders have splits"),
+        ("{folder}/test", "is the split 'test' and cannot be read as 'dev'"),
+        (load("sample/Biology"), "sample/Biology was loaded with the split 'test'; load it with 'dev'"),
+        (task("sample/Biology"), "sample/Biology has no split 'dev'"),
+    ],
+    ids=["name", "path of a split", "dataset", "task"],
+)
+def test_a_split_that_cannot_be_taken_is_an_error(tmp_path, task, said):
+    write_beir(tmp_path, SMALL)
+    task = task.format(folder=tmp_path) if isinstance(task, str) else task
+    with pytest.raises(R2medError, match=said):
+        r2med.evaluate("bm25", task, Options(split="dev"))
+
+
+def test_a_split_asked_of_judgements_without_splits(tmp_path):
+    write_r2med(tmp_path, SMALL)
+    with pytest.raises(DataError, match=r"no qrels for the split 'dev'; qrels\.jsonl has no splits"):
+        load(tmp_path, split="dev")
+
+
+def test_a_split_of_a_folder_of_folders_is_that_of_each(tmp_path):
+    for name in ("one", "two"):
+        write_beir(tmp_path / name, SMALL)
+        write_beir(tmp_path / name, SMALL, split="dev")
+    assert [each.name for each in resolve([tmp_path], split="dev")] == [f"{tmp_path}/one/dev", f"{tmp_path}/two/dev"]
 
 
 def test_a_split_that_was_not_asked_for_is_never_taken(tmp_path):

@@ -12,7 +12,7 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.latex import latex
 from r2med.board.model import Board, Line
 from r2med.board.of_report import Shown, boards_of
-from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_heading
+from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_headings
 from r2med.results import Report
 
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
@@ -30,7 +30,7 @@ def title(board: Board) -> str:
 def markdown(board: Board) -> str:
     """A table for a README or an issue: best in bold, second underlined, notes below."""
     heads = ["rank"] * has_ranks(board) + ["system"] + ["source"] * has_sources(board)
-    numbers = [*(task_heading(task) for task in board.tasks), "avg", *(COST_HEADINGS if board.cost else ())]
+    numbers = [*task_headings(board.tasks).values(), "avg", *(COST_HEADINGS if board.cost else ())]
     best = leaders(board)
     lines = [
         f"**{title(board)}**",

@@ -9,7 +9,7 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.chances import BETTER, WORSE
 from r2med.board.latex_text import breakable, escaped, one_line, unprintable
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_heading
+from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_headings
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
 _NONE = "--"
@@ -142,7 +142,7 @@ def _rest(board: Board, long: bool) -> float:
 
 
 def _width(board: Board, column: str, long: bool) -> float:
-    cells = [_heading(column), *(figure(line, column) for line in board.lines)]
+    cells = [_column_headings(board)[column], *(figure(line, column) for line in board.lines)]
     cells += [_range(line, column, long) for line in board.lines]
     return max(map(_letters, cells)) + _GAP
 
@@ -165,11 +165,11 @@ def _columns(board: Board, shape: _Shape) -> str:
 def _headings(board: Board) -> list[str]:
     cost = [escaped(name.capitalize() if name.isalpha() else name) for name in (COST_HEADINGS if board.cost else ())]
     heads = [r"\#"] * has_ranks(board) + ["System"] + ["Source"] * has_sources(board)
-    return [*heads, *(escaped(_heading(column)) for column in board.columns), *cost]
+    return [*heads, *map(escaped, _column_headings(board).values()), *cost]
 
 
-def _heading(column: str) -> str:
-    return "Avg." if column == AVERAGE else task_heading(column)
+def _column_headings(board: Board) -> dict[str, str]:
+    return {**task_headings(board.tasks), AVERAGE: "Avg."}
 
 
 def _caption(board: Board, shape: _Shape) -> str:

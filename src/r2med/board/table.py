@@ -80,6 +80,21 @@ def task_heading(task: str) -> str:
     return SHORT_NAMES.get(base, base)
 
 
+def task_headings(tasks: Sequence[str]) -> dict[str, str]:
+    """The headings of columns side by side; tasks that would share one have as much of their path as tells them apart.
+
+    >>> task_headings(["nfcorpus/dev", "scifact/dev", "sample/Biology"])
+    {'nfcorpus/dev': 'nfcorpus/dev', 'scifact/dev': 'scifact/dev', 'sample/Biology': 'Bio'}
+    """
+    headings = {task: task_heading(task) for task in tasks}
+    for parts in range(2, max((task.count("/") for task in headings), default=0) + 2):
+        shown = list(headings.values())
+        headings |= {
+            task: "/".join(task.rsplit("/", parts)[-parts:]) for task, name in headings.items() if shown.count(name) > 1
+        }
+    return headings
+
+
 def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     from rich import box
     from rich.markup import escape
@@ -88,8 +103,8 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     tasks = report.tasks(group)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("system", overflow="fold", no_wrap=False)
-    for task in tasks:
-        table.add_column(task_heading(task), justify="right", no_wrap=True)
+    for heading in task_headings(tasks).values():
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("avg", justify="right", no_wrap=True)
     for heading in COST_HEADINGS if look.cost else ():
         table.add_column(heading, justify="right", no_wrap=True)

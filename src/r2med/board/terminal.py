@@ -9,7 +9,7 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.formats import notes, title
 from r2med.board.grid import Column, Row, grid
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import COST_HEADINGS, task_heading
+from r2med.board.table import COST_HEADINGS, task_headings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ def _table(board: Board, console: Console) -> Text:
     columns = [Column("#", right=True)] * has_ranks(board)
     columns.append(Column("system", folds=True))
     columns += [Column("source")] * (has_sources(board) and not narrow)
-    columns += [Column(task_heading(task), right=True) for task in board.tasks]
+    columns += [Column(heading, right=True) for heading in task_headings(board.tasks).values()]
     columns += [Column(name, right=True) for name in ("avg", *(COST_HEADINGS if board.cost else ()))]
     best = leaders(board)
     rows = []

@@ -155,6 +155,9 @@ def missing(part: str, names: Sequence[str], split: str) -> str:
     present = splits(names, part)
     if present:
         return f"no {part} for the split {split!r}; splits here: {', '.join(present)}"
+    whole = choose_part(part, names)
+    if whole:
+        return f"no {part} for the split {split!r}; {whole[0]} has no splits"
     plain = [pattern for pattern in PATTERNS[part] if "{shard}" not in pattern]
     return f"no {part}; expected {', '.join(plain[:-1])} or {plain[-1]}".replace("{split}", split)
 

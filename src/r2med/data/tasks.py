@@ -182,14 +182,27 @@ def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> 
     """
     found: dict[Task, None] = {}
     for name in names:
-        found.update(dict.fromkeys([name] if isinstance(name, Task) else _resolve_one(name, split)))
+        found.update(dict.fromkeys(_resolve_task(name, split) if isinstance(name, Task) else _resolve_one(name, split)))
     return list(found)
+
+
+def _resolve_task(task: Task, split: str | None) -> Sequence[Task]:
+    if split in (None, task.split):
+        return [task]
+    if task.folder is None or task.group in GROUPS:
+        _refuse_split(task.name, split)
+        return [task]
+    return [folder_task(task.folder, split)]
+
+
+def _refuse_split(name: str, split: str | None) -> None:
+    if split not in (None, layout.DEFAULT_SPLIT):
+        raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
 
 
 def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, str) and name.casefold() in _names():
-        if split not in (None, layout.DEFAULT_SPLIT):
-            raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
+        _refuse_split(name, split)
         return _names()[name.casefold()]
     path = Path(name).expanduser()
     try:
@@ -207,8 +220,10 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
 def _at(path: Path, split: str | None) -> Sequence[Task]:
     """The tasks at a path; none when nothing is there."""
     if path.is_dir():
-        return folder_tasks(path) if split is None else [folder_task(path, split)]
+        return folder_tasks(path, split)
     if path.parent.is_dir() and path.name in layout.splits(layout.listing(path.parent)):
+        if split not in (None, path.name):
+            raise DataError(f"{path} is the split {path.name!r} and cannot be read as {split!r}; leave one of them out")
         return [folder_task(path.parent, path.name)]
     return ()
 
@@ -219,18 +234,22 @@ def _names() -> Mapping[str, Sequence[Task]]:
     return known | {name.casefold(): members for name, members in groups().items()}
 
 
-def folder_tasks(folder: Path) -> list[Task]:
-    """The tasks in a folder: itself, one for each split of nano-shaped files, or the folders in it that are tasks."""
+def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
+    """The tasks in a folder: itself, one for each split of nano-shaped files, or the folders in it that are tasks.
+
+    A split that is asked for is that of each of them.
+    """
+    wanted = split or layout.DEFAULT_SPLIT
     names = layout.listing(folder)
     if not any(layout.choose(names).files):
         folders = [path for path in sorted(folder.iterdir()) if path.is_dir()]
         inner = [path for path in folders if layout.choose(layout.listing(path)).files]
         if inner:
-            return [folder_task(path) for path in inner]
-        several = [split for split in layout.splits(names) if layout.choose(names, split).complete]
-        if several:
-            return [folder_task(folder, split) for split in several]
-    return [folder_task(folder)]
+            return [folder_task(path, wanted) for path in inner]
+        several = [each for each in layout.splits(names) if layout.choose(names, each).complete]
+        if several and split is None:
+            return [folder_task(folder, each) for each in several]
+    return [folder_task(folder, wanted)]
 
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
