@@ -201,7 +201,7 @@ def test_ids_alone_keep_their_order(value: Any, put: Put) -> None:
     text = orjson.dumps({"id": "q", "docs": value}) + b"\n" + orjson.dumps({"id": "empty", "docs": []})
     run, warnings = read_run(put("run.jsonl", text))
     assert as_lists(run) == {"q": [("d9", 3.0), ("d1", 2.0), ("d5", 1.0)], "empty": []}
-    assert warnings == ["1 lists have no scores and were kept in the order given"]
+    assert warnings == ["1 list has no scores; the order given was kept"]
 
 
 def test_ids_may_be_numbers(put: Put) -> None:
@@ -240,7 +240,7 @@ def test_unsorted_lists_are_sorted_and_counted(put: Put) -> None:
     text = "q1 Q0 a 2 1 t\nq1 Q0 b 1 2 t\nq2 Q0 a 1 1 t\n"
     run, warnings = read_run(put("run.trec", text))
     assert as_lists(run)["q1"] == [("b", 2.0), ("a", 1.0)]
-    assert warnings == ["1 lists were not in the order of their scores and were sorted"]
+    assert warnings == ["1 list was not in the order of the scores, and sorted"]
     text = '{"id": "q", "docs": [["a", 1], ["b", 2]]}'
     assert read_run(put("run.jsonl", text))[1] == warnings
 
@@ -249,7 +249,7 @@ def test_scores_win_over_ranks(put: Put) -> None:
     text = "q1 Q0 a 1 1 t\nq1 Q0 b 2 2 t\nq2 Q0 a 1 2 t\nq2 Q0 b 2 1 t\n"
     run, warnings = read_run(put("run.trec", text))
     assert as_lists(run)["q1"] == [("b", 2.0), ("a", 1.0)]
-    assert warnings == ["1 lists have ranks that disagree with their scores; the scores decide"]
+    assert warnings == ["1 list has ranks that disagree with the scores; the scores decide"]
     table = pl.DataFrame({"query": ["q", "q"], "document": ["a", "b"], "rank": [2, 1], "score": [2.0, 1.0]})
     table.write_parquet(path := put("run.parquet", b""))
     assert read_run(path)[1] == warnings
@@ -295,6 +295,8 @@ def test_ties_in_any_order_are_nothing_to_warn_about(put: Put) -> None:
         ("run.jsonl", '{"id": "q", "docs": {}}\n{"id": "q2", "docs": \n', ":2: not JSON ("),
         ("run.jsonl", "q Q0 d 1 1.0 t", ":1: not JSON ("),
         ("run.jsonl", b'{"id": "\xff", "docs": {}}', ":1: not UTF-8"),
+        ("run.jsonl", '{"id": "q", "docs": {"d": 1, "e": 2, "d": 3}}', ":1: the key 'd' is given twice"),
+        ("run.json", '{"q": {"d": 1},\n "q": {"d": 2}}', ": the key 'q' is given twice"),
         ("run.jsonl", "[1]", ":1: not an object with a query and its documents"),
         ("run.jsonl", '{"docs": {"d": 1}}', ":1: no query id; looked for id, q_id, query_id"),
         ("run.jsonl", '{"id": "q", "text": "t"}', ":1: no list of documents; looked for topk_pid, topk_docs"),

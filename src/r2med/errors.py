@@ -33,6 +33,15 @@ def require_extra(extra: str, *modules: str) -> None:
         raise MissingExtra(f"this needs {', '.join(missing)}: pip install 'r2med[{extra}]'")
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun, or with the beginning of a sentence.
+
+    >>> counted(1, "query", "queries"), counted(2400, "error")
+    ('1 query', '2,400 errors')
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error message about an unknown name: the nearest known one, or all of them when few.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from r2med.data import load
 from r2med.data.model import Qrels
 from r2med.data.qrels import read_qrels
-from r2med.errors import DataError
+from r2med.errors import DataError, counted
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.ranking import Run
@@ -75,7 +75,18 @@ def _mismatch(file: Path, run: Run, judged: Judged) -> list[str]:
         raise DataError(f"{file}: shares no query with the judgements of {judged.name} ({shown})")
     found = []
     if unknown:
-        found.append(f"{file.name}: {len(unknown)} queries without judgements ignored, the first {unknown[0]!r}")
+        queries = counted(len(unknown), "query", "queries")
+        found.append(f"{file.name}: {queries} without judgements ignored, the first {unknown[0]!r}")
     if missing:
-        found.append(f"{file.name}: {len(missing)} judged queries missing, counted as 0, the first {missing[0]!r}")
-    return found
+        queries = counted(len(missing), "judged query", "judged queries")
+        found.append(f"{file.name}: {queries} missing, counted as 0, the first {missing[0]!r}")
+    return found + _strangers(file, run, judged)
+
+
+def _strangers(file: Path, run: Run, judged: Judged) -> list[str]:
+    """What to say of a run without any judged document: nothing found, or the documents of another collection."""
+    known = {document for row in judged.qrels.values() for document in row}
+    if known.isdisjoint(run.documents) and run.documents:
+        shown = f"{run.documents[0]!r} in the run, {next(iter(known))!r} in the judgements"
+        return [f"{file.name}: none of its documents is judged; are the ids those of {judged.name}? ({shown})"]
+    return []

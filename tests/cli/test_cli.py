@@ -145,8 +145,12 @@ def test_eval_takes_a_judgements_file_and_says_what_does_not_match(tmp_path: Pat
     run.write_text("q1 Q0 d1 1 2.0 x\nq1 Q0 d9 2 1.0 x\nq7 Q0 d1 1 1.0 x\n")
     found = results("eval", str(run), "--qrels", str(qrels))["results"][0]
     assert found["metrics"]["nDCG@10"] == 0.5, "q2 is missing and counts as 0"
-    assert any("1 queries without judgements" in warning for warning in found["warnings"])
-    assert any("1 judged queries missing" in warning for warning in found["warnings"])
+    assert any("1 query without judgements" in warning for warning in found["warnings"])
+    assert any("1 judged query missing" in warning for warning in found["warnings"])
+    assert not any("none of its documents" in warning for warning in found["warnings"])
+    run.write_text("q1 Q0 x1 1 2.0 x\nq2 Q0 x2 1 1.0 x\n")
+    (sentence,) = results("eval", str(run), "--qrels", str(qrels))["results"][0]["warnings"]
+    assert sentence.startswith("mine.trec: none of its documents is judged; are the ids those of")
 
 
 def test_drop_self_is_recorded_and_changes_the_run() -> None:

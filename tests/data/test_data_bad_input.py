@@ -60,6 +60,22 @@ ERRORS = [
     ("qrels.jsonl", b"[]\n", "broken-json", 1, "expected a JSON object, found a list"),
     ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d1", "score": 0}\n', "no-queries", 0, "no query has a relevant document"),
     ("qrels.jsonl", b"", "empty-file", 0, "holds no rows"),
+    (
+        "corpus.jsonl",
+        GOOD + b'{"id": "d4", "text": "x", "text": "y"}\n',
+        "repeated-key",
+        4,
+        "the key 'text' is given twice",
+    ),
+    ("query.jsonl", b'{"id": "q1", "text": "\\":", "id" : "q2"}\n', "repeated-key", 1, "the key 'id' is given twice"),
+    (
+        "qrels.jsonl",
+        b'{"q_id": "q1", "p_id": "d1", "score": 1, "score": 0}\n',
+        "repeated-key",
+        1,
+        "the key 'score' is given twice",
+    ),
+    ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d1", "wert": 1}\n', "unknown-column", 1, "the column 'wert' is unknown"),
     ("qrels.txt", b"q1 0 d1 1\nq1 0 d1 2\n", "conflicting-grade", 2, "judges q1 d1 as 2, "),
     ("qrels.txt", b"q1 0 d1 1\nq1 d1\n", "wrong-columns", 2, "2 columns; expected query, document, grade or"),
     ("qrels.txt", b"q1 0 d1 1\n\nq1 0 d2 1.5\n", "bad-grade", 3, "integer, not the text '1.5'"),
@@ -132,11 +148,24 @@ def test_warnings_are_reported_and_load_goes_on(tmp_path, name, content, code, l
     report = validate(tmp_path)
     assert report.ok
     assert [(problem.code, problem.line) for problem in report.problems] == [(code, line)]
-    assert load(tmp_path).warnings == (str(report.problems[0]),)
+    said = () if KINDS[code].harmless else (str(report.problems[0]).removeprefix(f"{tmp_path}{os.sep}"),)
+    assert load(tmp_path).warnings == said
+
+
+def test_queries_of_other_splits_are_for_validate_alone(tmp_path):
+    write_beir(tmp_path, SMALL)
+    put(tmp_path, "qrels/dev.tsv", b"query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    assert load(tmp_path, split="dev").warnings == ()
+    report = validate(tmp_path, split="dev")
+    assert report.ok
+    assert [(problem.code, problem.line) for problem in report.problems] == [("other-split", 2)]
+    put(tmp_path, "qrels/dev.tsv", b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td1\t0\n")
+    (sentence,) = load(tmp_path, split="dev").warnings
+    assert sentence == "queries.jsonl:2: the query 'q2' has no relevant document, left out"
 
 
 def test_every_kind_of_problem_is_tested():
-    elsewhere = {"missing-file", "unreadable-file", "damaged-file", "unexpected-count"}
+    elsewhere = {"missing-file", "unreadable-file", "damaged-file", "unexpected-count", "other-split"}
     assert {case[2] for case in ERRORS} | {case[2] for case in WARNINGS} | elsewhere == set(KINDS)
 
 
@@ -167,7 +196,7 @@ def test_every_problem_is_found_grouped_and_counted(tmp_path):
     }
     assert (report.errors, report.warnings) == (5, 2)
     assert (report.queries, report.documents, report.judgements) == (2, 4, 2)
-    assert str(report.groups()[0]) == "error: 2 lines that are not JSON objects"
+    assert str(report.groups()[0]) == "error: lines that are not JSON objects: 2"
     assert report.as_dict()["problems"][0] == {"severity": "warning", **vars(report.problems[0])}
     with pytest.raises(DataError, match=r"corpus.jsonl:5: .* \(and 4 more, see: r2med validate .*\)$"):
         load(tmp_path)

@@ -101,9 +101,8 @@ def test_repeated_rows_are_folded_and_counted(tmp_path):
     put(tmp_path, "corpus.jsonl", json_lines([*rows, rows[0], rows[1], rows[0]]))
     dataset = load(tmp_path)
     assert dataset.collection.documents.ids == ["d1", "d2", "d3", "d4"]
-    corpus = tmp_path / "corpus.jsonl"
     assert dataset.warnings == (
-        f"{corpus}: 3 rows that repeat an id with the same text, which were folded into one; the first in line 5",
+        "corpus.jsonl: 3 rows that repeat an id with the same text, which were folded into one; the first in line 5",
     )
     put(tmp_path, "corpus.jsonl", json_lines(rows))
     assert load(tmp_path).fingerprint == dataset.fingerprint
@@ -125,7 +124,9 @@ def test_bom_and_windows_line_ends_are_accepted(tmp_path):
         put(tmp_path, name, b"\xef\xbb\xbf" + (tmp_path / name).read_bytes().replace(b"\n", b"\r\n"))
     dataset = load(tmp_path)
     assert dataset.fingerprint == plain.fingerprint
-    assert len(dataset.warnings) == 6
+    assert [sentence.partition(": ")[2] for sentence in dataset.warnings] == [
+        "starts with a byte order mark, which was skipped"
+    ] * 3
     (tmp_path / "qrels.jsonl").unlink()
     put(tmp_path, "qrels.txt", b"\xef\xbb\xbfq1 0 d1 2\r\nq2 0 d2 1\r\n\r\nq2 0 d3 0")
     assert load(tmp_path).fingerprint == plain.fingerprint
@@ -140,7 +141,7 @@ def test_queries_without_a_relevant_document_are_left_out(tmp_path):
     assert dataset.collection.queries.ids == ["q1"]
     assert set(dataset.gold.qrels) == {"q1"}
     assert dataset.warnings == (
-        f"{tmp_path / 'query.jsonl'}: 2 queries without a relevant document, which were left out; the first in line 2",
+        "query.jsonl: 2 queries without a relevant document, which were left out; the first in line 2",
     )
 
 
@@ -158,21 +159,21 @@ def test_every_way_to_evaluate_takes_the_split_that_was_asked_for(tmp_path):
     write_beir(tmp_path, SMALL)
     put(tmp_path, "qrels/dev.tsv", b"query-id\tcorpus-id\tscore\nq1\td3\t1\n")
     (whole,) = resolve([tmp_path])
-    for task in (tmp_path, str(tmp_path), whole, f"{tmp_path}/dev", load(tmp_path, split="dev")):
-        report = r2med.evaluate("bm25", task, Options(split="dev"))
+    for source in (tmp_path, str(tmp_path), whole, f"{tmp_path}/dev", load(tmp_path, split="dev")):
+        report = r2med.evaluate("bm25", source, Options(split="dev"))
         assert [(result.task, result.query_ids) for result in report.results] == [(f"{tmp_path}/dev", ("q1",))]
     assert [each.tasks[0].task for each in plan([System.parse("bm25")], [str(tmp_path)], split="dev")] == [
         f"{tmp_path}/dev"
     ]
-    for task in (tmp_path, whole):
+    for source in (tmp_path, whole):
         with pytest.raises(R2medError, match="no qrels for the split 'nonsense'; splits here: dev, test"):
-            r2med.evaluate("bm25", task, Options(split="nonsense"))
+            r2med.evaluate("bm25", source, Options(split="nonsense"))
     with pytest.raises(R2medError, match="splits here: dev, test"):
         plan([System.parse("bm25")], [str(tmp_path)], split="nonsense")
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("source", "said"),
     [
         ("sample/Biology", "sample/Biology has no split 'dev': only folders have splits"),
         ("{folder}/test", "is the split 'test' and cannot be read as 'dev'"),
@@ -181,11 +182,11 @@ def test_every_way_to_evaluate_takes_the_split_that_was_asked_for(tmp_path):
     ],
     ids=["name", "path of a split", "dataset", "task"],
 )
-def test_a_split_that_cannot_be_taken_is_an_error(tmp_path, task, said):
+def test_a_split_that_cannot_be_taken_is_an_error(tmp_path, source, said):
     write_beir(tmp_path, SMALL)
-    task = task.format(folder=tmp_path) if isinstance(task, str) else task
+    source = source.format(folder=tmp_path) if isinstance(source, str) else source
     with pytest.raises(R2medError, match=said):
-        r2med.evaluate("bm25", task, Options(split="dev"))
+        r2med.evaluate("bm25", source, Options(split="dev"))
 
 
 def test_a_split_asked_of_judgements_without_splits(tmp_path):

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.errors import counted
 
 if TYPE_CHECKING:
     from r2med.data.validate import Report
 
 
 def _summary(report: Report) -> str:
-    read = f"{report.queries:,} queries, {report.documents:,} documents, {report.judgements:,} judgements"
+    parts = (
+        (report.queries, "query", "queries"),
+        (report.documents, "document", ""),
+        (report.judgements, "judgement", ""),
+    )
+    read = ", ".join(counted(*part) for part in parts)
     verdict = "fine" if report.ok else "unusable"
-    return f"{report.source}: {verdict}; {report.errors:,} errors, {report.warnings:,} warnings ({read})"
+    found = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
+    return f"{report.source}: {verdict}; {found} ({read})"
 
 
 @click.command("validate")

@@ -35,6 +35,8 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         "qrels.txt",
         "qrels.tsv",
         "qrels/{split}.tsv",
+        "qrels.csv",
+        "qrels/{split}.csv",
         "qrels.parquet",
         "qrels/{split}.parquet",
         "qrels/{split}/{shard}.parquet",

@@ -7,7 +7,7 @@ first error as one line, and `validate` shows everything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
@@ -23,6 +23,8 @@ class Kind(NamedTuple):
 
     severity: str
     summary: str
+    harmless: bool = False
+    """Whether only `validate` speaks of it."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -32,23 +34,26 @@ KINDS: Mapping[str, Kind] = {
     "empty-file": Kind(ERROR, "files without any row"),
     "bad-encoding": Kind(ERROR, "lines that are not UTF-8"),
     "broken-json": Kind(ERROR, "lines that are not JSON objects"),
+    "repeated-key": Kind(ERROR, "lines that give a key twice"),
     "missing-field": Kind(ERROR, "rows that lack a field"),
     "wrong-type": Kind(ERROR, "fields of the wrong type"),
     "wrong-columns": Kind(ERROR, "lines with the wrong number of columns"),
     "empty-query": Kind(ERROR, "queries without text"),
     "conflicting-id": Kind(ERROR, "rows that repeat an id with another text"),
+    "unknown-column": Kind(ERROR, "rows whose grade cannot be told"),
     "bad-grade": Kind(ERROR, "grades that are not integers"),
     "conflicting-grade": Kind(ERROR, "judgements repeated with another grade"),
     "unknown-query": Kind(ERROR, "judgements of a query that does not exist"),
     "unknown-document": Kind(ERROR, "judgements of a document that does not exist"),
     "no-queries": Kind(ERROR, "tasks without a query that has a relevant document"),
     "bom": Kind(WARNING, "files that start with a byte order mark, which was skipped"),
-    "crlf": Kind(WARNING, "files with Windows line ends (CRLF), which were accepted"),
+    "crlf": Kind(WARNING, "files with Windows line ends (CRLF), which were accepted", harmless=True),
     "empty-document": Kind(WARNING, "documents without text, which nothing can find"),
     "number-as-id": Kind(WARNING, "ids written as numbers, which were read as text"),
     "repeated-id": Kind(WARNING, "rows that repeat an id with the same text, which were folded into one"),
     "repeated-judgement": Kind(WARNING, "repeated judgements, which were counted once"),
     "no-positive": Kind(WARNING, "queries without a relevant document, which were left out"),
+    "other-split": Kind(WARNING, "queries that only other splits may judge, which were left out", harmless=True),
     "unexpected-count": Kind(WARNING, "counts that differ from the published ones"),
     "unused-field": Kind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
 }
@@ -110,17 +115,24 @@ class Findings:
             more = f" (and {self.errors - 1} more, see: r2med validate {quote(str(source))})" if self.errors > 1 else ""
             raise DataError(f"{next(self.of(ERROR))}{more}")
 
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings, one counted sentence for those of a kind in a file."""
+    def warnings(self, folder: Path | None = None) -> tuple[str, ...]:
+        """What a person should know, one counted sentence for the warnings of a kind in a file.
+
+        Files are named as they lie in the folder, where there is one.
+        """
         groups: dict[tuple[str, str, str], list[Problem]] = {}
         for problem in self.of(WARNING):
-            # What concerns a file as a whole is said in full.
-            groups.setdefault((problem.file, problem.code, "" if problem.line else problem.message), []).append(problem)
-        return tuple(_sentence(group) for group in groups.values())
+            if not KINDS[problem.code].harmless:
+                # What concerns a file as a whole is said in full.
+                message = "" if problem.line else problem.message
+                groups.setdefault((problem.file, problem.code, message), []).append(problem)
+        return tuple(_sentence(group, folder) for group in groups.values())
 
 
-def _sentence(group: list[Problem]) -> str:
+def _sentence(group: list[Problem], folder: Path | None) -> str:
     first = group[0]
+    if folder is not None and Path(first.file).is_relative_to(folder):
+        first = replace(first, file=str(Path(first.file).relative_to(folder)))
     if len(group) == 1:
         return str(first)
     return f"{first.file}: {len(group):,} {KINDS[first.code].summary}; the first in line {first.line}"

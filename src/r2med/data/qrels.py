@@ -1,9 +1,12 @@
-"""Judgements: JSON lines, TREC's four columns, BEIR's tab-separated table, three plain columns, or parquet."""
+"""Judgements: JSON lines, TREC's four columns, BEIR's tab-separated table, CSV, three plain columns, or parquet."""
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +15,31 @@ import orjson
 from r2med.data.layout import DEFAULT_SPLIT, choose_part, listing, missing
 from r2med.data.model import Qrels
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Row, Rows, describe, json_rows, lines, parquet_rows, shorten
+from r2med.data.rows import Row, Rows, describe, json_rows, lines, not_utf8, parquet_rows, shorten
 from r2med.data.texts import identifier_of
 from r2med.errors import DataError
 
 QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
 DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")
-GRADE_FIELDS = ("score", "relevance", "grade")
+GRADE_FIELDS = (
+    *(
+        "score",
+        "relevance",
+        "grade",
+        "rel",
+        "label",
+        "rating",
+        "judgment",
+        "judgement",
+        "relevancy",
+        "relevant",
+        "gain",
+    ),
+    *("relevance_score", "relevance_grade", "relevance_label"),
+)
+"""The names of the columns that are read, in any case, with - or _."""
+_GRADE = re.compile(r"[+-]?[0-9]+(\.0*)?")
+_LARGEST = 999_999_999
 
 _COLUMNS: Mapping[int, Sequence[str]] = {
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
@@ -116,13 +137,17 @@ def read_judgements(files: Sequence[Path], found: Findings) -> Judgements:
     judgements = Judgements()
     errors, start = found.errors, len(found.problems)
     for file in files:
+        ungraded: bool | None = None
         for line, row in _rows(file, found):
-            spot = Spot(file, line, found)
-            query = _identifier(row, QUERY_FIELDS, "query", spot)
-            document = _identifier(row, DOCUMENT_FIELDS, "document", spot)
-            grade = _grade(row, spot)
-            if query is not None and document is not None and grade is not None:
+            spot, columns = Spot(file, line, found), _columns_of(tuple(row))
+            query = _identifier(row, columns.query, QUERY_FIELDS, "query", spot)
+            document = _identifier(row, columns.document, DOCUMENT_FIELDS, "document", spot)
+            grade = _grade(row, columns, spot)
+            if ungraded not in (None, not columns.grade):
+                spot.note("missing-field", "some rows of this file have a grade and others have none")
+            elif query is not None and document is not None and grade is not None:
                 judgements.add(query, document, grade, spot)
+                ungraded = not columns.grade
     if files and not judgements.rows and found.errors == errors:
         found.add("empty-file", files[0], 0, "holds no rows")
     judgements.whole = judgements.rows > 0 and not found.lost_a_file(start)
@@ -133,8 +158,12 @@ def _rows(file: Path, found: Findings) -> Rows:
     """The rows of a qrels file, whose format shows in its name or, for text files, in its first line."""
     if file.suffix == ".parquet":
         return parquet_rows(file, found)
-    named = file.name.removesuffix(".gz").endswith((".jsonl", ".json"))
-    return json_rows(file, found) if named or _starts_with_json(file) else _column_rows(file, found)
+    name = file.name.removesuffix(".gz")
+    if name.endswith(".csv"):
+        return _column_rows(_comma_cells(file, found), file, found)
+    if name.endswith((".jsonl", ".json")) or _starts_with_json(file):
+        return json_rows(file, found)
+    return _column_rows(_cells(file, found), file, found)
 
 
 def _starts_with_json(file: Path) -> bool:
@@ -145,14 +174,18 @@ def _starts_with_json(file: Path) -> bool:
         return False
 
 
-def _column_rows(file: Path, found: Findings) -> Rows:
+def _column_rows(numbered: Iterator[tuple[int, list[str]]], file: Path, found: Findings) -> Rows:
     header: Sequence[str] | None = None
     first = True
-    for line, cells in _cells(file, found):
+    for line, cells in numbered:
         if first:
             first = False
-            if {*QUERY_FIELDS} & {*cells} and {*DOCUMENT_FIELDS} & {*cells}:
+            columns = _columns_of(tuple(cells))
+            if columns.query and columns.document:
                 header = cells
+                if len({*cells}) < len(cells):
+                    found.add("wrong-columns", file, line, f"two columns have the same name: {', '.join(cells)}")
+                    return
                 continue
         names = header or _COLUMNS.get(len(cells))
         if names is None or len(names) != len(cells):
@@ -175,25 +208,82 @@ def _cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
             found.add("bad-encoding", file, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8")
 
 
-def _identifier(row: Row, names: Sequence[str], what: str, spot: Spot) -> str | None:
-    name = next((name for name in names if name in row), None)
+def _comma_cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line of a CSV file, quoted or not."""
+    for number, line in lines(file, found):
+        try:
+            cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])
+        except UnicodeDecodeError as bad:
+            found.add("bad-encoding", file, number, not_utf8(line, bad))
+        except csv.Error as error:
+            found.add("wrong-columns", file, number, f"not a line of CSV: {error}")
+        else:
+            if any(cell.strip() for cell in cells):
+                yield number, cells
+
+
+class _Columns(NamedTuple):
+    """Which of a row's columns is which; None for one that is not there."""
+
+    query: str | None
+    document: str | None
+    grade: str | None
+    fault: str
+    """Why the grade cannot be told; empty when it can."""
+
+
+@lru_cache(maxsize=64)
+def _columns_of(names: tuple[str, ...]) -> _Columns:
+    plain = {_plain_name(name): name for name in names if name}
+    query, document, *grades = (
+        [plain[known] for known in map(_plain_name, fields) if known in plain]
+        for fields in (QUERY_FIELDS, DOCUMENT_FIELDS, GRADE_FIELDS)
+    )
+    graded = grades[0]
+    others = [name for name in names if name and name not in (*query, *document, *graded)]
+    fault = ""
+    if len(graded) > 1:
+        fault = f"{' and '.join(graded)} could both be the grade; remove or rename one of them"
+    elif others and not graded:
+        fault = (
+            f"the column {shorten(others[0])!r} is unknown; a column of grades is called {', '.join(GRADE_FIELDS[:5])}"
+        )
+    return _Columns(next(iter(query), None), next(iter(document), None), next(iter(graded), None), fault)
+
+
+def _plain_name(name: str) -> str:
+    return name.strip().casefold().replace("_", "-")
+
+
+def _identifier(row: Row, name: str | None, names: Sequence[str], what: str, spot: Spot) -> str | None:
     if name is None:
         spot.note("missing-field", f"no {what} id ({', '.join(names[:3])}); the row has {shorten(', '.join(row))}")
         return None
     return identifier_of(row[name], name, spot)
 
 
-def _grade(row: Row, spot: Spot) -> int | None:
+def _grade(row: Row, columns: _Columns, spot: Spot) -> int | None:
     """The grade of a row as an integer; 1 where judgements are stored without one."""
-    name = next((name for name in GRADE_FIELDS if name in row), None)
-    if name is None:
-        return 1
-    value = row[name]
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    except ValueError:
-        number = None
-    if number is None or not number.is_integer():
-        spot.note("bad-grade", f"the grade ({name}) must be an integer, not {describe(value)}")
+    if columns.fault:
+        spot.note("unknown-column", columns.fault)
         return None
-    return int(number)
+    if columns.grade is None:
+        return 1
+    value = row[columns.grade]
+    number = _whole_number(value)
+    if number is None:
+        spot.note("bad-grade", f"the grade ({columns.grade}) must be an integer, not {describe(value)}")
+    elif abs(number) > _LARGEST:
+        spot.note("bad-grade", f"the grade ({columns.grade}) is {describe(value)}, which is no grade")
+    else:
+        return number
+    return None
+
+
+def _whole_number(value: object) -> int | None:
+    if isinstance(value, str):
+        # int() would also take 1_000 and the digits of other scripts.
+        return int(float(value)) if len(value) < 100 and _GRADE.fullmatch(value.strip(" ")) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) or value.is_integer() else None
+    return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r2med.data.corpus import Corpus, read_corpus, recall_corpus
-from r2med.data.layout import locate
+from r2med.data.layout import listing, locate, splits
 from r2med.data.model import Collection, Dataset, Gold, Texts
 from r2med.data.problems import Findings, Spot
 from r2med.data.qrels import Judgements, no_positive, read_judgements
@@ -37,11 +37,12 @@ def read_contents(
         read_queries([folder / name for name in parts.queries], found),
         read_judgements([folder / name for name in parts.qrels], found),
     )
-    _check_references(contents, folder, found)
+    several = len(splits(listing(folder))) > 1
+    _check_references(contents, folder, found, several=several)
     return contents
 
 
-def _check_references(contents: Contents, folder: Path, found: Findings) -> None:
+def _check_references(contents: Contents, folder: Path, found: Findings, *, several: bool) -> None:
     """Check ids across parts, as far as they were read to their end: half a file would make much look unknown."""
     queries, judgements = contents.queries, contents.judgements
     if queries.whole:
@@ -53,7 +54,9 @@ def _check_references(contents: Contents, folder: Path, found: Findings) -> None
     positive = judgements.positive()
     for query, position in queries.position.items():
         if query not in positive:
-            Spot(*queries.origin(position), found).note("no-positive", no_positive(query))
+            # Where there are several splits, a query that this one does not mention is another's.
+            code = "other-split" if several and query not in judgements.grades else "no-positive"
+            Spot(*queries.origin(position), found).note(code, no_positive(query))
     if not positive.keys() & queries.position.keys():
         found.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
 
@@ -72,7 +75,7 @@ def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
     return Dataset(
         Collection(task, contents.corpus.documents, queries, origin=folder),
         Gold(qrels, extras["answer"], extras["reasoning"]),
-        warnings=found.warnings(),
+        warnings=found.warnings(folder),
         revision=revision,
     )
 

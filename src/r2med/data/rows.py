@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -67,10 +68,38 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
                 code, message = _broken(line, error)
                 found.add(code, path, number, message)
             continue
-        if type(row) is dict:
-            yield number, row
-        else:
+        if type(row) is not dict:
             found.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
+        elif repeated := repeated_key(line, row):
+            found.add("repeated-key", path, number, f"the key {shorten(repeated)!r} is given twice")
+        else:
+            yield number, row
+
+
+def repeated_key(text: bytes, value: object) -> str:
+    """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
+    # A quote and a colon are nearly always a key: only where their number differs is the text parsed with care.
+    if text.count(b'":') == _count_keys(value):
+        return ""
+    twice: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        twice.extend(name for name in names if names.count(name) > 1)
+
+    try:
+        json.loads(text, object_pairs_hook=note)
+    except (ValueError, RecursionError):
+        return ""
+    return twice[0] if twice else ""
+
+
+def _count_keys(value: object) -> int:
+    if type(value) is dict:
+        return len(value) + sum(_count_keys(each) for each in value.values() if type(each) in (dict, list))
+    if type(value) is list:
+        return sum(_count_keys(each) for each in value if type(each) in (dict, list))
+    return 0
 
 
 def parquet_rows(path: Path, found: Findings) -> Rows:

@@ -24,7 +24,7 @@ class Group(NamedTuple):
     problems: Sequence[Problem]
 
     def __str__(self) -> str:
-        return f"{self.severity}: {len(self.problems):,} {self.summary}"
+        return f"{self.severity}: {self.summary}: {len(self.problems):,}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Report:
         by_code: dict[str, list[Problem]] = {}
         for problem in self.problems:
             by_code.setdefault(problem.code, []).append(problem)
-        return [Group(*KINDS[code], code, by_code[code]) for code in KINDS if code in by_code]
+        return [
+            Group(KINDS[code].severity, KINDS[code].summary, code, by_code[code]) for code in KINDS if code in by_code
+        ]
 
     def as_dict(self) -> dict[str, object]:
         """The report for JSON."""

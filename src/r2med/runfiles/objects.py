@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from r2med.data.rows import describe
+from r2med.data.rows import describe, repeated_key, shorten
 from r2med.errors import DataError
 from r2med.ranking import Run
 from r2med.runfiles.rows import Found, as_score
@@ -92,7 +92,7 @@ def pick(entry: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
 
 def _parsed(data: bytes, where: str) -> Any:
     try:
-        return orjson.loads(data)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         fault = f"not JSON ({error.msg.removesuffix('.')}, column {error.colno})"
         try:
@@ -102,6 +102,9 @@ def _parsed(data: bytes, where: str) -> Any:
         # One object may span lines; a line of jsonl is in `where` already.
         line = f":{error.lineno}" if b"\n" in data else ""
         raise DataError(f"{where}{line}: {fault}") from error
+    if repeated := repeated_key(data, value):
+        raise DataError(f"{where}: the key {shorten(repeated)!r} is given twice")
+    return value
 
 
 def _add(found: Found, query: str, value: Any, where: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.rows import describe
-from r2med.errors import DataError
+from r2med.errors import DataError, counted
 from r2med.ranking import Run, Scores, single
 
 
@@ -70,12 +70,12 @@ def assemble(found: Found) -> tuple[Run, list[str]]:
         repeated += len(rows.documents) - len(documents)
         lists[query] = (documents, np.array(scores, dtype=np.float64 if found.double else np.float32))
     counts = (
-        (repeated, "{} rows repeat a document of their query; the best score was kept"),
-        (misranked, "{} lists have ranks that disagree with their scores; the scores decide"),
-        (unsorted, "{} lists were not in the order of their scores and were sorted"),
-        (found.unscored, "{} lists have no scores and were kept in the order given"),
+        (repeated, "row repeats", "rows repeat", "a document of their query; the best score was kept"),
+        (misranked, "list has", "lists have", "ranks that disagree with the scores; the scores decide"),
+        (unsorted, "list was", "lists were", "not in the order of the scores, and sorted"),
+        (found.unscored, "list has", "lists have", "no scores; the order given was kept"),
     )
-    return Run.from_lists(lists), [sentence.format(count) for count, sentence in counts if count]
+    return Run.from_lists(lists), [f"{counted(count, one, many)} {what}" for count, one, many, what in counts if count]
 
 
 def _rises(scores: NDArray[np.float32]) -> bool:
