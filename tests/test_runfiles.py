@@ -216,7 +216,7 @@ def test_lines_of_one_query_are_joined(put: Put) -> None:
     lines = '{"id": "q", "docs": {"a": 1, "b": 3}}\n\n{"id": "q", "docs": [["c", 2], ["a", 9]]}\n'
     run, warnings = read_run(put("run.jsonl", lines))
     assert as_lists(run) == {"q": [("a", 9.0), ("b", 3.0), ("c", 2.0)]}
-    assert warnings[0] == "1 rows repeat a document of their query; the best score was kept"
+    assert warnings[0] == "1 row repeats a document of its query; the best score was kept"
 
 
 def test_trec_with_tabs_blank_lines_crlf_bom_and_no_last_line_end(put: Put) -> None:

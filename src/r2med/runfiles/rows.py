@@ -70,7 +70,12 @@ def assemble(found: Found) -> tuple[Run, list[str]]:
         repeated += len(rows.documents) - len(documents)
         lists[query] = (documents, np.array(scores, dtype=np.float64 if found.double else np.float32))
     counts = (
-        (repeated, "row repeats", "rows repeat", "a document of their query; the best score was kept"),
+        (
+            repeated,
+            "row repeats a document of its",
+            "rows repeat a document of their",
+            "query; the best score was kept",
+        ),
         (misranked, "list has", "lists have", "ranks that disagree with the scores; the scores decide"),
         (unsorted, "list was", "lists were", "not in the order of the scores, and sorted"),
         (found.unscored, "list has", "lists have", "no scores; the order given was kept"),
