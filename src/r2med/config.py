@@ -1,17 +1,28 @@
-"""A user's own names: aliases of systems, from `r2med.toml` here or `config.toml` in `R2MED_HOME`, and experiments.
+"""A user's own settings, from `r2med.toml` here or `config.toml` in `R2MED_HOME`, and experiments.
 
     [aliases]
     best = "rrf(bm25, minilm) >> bge-reranker(depth=100)"
 
+    [servers]
+    vllm-farm = ["http://gpu1:8000/v1", "http://gpu2:8000/v1"]
+
+    [requests]
+    timeout = 120
+    retries = 2
+    concurrency = 8
+    requests_per_minute = 60
+
 An alias may use other aliases and may stand wherever a stage or a system may. It never enters a result: the ledger
-knows the system that it stands for.
+knows the system that it stands for. Servers under one name share answers, vectors and scores. Requests are those to
+chat, embedding and rerank servers; what a command says wins.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +31,7 @@ from r2med.store.home import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
+_TABLES = ("aliases", "servers", "requests")
 
 
 def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -35,13 +47,99 @@ def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
+def _tables(name: str) -> Iterator[tuple[Path, Any]]:
+    """A table of the user's file, then the same of the current folder's, which wins."""
+    for path in (home() / USER_FILE, Path(PROJECT_FILE)):
+        if path.is_file():
+            found = read_toml(path, _TABLES)
+            if name in found:
+                yield path, found[name]
+
+
 def aliases() -> Mapping[str, str]:
     """Every alias by name; those of the current folder win over those of the user."""
     found: dict[str, str] = {}
-    for path in (home() / USER_FILE, Path(PROJECT_FILE)):
-        if path.is_file():
-            found |= _texts(path, "aliases", read_toml(path, ("aliases",)).get("aliases", {}))
+    for path, table in _tables("aliases"):
+        found |= _texts(path, "aliases", table)
     return found
+
+
+def server_sets() -> Mapping[str, tuple[str, ...]]:
+    """The names of sets of equal servers, each with the addresses (or patterns of addresses) in it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path, table in _tables("servers"):
+        if not isinstance(table, dict):
+            raise R2medError(f'{path}: [servers] must hold lines such as farm = ["http://gpu1:8000/v1"]')
+        found |= {name: _names(path, table, name, ()) for name in table}
+    return found
+
+
+@dataclass(frozen=True)
+class RequestSettings:
+    """How hard servers are asked, as the user wants it; None where they have no wish. None of it changes a result."""
+
+    timeout: float | None = None
+    """Seconds until a request counts as lost."""
+    retries: int | None = None
+    """How often a request is asked again after the first failure."""
+    requests_per_minute: float | None = None
+    concurrency: int | None = None
+    """Requests under way at a time, for each server."""
+
+    def problem(self) -> str:
+        """What is wrong with the values; empty when nothing is."""
+        if self.timeout is not None and not self.timeout > 0:
+            return f"timeout must be more than 0 seconds, not {self.timeout:g}"
+        if self.retries is not None and self.retries < 0:
+            return f"retries must be 0 or more, not {self.retries}"
+        if self.requests_per_minute is not None and not self.requests_per_minute > 0:
+            return f"requests_per_minute must be more than 0, not {self.requests_per_minute:g}"
+        if self.concurrency is not None and self.concurrency < 1:
+            return f"concurrency must be 1 or more, not {self.concurrency}"
+        return ""
+
+    def given(self) -> dict[str, Any]:
+        """The values that are set."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+_asked: list[RequestSettings] = []
+
+
+@contextmanager
+def requesting(settings: RequestSettings) -> Iterator[None]:
+    """Let these settings win over those of the files while the block runs."""
+    _asked.append(settings)
+    try:
+        yield
+    finally:
+        _asked.pop()
+
+
+def request_settings() -> RequestSettings:
+    """What `[requests]` of the files says, and over it what the command says."""
+    found = RequestSettings()
+    for path, table in _tables("requests"):
+        found = replace(found, **_request_values(path, table))
+    for settings in _asked:
+        found = replace(found, **settings.given())
+    return found
+
+
+def _request_values(path: Path, table: Any) -> dict[str, Any]:
+    known = [each.name for each in fields(RequestSettings)]
+    if not isinstance(table, dict):
+        raise R2medError(f"{path}: [requests] must be a table with {', '.join(known)}")
+    for name, value in table.items():
+        if name not in known:
+            raise R2medError(f"{path}: [requests] has an unknown key {name!r}{suggest(name, known)}")
+        whole = name in ("retries", "concurrency")
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise R2medError(f"{path}: {name} must be a {'whole ' if whole else ''}number, not {value!r}")
+    problem = RequestSettings(**table).problem()
+    if problem:
+        raise R2medError(f"{path}: {problem}")
+    return table
 
 
 def _texts(path: Path, key: str, value: object) -> dict[str, str]:

@@ -289,19 +289,108 @@ def test_a_proxy_of_the_environment_does_not_stand_before_this_machine(serve, co
     assert isinstance(reply, Reply)
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path):
+def test_a_file_that_is_no_database_is_named(serve, connect, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "llm.sqlite").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(R2medError, match=r"llm\.sqlite"):
-        Client()
+        connect().ask_all(questions(serve(), 1))
 
 
 def test_an_answer_that_cannot_be_kept_stops_the_asking(serve, connect, tmp_path):
     server, client = serve(), connect(concurrency=1)
+    client.ask_all(questions(server, 1))
     with sqlite3.connect(tmp_path / "home" / "llm.sqlite") as other:
         other.execute("DROP TABLE answers")
         other.execute("CREATE TABLE answers (key TEXT, answer TEXT)")
     other.close()
     with pytest.raises(R2medError, match="cannot be kept"):
         client.ask_all(questions(server, 20))
+    assert server.attempts == 2
+
+
+def test_a_file_that_another_process_holds_is_one_line_and_holds_up_no_answer(serve, connect, tmp_path):
+    server, client = serve(), connect(concurrency=8)
+    client.ask_all(questions(server, 1))
+    client._answers._patience = 0.5
+    with sqlite3.connect(tmp_path / "home" / "llm.sqlite", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(R2medError, match="another process has held it") as error:
+            client.ask_all(questions(server, 8))
+        assert "\n" not in str(error.value)
+        # What is kept can be read all the while.
+        [reply] = client.ask_all(questions(server, 1))
+        assert reply.cached
+        other.execute("ROLLBACK")
+    other.close()
+    assert all(isinstance(reply, Reply) for reply in client.ask_all(questions(server, 8)))
+
+
+UNUSABLE = {
+    "empty": Say(text=""),
+    "null": Say(message={"content": None}),
+    "filtered": Say(text="", choice={"finish_reason": "content_filter"}),
+    "cut trace": Say(text="<think>Bleeding gums", choice={"finish_reason": "length"}),
+    "refused": Say(text="I'm sorry, but I cannot help with that."),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_an_answer_of_no_use_is_asked_again_by_the_next_command_only(serve, connect, kind):
+    server = serve(lambda prompt, nth: UNUSABLE[kind])
+    client = connect()
+    for _ in range(2):
+        [reply] = client.ask_all(questions(server, 1))
+        assert reply.incomplete
     assert server.attempts == 1
+    server.plan = lambda prompt, nth: Say()
+    later = connect()
+    assert later.estimate(questions(server, 1)).cached == 0
+    [reply] = later.ask_all(questions(server, 1))
+    assert (reply.text, reply.cached) == ("answer to question 0", False)
+    [reply] = connect().ask_all(questions(server, 1))
+    assert (reply.text, reply.cached) == ("answer to question 0", True)
+    assert server.attempts == 2
+
+
+@pytest.mark.parametrize("content", [3, {"a": 1}, True])
+def test_content_that_is_no_text_is_asked_again_at_once(serve, connect, content):
+    server = serve(lambda prompt, nth: Say(message={"content": content}) if nth == 0 else Say())
+    [reply] = connect().ask_all(questions(server, 1))
+    assert reply.text == "answer to question 0"
+    assert server.attempts == 2
+
+
+def test_answers_of_one_server_are_never_taken_for_another_ones(serve, connect, tmp_path):
+    one, other = serve(lambda prompt, nth: Say(text="one")), serve(lambda prompt, nth: Say(text="other"))
+    for server in (one, other, one):
+        [reply] = connect().ask_all(questions(server, 1))
+        assert reply.text == ("one" if server is one else "other")
+    assert (one.attempts, other.attempts) == (1, 1)
+
+
+def test_servers_that_the_user_calls_equal_share_their_answers(serve, connect, tmp_path, monkeypatch):
+    one, other = serve(lambda prompt, nth: Say(text="one")), serve(lambda prompt, nth: Say(text="other"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r2med.toml").write_text(f'[servers]\nfarm = ["{one.url}/", "http://127.0.0.1:*/v1"]\n')
+    replies = [connect().ask_all(questions(server, 1))[0] for server in (one, other)]
+    assert [reply.text for reply in replies] == ["one", "one"]
+    assert model_at(other).server == "farm"
+    assert other.attempts == 0
+
+
+def test_answers_of_before_servers_were_kept_stay_and_are_not_reused(serve, connect, tmp_path):
+    server = serve()
+    (tmp_path / "home").mkdir()
+    with sqlite3.connect(tmp_path / "home" / "llm.sqlite") as old:
+        old.executescript(
+            "CREATE TABLE answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL,"
+            " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, request TEXT NOT NULL,"
+            " answer TEXT NOT NULL); PRAGMA user_version = 1;"
+        )
+        old.execute("INSERT INTO answers VALUES ('old', 'tiny', '2026', 1, 2, '{}', '{}')")
+    old.close()
+    client = connect()
+    [reply] = client.ask_all(questions(server, 1))
+    assert not reply.cached
+    holdings = {row.server: row.answers for row in client._answers.holdings()}
+    assert holdings == {"": 1, server.url: 1}

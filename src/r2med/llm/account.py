@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from r2med.llm.answers import Answers
+from r2med.llm.replies import to_reply
 from r2med.llm.types import Failed, Reply, Request, Usage
 from r2med.llm.wire import guess_tokens, prompt_text
 
@@ -91,7 +92,12 @@ def estimate(requests: Sequence[Request], answers: Answers) -> Estimate:
     """What asking these requests would take, given the answers that are kept."""
     distinct = {request.key(): request for request in requests}
     kept = answers.find(distinct)
-    rest = [request for key, request in distinct.items() if key not in kept]
+    rest = [
+        request
+        for key, request in distinct.items()
+        # An answer of no use is asked for again.
+        if key not in kept or to_reply(request, kept[key]).incomplete
+    ]
     lengths = {model: answers.typical_length(model) for model in {request.model.id for request in rest}}
     prompt = [guess_tokens(prompt_text(request.messages)) for request in rest]
     written = [_length(request, lengths[request.model.id]) for request in rest]

@@ -2,15 +2,24 @@
 
 An answer is committed the moment it arrives, so a process that is killed loses only what was still under way. What is
 kept is what the server said; the reasoning is told from the answer anew each time, so better parsing costs nothing.
+
+Whoever is about to ask claims the request first, and others wait for its answer instead of asking too. A claim is a
+lease that its process renews while it lives; when that process dies, the next one takes the request over. The first
+answer to a request stays: what a result was made from is what later runs find.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -19,8 +28,10 @@ from r2med.llm.types import Answer, Request, Token, Usage
 from r2med.llm.wire import body
 from r2med.store.home import home
 
-_VERSION = 1
-_SCHEMA = """
+Value = TypeVar("Value")
+
+_VERSION = 2
+_ANSWERS = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY,
     model TEXT NOT NULL,
@@ -32,33 +43,100 @@ CREATE TABLE IF NOT EXISTS answers (
 );
 CREATE INDEX IF NOT EXISTS answers_by_model ON answers (model, completion_tokens);
 """
+_CLAIMS = """
+ALTER TABLE answers ADD COLUMN server TEXT NOT NULL DEFAULT '';
+ALTER TABLE answers ADD COLUMN problem TEXT NOT NULL DEFAULT '';
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    expires REAL NOT NULL
+);
+"""
+_STEPS = (_ANSWERS, _CLAIMS)
+"""From each version of the file to the next; rows that were written before servers were kept have none."""
 _AT_A_TIME = 500
+_LEASE = 10.0
+"""Seconds for which a claim holds without a sign of its process."""
+_PATIENCE, _LOOK_AGAIN = 60.0, 0.02
+"""Seconds to wait for another process that holds the file, and between two tries."""
+
+
+class Claim(NamedTuple):
+    """The outcome of claiming a request."""
+
+    mine: bool
+    """Whether this process is to ask it."""
+    answer: Answer | None = None
+    """The answer that another process got in the meantime."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The kept answers of a model on a server."""
+
+    model: str
+    server: str
+    """The address, or the name of a set of servers; empty for a model of this process, or where none was kept."""
+    answers: int
+    unusable: int
+    bytes: int
 
 
 class Answers:
     """The file of kept answers. One object may serve several threads; several processes may use one file."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, lease: float = _LEASE, patience: float = _PATIENCE) -> None:
         self.path = path or home() / "llm.sqlite"
-        self._lock = threading.Lock()
+        self._owner = uuid.uuid4().hex
+        self._lease, self._patience = lease, patience
+        # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
+        self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
+        self._locked_since: float | None = None
+        self._claims: set[str] = set()
+        self._closing = threading.Event()
+        self._renewer: threading.Thread | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            # With a write-ahead log this survives any death of the process; only a power cut may take the last answers.
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
+            self._writer = self._patiently(self._connect)
+            self._migrate()
+            self._reader = self._patiently(self._connect)
         except (sqlite3.DatabaseError, OSError) as error:
             raise R2medError(f"{self.path}: cannot keep answers there ({error}); move the file away") from error
-        if version > _VERSION:
-            raise R2medError(f"{self.path}: written by a newer r2med (format {version}); upgrade r2med to read it")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=1, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        # With a write-ahead log this survives any death of the process; only a power cut may take the last answers.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    def _migrate(self) -> None:
+        if self._version() < _VERSION:
+            self._write(self._upgrade)
+        if self._version() > _VERSION:
+            raise R2medError(
+                f"{self.path}: written by a newer r2med (format {self._version()}); upgrade r2med to read it"
+            )
+
+    def _version(self) -> int:
+        return int(self._writer.execute("PRAGMA user_version").fetchone()[0])
+
+    def _upgrade(self) -> None:
+        for step in _STEPS[self._version() :]:
+            for statement in filter(str.strip, step.split(";")):
+                self._writer.execute(statement)
+        self._writer.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            self._db.close()
+        """Let go of the claims and of the file."""
+        self._closing.set()
+        if self._claims:
+            # If this fails, they run out by themselves.
+            with suppress(R2medError, sqlite3.DatabaseError):
+                self._write(lambda: self._writer.execute("DELETE FROM claims WHERE owner = ?", (self._owner,)))
+        for lock, connection in ((self._read_lock, self._reader), (self._write_lock, self._writer)):
+            with lock:
+                connection.close()
 
     def find(self, keys: Iterable[str]) -> dict[str, Answer]:
         """The kept answers among these keys."""
@@ -67,32 +145,152 @@ class Answers:
         for start in range(0, len(wanted), _AT_A_TIME):
             part = wanted[start : start + _AT_A_TIME]
             marks = ",".join("?" * len(part))
-            with self._lock:
-                rows = self._db.execute(f"SELECT key, answer FROM answers WHERE key IN ({marks})", part).fetchall()
+            with self._read_lock:
+                rows = self._reader.execute(f"SELECT key, answer FROM answers WHERE key IN ({marks})", part).fetchall()
             found |= {key: _decode(text) for key, text in rows}
         return found
 
-    def keep(self, key: str, request: Request, answer: Answer) -> None:
-        """Write an answer down for good, before anyone uses it."""
+    def claim(self, key: str, reject: Answer | None = None) -> Claim:
+        """Take a request over, unless another process is asking it or has its answer.
+
+        `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
+        has come since is another one, and is used.
+        """
+
+        def work() -> Claim:
+            answer = self._kept(key)
+            if answer is not None and answer != reject:
+                return Claim(False, answer)
+            now = time.time()
+            taken = self._writer.execute(
+                "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET owner = excluded.owner,"
+                " expires = excluded.expires WHERE expires < ? OR expires > ?",
+                (key, self._owner, now + self._lease, now, now + 10 * _LEASE),
+            ).rowcount
+            if taken:
+                self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
+            return Claim(bool(taken))
+
+        claim = self._write(work)
+        if claim.mine:
+            self._claims.add(key)
+            self._renew()
+        return claim
+
+    def release(self, key: str) -> None:
+        """Give a claim back without an answer."""
+        self._claims.discard(key)
+        gone = "DELETE FROM claims WHERE key = ? AND owner = ?"
+        self._write(lambda: self._writer.execute(gone, (key, self._owner)))
+
+    def keep(self, key: str, request: Request, answer: Answer, problem: str = "") -> Answer:
+        """Write an answer down for good, before anyone uses it; the one that was first when there is one already."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
-        row = (key, request.model.id, now, answer.usage.prompt, answer.usage.completion, asked, said)
-        try:
-            with self._lock:
-                self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        except sqlite3.DatabaseError as error:
-            raise R2medError(f"{self.path}: an answer cannot be kept ({error}); nothing more is asked") from error
+        model, usage = request.model, answer.usage
+        row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem)
+
+        def work() -> Answer:
+            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+            return answer if fresh.rowcount else self._kept(key) or answer
+
+        stays = self._write(work)
+        self._claims.discard(key)
+        return stays
 
     def typical_length(self, model: str) -> float | None:
         """The mean length of a model's kept answers in tokens, or None when there are none."""
         query = "SELECT avg(completion_tokens) FROM answers WHERE model = ?"
-        with self._lock:
-            mean = self._db.execute(query, (model,)).fetchone()[0]
+        with self._read_lock:
+            mean = self._reader.execute(query, (model,)).fetchone()[0]
         return None if mean is None else float(mean)
 
+    def holdings(self) -> list[Holding]:
+        """What is kept, by model and server."""
+        query = (
+            "SELECT model, server, count(*), sum(problem != ''), sum(length(CAST(request AS BLOB))"
+            " + length(CAST(answer AS BLOB))) FROM answers GROUP BY model, server ORDER BY model, server"
+        )
+        with self._read_lock:
+            return [Holding(*row) for row in self._reader.execute(query).fetchall()]
+
+    def clear(self, model: str = "", *, unusable: bool = False) -> int:
+        """Forget answers: of one model or of all, all of them or those of no use. Returns how many went."""
+        query = "DELETE FROM answers WHERE (? = '' OR model = ?) AND (NOT ? OR problem != '')"
+        gone = self._write(lambda: self._writer.execute(query, (model, model, unusable)).rowcount)
+        if gone:
+            with self._write_lock:
+                self._writer.execute("VACUUM")
+        return gone
+
     def __len__(self) -> int:
-        with self._lock:
-            return int(self._db.execute("SELECT count(*) FROM answers").fetchone()[0])
+        with self._read_lock:
+            return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+    def _kept(self, key: str) -> Answer | None:
+        row = self._writer.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else _decode(row[0])
+
+    def _write(self, work: Callable[[], Value]) -> Value:
+        """Do some work in one transaction."""
+        try:
+            return self._patiently(lambda: self._transaction(work))
+        except sqlite3.DatabaseError as error:
+            raise R2medError(f"{self.path}: an answer cannot be kept ({error}); nothing more is asked") from error
+
+    def _patiently(self, work: Callable[[], Value]) -> Value:
+        """Do some work, and wait while another process holds the file, for so long and no longer."""
+        while True:
+            try:
+                value = work()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise
+                self._wait_for_lock(error)
+            else:
+                self._locked_since = None
+                return value
+
+    def _transaction(self, work: Callable[[], Value]) -> Value:
+        with self._write_lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                value = work()
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            return value
+
+    def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
+        """Return to try again, or raise once the file has been held for too long, whoever met that first."""
+        now = time.monotonic()
+        self._locked_since = self._locked_since or now
+        if now - self._locked_since > self._patience:
+            raise R2medError(
+                f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept and"
+                " nothing more is asked; end that process (is it suspended?) and run the same command again"
+            ) from error
+        time.sleep(_LOOK_AGAIN)
+
+    def _renew(self) -> None:
+        """Have the claims renewed from a thread of their own, which a busy event loop cannot hold up."""
+        if self._renewer is None or not self._renewer.is_alive():
+            self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
+            self._renewer.start()
+
+    def _renew_claims(self) -> None:
+        while not self._closing.wait(self._lease / 4):
+            # If this fails, whoever keeps an answer next meets the same, and says so.
+            with suppress(R2medError, sqlite3.DatabaseError):
+                if self._claims:
+                    self._write(self._extend)
+
+    def _extend(self) -> None:
+        longer = (time.time() + self._lease, self._owner)
+        self._writer.execute("UPDATE claims SET expires = ? WHERE owner = ?", longer)
 
 
 def _encode(answer: Answer) -> str:

@@ -75,6 +75,7 @@ class AskingStage(Stage):
         model = self.model
         return {
             "model": model.id,
+            "server": model.server,
             "model_extra": sorted(model.extra.items()),
             "trace": model.trace,
             "sampling": settings(model.sampling),
@@ -84,7 +85,8 @@ class AskingStage(Stage):
     def asked_model(self) -> dict[str, object]:
         """What plans and results show first: the model and how it is sampled."""
         model = self.model
-        return {"model": model.id, "sampling": settings(model.sampling)}
+        server = {"server": model.server} if model.server else {}
+        return {"model": model.id, **server, "sampling": settings(model.sampling)}
 
 
 def settings(sampling: Sampling) -> dict[str, float | int]:

@@ -13,6 +13,7 @@ from r2med.cards import Deck
 from r2med.errors import SpecError, suggest
 from r2med.llm.traces import FORMATS
 from r2med.llm.types import Model, Sampling
+from r2med.servers import check_url, server_name
 
 _ADDED: dict[str, Model] = {}
 _OWN_KEY = "R2MED_LLM_KEY"
@@ -34,6 +35,8 @@ class Card:
     """In place of the server's."""
     key_env: str | None = None
     """In place of the server's."""
+    servers: str = ""
+    """The name of a set of equal servers: answers are shared by all addresses under it."""
 
     def __post_init__(self) -> None:
         if len(self.price) not in (0, 2):
@@ -92,7 +95,7 @@ def _model(card: Card) -> Model:
     server: dict[str, Any] = dict(_choice(card, "server", _DECK.tables["server"]))
     server["url"] = os.environ.get(server.pop("url_env", ""), "") or server["url"]
     server |= {name: value for name, value in (("url", card.url), ("key_env", card.key_env)) if value is not None}
-    server["url"] = server["url"].rstrip("/")
+    server["url"] = check_url(card.name, server["url"], server["key_env"] or _OWN_KEY)
     _choice(card, "trace", FORMATS)
     return Model(
         name=card.name,
@@ -102,8 +105,15 @@ def _model(card: Card) -> Model:
         sampling=Sampling(**_choice(card, "sampling", _DECK.tables["sampling"])),
         price=(float(card.price[0]), float(card.price[1])) if card.price else None,
         extra=card.extra,
+        servers=card.servers or _set_of(server["url"]),
         **server,
     )
+
+
+def _set_of(url: str) -> str:
+    """The set of equal servers that an address belongs to; empty for none."""
+    name = server_name(url)
+    return "" if name == url else name
 
 
 def _choice(card: Card, name: str, choices: Mapping[str, Any]) -> Any:
@@ -115,22 +125,22 @@ def _choice(card: Card, name: str, choices: Mapping[str, Any]) -> Any:
 
 def _at(text: str, name: str, url: str) -> Model:
     """A model of a server that is named by its address. A card's name, or the id in a card, brings the card along."""
-    parts = urlsplit(url)
-    if not name or parts.scheme not in ("http", "https") or not parts.hostname:
+    if not name:
         raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
-    if parts.username or parts.password:
-        raise SpecError(f"the address of {name} holds a user or password; set {_OWN_KEY} in the environment instead")
-    key_env = _DECK.tables["host"].get(parts.hostname, "")
+    url = check_url(name, url, _OWN_KEY)
+    host = urlsplit(url).hostname or ""
+    key_env = _DECK.tables["host"].get(host, "")
     own = _DECK.tables["server"]["own"]
     known = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
     model = _model(known) if known else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
     return replace(
         model,
         name=text,
-        url=url.rstrip("/"),
+        url=url,
+        servers=_set_of(url),
         key_env=key_env or _OWN_KEY,
         needs_key=bool(key_env),
         continues=own["continues"] and not key_env,
-        token_field="max_completion_tokens" if parts.hostname == "api.openai.com" else "max_tokens",
+        token_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
         price=model.price if key_env and key_env == model.key_env else None,
     )

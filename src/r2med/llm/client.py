@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,10 +22,12 @@ from r2med.llm.loop import Loop
 from r2med.llm.replies import to_reply
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.server import HttpServer, Server
-from r2med.llm.types import Failed, Model, Reply, Request, ServerError, Trouble
+from r2med.llm.types import Answer, Failed, Model, Reply, Request, ServerError, Trouble
 from r2med.store.home import home
 
 Value = TypeVar("Value")
+_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
+"""Seconds between looks for the answer to a request that another process asks."""
 
 
 class Client:
@@ -33,12 +37,20 @@ class Client:
         self.limits = limits or Limits()
         self.purse = Purse(self.limits)
         """What this client has spent."""
-        self._answers = Answers(answers)
+        self._place = answers
         self._loop = Loop(self._halt, self._drain, self.limits.grace)
         self._halted = asyncio.Event()
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
         self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
+        self._file_thread = ThreadPoolExecutor(1, "r2med-answers")
+        self._unusable: dict[str, Answer] = {}
+        """Answers of no use that this client got itself: only a later command asks for them again."""
+
+    @cached_property
+    def _answers(self) -> Answers:
+        """Opened with the first question, so that a command that asks nothing needs no file."""
+        return Answers(self._place, self.limits.lease)
 
     def ask_all(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Reply | Failed]:
         """The reply to each request, in order; a request that came to nothing is a `Failed` with its reason.
@@ -49,8 +61,7 @@ class Client:
         keys = [request.key() for request in requests]
         kept = self._answers.find(keys)
         replies: list[Reply | Failed | None] = [
-            to_reply(request, kept[key], cached=True) if key in kept else None
-            for request, key in zip(requests, keys, strict=True)
+            self._usable(request, key, kept.get(key)) for request, key in zip(requests, keys, strict=True)
         ]
         open_places = [place for place, reply in enumerate(replies) if reply is None]
         if progress is not None and len(open_places) < len(requests):
@@ -66,15 +77,16 @@ class Client:
         key = request.key()
         flight = self._flights.get(key)
         if flight is not None:
-            reply = await asyncio.shield(flight)
+            shared = await asyncio.shield(flight)
             # Paid for once, by whoever asked first.
-            return replace(reply, cached=True) if isinstance(reply, Reply) else reply
-        kept = self._answers.find([key])
-        if key in kept:
-            return to_reply(request, kept[key], cached=True)
+            return replace(shared, cached=True) if isinstance(shared, Reply) else shared
+        answer = self._answers.find([key]).get(key)
+        reply = self._usable(request, key, answer)
+        if reply is not None:
+            return reply
         if self._why is not None:
             raise self._why
-        flight = asyncio.ensure_future(self._fetch(request, key))
+        flight = asyncio.ensure_future(self._fetch(request, key, answer))
         self._flights[key] = flight
         flight.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(flight)
@@ -95,7 +107,9 @@ class Client:
     def close(self) -> None:
         """Let go of connections, local servers and the file of answers."""
         self._loop.close(self._shut)
-        self._answers.close()
+        self._file_thread.shutdown()
+        if "_answers" in vars(self):
+            self._answers.close()
 
     def __enter__(self) -> Client:
         return self
@@ -120,10 +134,26 @@ class Client:
             raise errors[0]
         return [reply for reply in replies if reply is not None]
 
-    async def _fetch(self, request: Request, key: str) -> Reply | Failed:
+    def _usable(self, request: Request, key: str, answer: Answer | None) -> Reply | None:
+        """The reply of a kept answer; None for one of no use that an earlier command left, which is asked again."""
+        if answer is None:
+            return None
+        reply = to_reply(request, answer, cached=True)
+        return None if reply.incomplete and self._unusable.get(key) != answer else reply
+
+    async def _fetch(self, request: Request, key: str, reject: Answer | None) -> Reply | Failed:
+        """Ask, or wait for another process that asks the same."""
         try:
-            answer = await (await self._endpoint(request.model)).ask(request)
-            self._answers.keep(key, request, answer)
+            answer = await self._claimed(key, reject)
+            if answer is not None:
+                return self._noted(key, answer, to_reply(request, answer, cached=True))
+            try:
+                answer = await (await self._endpoint(request.model)).ask(request)
+                reply = to_reply(request, answer)
+                stays = await self._in_file(self._answers.keep, key, request, answer, reply.incomplete)
+            except BaseException:
+                await asyncio.shield(self._in_file(self._answers.release, key))
+                raise
         except Trouble as trouble:
             if self._why is not None:
                 raise self._why from trouble
@@ -132,7 +162,28 @@ class Client:
             # A limit, a wrong key, a full disk: no other request would fare better.
             self._halt(error)
             raise
-        return to_reply(request, answer)
+        return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
+
+    async def _claimed(self, key: str, reject: Answer | None) -> Answer | None:
+        """None once the request is this process's to ask; the answer where another process was first."""
+        wait = _FIRST_LOOK
+        while True:
+            claim = await self._in_file(self._answers.claim, key, reject)
+            if claim.mine or claim.answer is not None:
+                return claim.answer
+            if self._halted.is_set():
+                raise Trouble("stopped", retry=False)
+            await asyncio.sleep(wait)
+            wait = min(_LAST_LOOK, 1.5 * wait)
+
+    def _in_file(self, function: Callable[..., Value], *arguments: Any) -> asyncio.Future[Value]:
+        """Write to the file of answers in the order of asking, beside the loop: another process may hold the file."""
+        return asyncio.get_running_loop().run_in_executor(self._file_thread, function, *arguments)
+
+    def _noted(self, key: str, answer: Answer, reply: Reply) -> Reply:
+        if reply.incomplete:
+            self._unusable[key] = answer
+        return reply
 
     async def _endpoint(self, model: Model) -> Endpoint:
         place = (model.url or model.gguf or model.id, model.key_env)

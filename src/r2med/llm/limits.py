@@ -34,6 +34,8 @@ class Limits:
     """The first wait before a retry, in seconds."""
     grace: float = 120.0
     """How long requests under way may still take after the first Ctrl-C."""
+    lease: float = 10.0
+    """How long another process that asks the same is waited for after its last sign of life, in seconds."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.backoff < 0:

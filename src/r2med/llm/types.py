@@ -88,6 +88,8 @@ class Model:
     """The name the server knows it by."""
     url: str = ""
     """The server's base URL; empty for a model that answers in this process or is started by it."""
+    servers: str = ""
+    """The name of a set of equal servers, which share their answers; empty for this address alone."""
     key_env: str = ""
     """The environment variable with the key; empty when none is needed."""
     needs_key: bool = False
@@ -111,6 +113,11 @@ class Model:
     """The function behind a scripted model."""
     gguf: str = ""
     """The weights behind a local model."""
+
+    @property
+    def server(self) -> str:
+        """What its answers know the server by: a set of equal servers, or the address; empty where there is none."""
+        return self.servers or self.url
 
     def request(self, user: str, system: str = SYSTEM, *, stop: tuple[str, ...] = (), logprobs: int = 0) -> Request:
         """A request with this model's own sampling; use `Request` itself or `replace` for anything else."""
@@ -158,15 +165,18 @@ class Request:
         return self.model.continues and bool(self.messages) and self.messages[-1].role == "assistant"
 
     def key(self) -> str:
-        """A hash of everything the answer depends on; the server's address, keys, limits and prices are not in it.
+        """A hash of everything the answer depends on, the server among it; keys, limits and prices are not.
 
-        >>> one = Model("m", "m", "http://a/v1").request("Why?")
-        >>> one.key() == Model("m", "m", "http://b/v1").request("Why?").key() != one.samples(2)[1].key()
+        >>> one, other = Model("m", "m", "http://a/v1"), Model("m", "m", "http://b/v1")
+        >>> one.request("Why?").key() == other.request("Why?").key()
+        False
+        >>> replace(one, servers="farm").request("Why?").key() == replace(other, servers="farm").request("Why?").key()
         True
         """
         return cache_key(
-            version=1,
+            version=2,
             model=self.model.id,
+            server=self.model.server,
             extra=orjson.dumps(dict(self.model.extra), option=orjson.OPT_SORT_KEYS),
             messages=[tuple(message) for message in self.messages],
             sampling=[(name, value) for name, value in vars(self.sampling).items() if value is not None],

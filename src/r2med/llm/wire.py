@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -60,7 +60,10 @@ def read_answer(content: bytes, request: Request) -> Answer:
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise Trouble("the server answered without a choice", billed=True)
     message = choice["message"]
-    text = _without_prefix(_text(message.get("content")), request)
+    given = message.get("content")
+    if not isinstance(given, str | list | None):
+        raise Trouble("the server answered with a content that is no text", billed=True)
+    text = _without_prefix(_text(given), request)
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
     return Answer(
         text=text,
@@ -118,10 +121,19 @@ def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
     thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
     return Usage(
-        prompt=prompt if isinstance(prompt, int) else guess_tokens(prompt_text(request.messages)),
-        completion=completion if isinstance(completion, int) else guess_tokens(text) + guess_tokens(reasoning),
-        reasoning=thought if isinstance(thought, int) else 0,
+        prompt=prompt if is_count(prompt) else guess_tokens(prompt_text(request.messages)),
+        completion=completion if is_count(completion) else guess_tokens(text) + guess_tokens(reasoning),
+        reasoning=thought if is_count(thought) else 0,
     )
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a server's number of tokens can be believed: whole, not negative, and not a truth value.
+
+    >>> [is_count(value) for value in (7, 0, -7, True, 7.0, "7")]
+    [True, True, False, False, False, False]
+    """
+    return type(value) is int and value >= 0
 
 
 def _tokens(data: Any) -> tuple[Token, ...]:

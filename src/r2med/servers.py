@@ -1,0 +1,51 @@
+"""Addresses of servers: checked once, written in one way, and grouped where the user says that several are equal.
+
+Which server answered is part of every answer, vector and score that is kept. Servers that hold the same weights may
+share what they answer when `r2med.toml` (or `config.toml` in `R2MED_HOME`) gives them one name:
+
+    [servers]
+    vllm-farm = ["http://gpu1:8000/v1", "http://gpu2:*/v1"]
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from r2med.config import server_sets
+from r2med.errors import SpecError
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_url(name: str, url: str, key_env: str) -> str:
+    """A server's base URL in its usual form; a `SpecError` of one line when it is none or holds a secret.
+
+    >>> check_url("m", "HTTP://Host:80/v1/", "KEY")
+    'http://host/v1'
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SpecError(f"the address of {name} is no URL ({error}); write NAME@http://host:port/v1") from error
+    if parts.username or parts.password:
+        raise SpecError(f"the address of {name} holds a user or password; set {key_env} in the environment instead")
+    if parts.query or parts.fragment:
+        raise SpecError(
+            f"the address of {name} has something after ? or #, which would be stored with every result;"
+            f" leave it out, and set {key_env} in the environment if it is a key"
+        )
+    if not parts.hostname or parts.scheme not in _PORTS or not url.isprintable() or " " in url:
+        raise SpecError(f"the address of {name} is no URL: {url!r}; write NAME@http://host:port/v1")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+    return f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
+
+
+def server_name(url: str) -> str:
+    """What a kept answer, vector or score knows its server by: the set that the user put it in, or its address."""
+    for name, patterns in server_sets().items():
+        if any(fnmatchcase(url, pattern.rstrip("/")) for pattern in patterns):
+            return name
+    return url
