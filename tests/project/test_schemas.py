@@ -1,0 +1,105 @@
+"""What `--json` prints is what its schema says, with every field described."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from r2med.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "docs" / "schemas"
+TASKS = ("--tasks", "sample/Biology", "sample/MedQA-Diag")
+INFERRED = "replay >> bm25"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a few runs, and files to look at."""
+    folder = tmp_path_factory.mktemp("json")
+    sample = ROOT / "src" / "r2med" / "data" / "sample" / "Biology"
+    texts = [json.loads(line)["text"] for line in (sample / "corpus.jsonl").read_text("utf-8").splitlines()]
+    (folder / "training.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:3]), "utf-8")
+    (folder / "broken").mkdir()
+    for name in ("corpus", "query", "qrels"):
+        (folder / "broken" / f"{name}.jsonl").write_text('{"id": "d1"}\nnot JSON\n', "utf-8")
+    (folder / "script.jsonl").write_text(
+        json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(folder / "home"))
+        patch.chdir(folder)
+        output("run", "bm25", INFERRED, *TASKS, "--out", "out")
+        output("submit", "bm25", *TASKS, "--out", "ours.zip")
+        (folder / "out" / "runs").rename(folder / "lists")
+        next((folder / "lists").glob("sample-Biology.bm25.*")).rename(folder / "list.trec")
+    return folder
+
+
+def output(*command: str) -> str:
+    """What a command prints, in this process; the status of a check is part of what it says, not an error."""
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code in (0, 1), done.output
+    return done.stdout
+
+
+COMMANDS = {
+    "run": ("run", "bm25", INFERRED, "oracle-answer >> bm25", "hyde(scripted:script.jsonl) >> bm25", *TASKS, "--json"),
+    "run (a file)": ("eval", "list.trec", "--task", "sample/Biology", "--json"),
+    "run (a failure)": ("run", "bm25", "replay(llm=absent) >> bm25", *TASKS, "--json"),
+    "plan": ("run", "bm25", "hyde(gpt-4o) >> rrf(bm25, wordllama)", *TASKS, "--dry-run", "--json"),
+    "compare": ("compare", "bm25", INFERRED, *TASKS, "--json"),
+    "board": ("board", "--format", "json"),
+    "board (local runs)": ("board", *TASKS, "--ci", "--columns", "cost", "--baseline", "bm25", "--format", "json"),
+    "runs": ("runs", "--json"),
+    "causes": ("diagnose", INFERRED, "--against", "bm25", *TASKS, "--json"),
+    "gap": ("diagnose", INFERRED, *TASKS, "--gap", "--json"),
+    "complement": ("diagnose", "bm25", INFERRED, *TASKS, "--complement", "--json"),
+    "coverage": ("diagnose", "bm25", *TASKS, "--coverage", "--json"),
+    "slices": ("diagnose", "bm25", *TASKS, "--slices", "--json"),
+    "cost": ("diagnose", *TASKS, "--cost", "--json"),
+    "answers": ("answers", INFERRED, "--json"),
+    "validate": ("validate", "broken", "--json"),
+    "leakage": ("leakage", "training.jsonl", "--tasks", "sample/Biology", "--json"),
+    "verify": ("verify", "ours.zip", "--json"),
+    "stats": ("stats", "sample/Biology", "--json"),
+    "tasks": ("tasks", "--json"),
+}
+"""A command for each schema; in brackets, what is special about another one."""
+
+
+def closed(schema: Any) -> Any:
+    """The schema with no room for fields that it does not describe."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shut = {"additionalProperties": False} if "properties" in schema else {}
+    return shut | {key: closed(value) for key, value in schema.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("R2MED_HOME", str(folder / "home"))
+    monkeypatch.chdir(folder)
+    value = json.loads(output(*COMMANDS[name]))
+    schema = json.loads((SCHEMAS / f"{name.partition(' ')[0]}.json").read_text("utf-8"))
+    wrong = [
+        f"{fault.json_path}: {fault.message[:300]}" for fault in Draft202012Validator(closed(schema)).iter_errors(value)
+    ]
+    assert wrong == [], f"docs/schemas/{name.partition(' ')[0]}.json does not describe what r2med prints"
+    assert value
+
+
+def test_every_schema_is_sound_and_used():
+    files = {file.stem: json.loads(file.read_text("utf-8")) for file in SCHEMAS.glob("*.json")}
+    assert set(files) == {name.partition(" ")[0] for name in COMMANDS}
+    for name, schema in files.items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["title"].startswith("r2med "), name
+        assert f"schemas/{name}.json" in (ROOT / "docs" / "results.md").read_text("utf-8"), name
