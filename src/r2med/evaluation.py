@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from r2med.measure.score import score
 from r2med.plan import run_key
 from r2med.registry import build_system
 from r2med.results import Failure, Report, Result
-from r2med.stage import Context, Stage
+from r2med.stage import PHASES, Context, Stage
 from r2med.store.cache import Cache
 from r2med.store.ledger import Entry, Finished, Ledger
 from r2med.store.progress import account
@@ -100,10 +99,9 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
         ledger.use(entry)
         return _remembered(entry, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
-    started = time.perf_counter()
     with account.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
-    seconds = time.perf_counter() - started + context.notes.saved
+    seconds = sum(step[phase] for step in context.notes.work.values() for phase in PHASES)
     _warn_shallow(system, dataset, options.measures, context)
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
     record = _record(system, dataset, context)
@@ -158,6 +156,7 @@ def _record(system: System, dataset: Dataset, context: Context) -> dict[str, Any
         "warnings": [*dataset.warnings, *context.notes.warnings],
         "incomplete": context.notes.incomplete,
         "notes": context.notes.record,
+        "work": list(context.notes.work.values()),
     }
 
 

@@ -3,77 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.store.cost import Cost
+
 if TYPE_CHECKING:
     import polars as pl
 
     from r2med.measure.bootstrap import Interval
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a system took: requests, tokens and money from its stages' accounts, and time."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    dollars: float | None = 0.0
-    """None when a price is unknown."""
-    seconds: float = 0.0
-    """On the clock, when the run was made."""
-    queries: int = 0
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any], seconds: float, queries: int) -> Cost:
-        """Add up the accounts that stages left in a run's record."""
-        accounts = [notes["account"] for notes in record.get("notes", {}).values() if "account" in notes]
-        prices = [account["cost"] for account in accounts]
-
-        def total(name: str) -> int:
-            return sum(account[name] for account in accounts)
-
-        return cls(
-            total("requests"),
-            total("prompt_tokens"),
-            total("completion_tokens"),
-            total("reasoning_tokens"),
-            None if None in prices else float(sum(prices)),
-            seconds,
-            queries,
-        )
-
-    def __add__(self, other: Cost) -> Cost:
-        unknown = self.dollars is None or other.dollars is None
-        return Cost(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            None if unknown else (self.dollars or 0.0) + (other.dollars or 0.0),
-            self.seconds + other.seconds,
-            self.queries + other.queries,
-        )
-
-    @property
-    def tokens(self) -> int:
-        """Read and written, thought included."""
-        return self.prompt_tokens + self.completion_tokens
-
-    @property
-    def seconds_per_query(self) -> float:
-        """How long a query took on average."""
-        return self.seconds / self.queries if self.queries else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """The cost for JSON."""
-        return {**asdict(self), "seconds_per_query": self.seconds_per_query}
 
 
 @dataclass(frozen=True)
@@ -131,7 +73,7 @@ class Result:
             "warnings": list(self.warnings),
             "group": self.group,
         }
-        if self.cost.requests:
+        if self.cost.requests != 0:
             found["cost"] = self.cost.as_dict()
         if self.run_id:
             found |= {"run": self.run_id, "cached": self.cached}

@@ -7,9 +7,11 @@ says so by its type, and marks every result it touches.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.store.cache import Cache, cache_key
@@ -36,6 +38,46 @@ class Requirements:
     """Whether it is out of reach without an accelerator."""
 
 
+class Timing:
+    """Where a stage's time went: `load` a model, `index` the documents, `ask` a model and wait, or `search`.
+
+    A moment belongs to one of them. What the systems inside a stage take (`inside`) is in their own timings.
+
+    >>> timing = Timing()
+    >>> with timing.spent_on("index"), timing.spent_on("load"):
+    ...     pass
+    >>> sorted(timing.seconds)
+    ['index', 'load', 'search']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._current, self._since = "search", time.perf_counter()
+
+    @contextmanager
+    def spent_on(self, name: str) -> Iterator[None]:
+        """Count the time of the block under a name; a block inside it counts under its own."""
+        before = self._current
+        self._switch(name)
+        try:
+            yield
+        finally:
+            self._switch(before)
+
+    def _switch(self, name: str) -> None:
+        now = time.perf_counter()
+        self.add(self._current, now - self._since)
+        self._current, self._since = name, now
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count seconds under a name."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+PHASES = ("load", "index", "search", "ask")
+"""What is recorded of a step's time."""
+
+
 @dataclass
 class Notes:
     """What happened while a stage worked, for the result to remember."""
@@ -50,14 +92,18 @@ class Notes:
     written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
     """Query id to what was generated for it, also inside the systems that a stage is made of."""
 
-    saved: float = 0.0
-    """Seconds of work taken over from another system of the same command, which this one would have needed too."""
+    work: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What each step took (seconds by phase, a model's account), those inside a stage too; a shared step is here once,
+    whichever system of the command computed it."""
+
+    reused: list[str] = field(default_factory=list)
+    """What was not computed for the queries but taken from the cache, so that the time is not all that it takes."""
 
     def absorb(self, label: str, other: Notes) -> None:
         """Add another stage's notes, its record under its label."""
         self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
         self.incomplete |= other.incomplete
-        self.saved += other.saved
+        self.work |= other.work
         if other.record:
             self.record[label] = other.record
         for query, generations in other.written.items():
@@ -76,10 +122,30 @@ class Context:
     """Stages already computed in this command, shared by its systems."""
     strict: bool = False
     """Whether a query that a stage could not do what it should for is an error instead of a count."""
+    timing: Timing = field(default_factory=Timing)
 
     def for_stage(self) -> Context:
         """The same context with notes of its own."""
-        return Context(self.cache, self.engine, Notes(), self.memo, self.strict)
+        return replace(self, notes=Notes())
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the time of the block as loading a model (`load`) or preparing the documents (`index`).
+
+        All else that a stage does counts as searching.
+        """
+        with self.timing.spent_on(name):
+            yield
+
+    def asked_for(self, seconds: float) -> None:
+        """Count some of the time as waiting for a model's answers, whose own times are in its account."""
+        self.timing.add("search", -seconds)
+        self.timing.add("ask", seconds)
+
+    def reuse(self, what: str) -> None:
+        """Note that a part of the queries' work was taken from the cache: the time is not all that it takes."""
+        if what not in self.notes.reused:
+            self.notes.reused.append(what)
 
     def warn(self, sentence: str) -> None:
         """Tell the person something, once."""

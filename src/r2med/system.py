@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.spec import Chain
-from r2med.stage import Context, Expander, Oracle, Reranker, Retriever, Stage
+from r2med.stage import PHASES, Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
 from r2med.store.cache import cache_key
 
 if TYPE_CHECKING:
@@ -106,14 +105,13 @@ class System:
         for stage in self.stages:
             done = (*done, stage.key())
             if done not in context.memo:
-                own = context.for_stage()
-                started = time.perf_counter()
-                after = _step(stage, state, own, gold)
+                own = replace(context.for_stage(), timing=Timing())
+                with context.timed("inside"), own.timed("search"):
+                    after = _step(stage, state, own, gold)
                 own.notes.written |= _added(state.collection, after.collection)
-                context.memo[done] = (after, own.notes, time.perf_counter() - started)
-            else:
-                context.notes.saved += context.memo[done][2]
-            state, notes, _ = context.memo[done]
+                own.notes.work[cache_key(done=done)[:16]] = _work(stage, own)
+                context.memo[done] = (after, own.notes)
+            state, notes = context.memo[done]
             context.notes.absorb(str(stage), notes)
         return state
 
@@ -129,6 +127,18 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
         elif isinstance(current, tuple) and current and isinstance(current[0], System):
             found[name] = tuple(system.with_option(option, value) for system in current)
     return found
+
+
+def _work(stage: Stage, context: Context) -> dict[str, Any]:
+    """What a step took, for the record: seconds by phase, and the account of the model that it asked."""
+    seconds = {name: max(0.0, context.timing.seconds.get(name, 0.0)) for name in PHASES}
+    account, reused = context.notes.record.get("account"), context.notes.reused
+    return {
+        "stage": str(stage),
+        **seconds,
+        **({"account": account} if account is not None else {}),
+        **({"reused": list(reused)} if reused else {}),
+    }
 
 
 def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
-from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, price
+from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, left_out, price
 from r2med.errors import R2medError
 from r2med.llm import Limits, add_model, scripted, session
 from r2med.store.ledger import Entry, Ledger
@@ -46,31 +46,44 @@ def test_nothing_on_the_frontier_is_beaten_and_all_else_is(systems: list[Priced]
     assert [each.score for each in found] == sorted(each.score for each in found)
 
 
+def entry(work: list[dict[str, object]], stages: list[dict[str, object]] | None = None, cores: int = 2) -> Entry:
+    record = {"work": work, "stages": stages or [{"spec": "bm25"}], "machine": {"platform": "linux", "cores": cores}}
+    return Entry("k", "s", "t", "custom", ("q1", "q2"), 9.0, record)
+
+
+def step(search: float, **more: object) -> dict[str, object]:
+    return {"load": 5.0, "index": 3.0, "search": search, "ask": 0.5, **more}
+
+
 def account(cost: float | None, prompt: int, completion: int, seconds: float) -> dict[str, object]:
-    return {"cost": cost, "prompt_tokens": prompt, "completion_tokens": completion, "seconds": seconds}
+    return {"account": {"cost": cost, "prompt_tokens": prompt, "completion_tokens": completion, "seconds": seconds}}
 
 
-def entry(notes: dict[str, object], stages: list[dict[str, object]] | None = None, seconds: float = 3.0) -> Entry:
-    record = {"notes": notes, "stages": stages or [{"spec": "bm25"}]}
-    return Entry("k", "s", "t", "custom", ("q1", "q2"), seconds, record)
-
-
-def test_accounts_are_added_up_however_deep_they_lie() -> None:
-    inner = {"first": {"hyde(m)": {"account": account(1.0, 30, 10, 2.0), "seconds": 0.5}}}
-    notes = {"lamer(m)": {"account": account(3.0, 100, 60, 4.0), "seconds": 1.5, **inner}, "bm25": {"vocabulary": 7}}
-    found = bill([entry(notes), entry({})])
-    assert found.money == pytest.approx(4.0 / 4)
-    assert found.tokens == pytest.approx(200 / 4)
-    assert found.seconds == pytest.approx((2.0 + 4.0 + (6.0 - 2.0)) / 4)
+def test_a_bill_is_a_query_s_share_of_the_cost() -> None:
+    work = [step(1.0, **account(3.0, 100, 60, 4.0)), step(0.5, **account(1.0, 30, 10, 2.0))]
+    found = bill([entry(work), entry([step(0.5)])])
+    assert found == Bill(4.0 / 4, 200 / 4, (1.0 + 4.0 + 0.5 + 2.0 + 0.5) / 4, "linux 2")
 
 
 def test_a_price_that_is_not_known_is_not_nothing() -> None:
-    notes = {"hyde(m)": {"account": account(None, 30, 10, 2.0), "seconds": 0.5}}
-    assert bill([entry(notes)]).money is None
-    assert bill([entry(notes)]).tokens == 20
-    assert bill([entry({}, [{"spec": "replay"}])]) == Bill(None, None, None)
-    served = bill([entry({}, [{"spec": "x@http://h/v1", "encoder": {"backend": "api"}}])])
-    assert served == Bill(None, None, 1.5)
+    unpriced = entry([step(1.0, **account(None, 30, 10, 2.0))])
+    assert bill([unpriced]).money is None
+    assert bill([unpriced]).tokens == 20
+    assert bill([entry([step(1.0)], [{"spec": "replay"}])]) == Bill(None, None, None, "linux 2")
+    served = bill([entry([step(3.0)], [{"spec": "x@http://h/v1", "backend": "api"}])])
+    assert served == Bill(None, None, 1.5, "linux 2")
+
+
+def test_seconds_compare_only_where_they_were_timed_alike() -> None:
+    here = [Priced(name, score, bill([entry([step(1.0)])])) for name, score in (("a", 0.3), ("b", 0.2))]
+    there = Priced("elsewhere", 0.9, bill([entry([step(1.0)], cores=64)]))
+    cached = Priced("cached", 0.9, bill([entry([step(0.1, reused=["scores of pairs"])])]))
+    mixed = Priced("mixed", 0.9, bill([entry([step(0.1)]), entry([step(0.1)], cores=64)]))
+    systems = [*here, there, cached, mixed]
+    assert [each.system for each in frontier(systems, "seconds")] == ["a"]
+    assert left_out(systems, "seconds").endswith(": elsewhere, cached, mixed.")
+    assert left_out(systems, "money") == ""
+    assert left_out(here, "seconds") == ""
 
 
 def test_answers_that_were_kept_cost_what_they_cost_at_first() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import COST_HEADINGS, cost_cells
+from r2med.store.cost import COST_HEADINGS
 
 
 @dataclass(frozen=True)
@@ -75,4 +75,4 @@ def has_sources(board: Board) -> bool:
 
 def cost_of(line: Line) -> list[str]:
     """What a system took, under `COST_HEADINGS`; nothing for a published one."""
-    return cost_cells(line.row.cost) if line.row.cost is not None else [""] * len(COST_HEADINGS)
+    return line.row.cost.cells() if line.row.cost is not None else [""] * len(COST_HEADINGS)

@@ -12,8 +12,9 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.latex import latex
 from r2med.board.model import Board, Line
 from r2med.board.of_report import Shown, boards_of
-from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_headings
+from r2med.board.table import GROUP_TITLES, task_headings
 from r2med.results import Report
+from r2med.store.cost import COST_HEADINGS
 
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
 

@@ -9,7 +9,8 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.chances import BETTER, WORSE
 from r2med.board.latex_text import breakable, escaped, one_line, unprintable
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import COST_HEADINGS, GROUP_TITLES, task_headings
+from r2med.board.table import GROUP_TITLES, task_headings
+from r2med.store.cost import COST_HEADINGS
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
 _NONE = "--"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval
-    from r2med.results import Cost
+    from r2med.store.cost import Cost
 
 OWN = "own"
 """The source of a row that was measured here."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, reduce
-from operator import add
+from functools import cache
 from typing import Any
 
 from r2med.board.model import OWN, Parts, Row
 from r2med.errors import R2medError, SpecError
-from r2med.results import Cost
 from r2med.spec import Call, Chain, Value, parse
+from r2med.store.cost import Cost
 from r2med.store.ledger import Entry, Ledger
 
 _AGENTS = ("search-o1", "search-r1")
@@ -38,7 +37,6 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
     measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
     records = [entry.record for entry in entries.values()]
     oracle = any(record.get("oracle", False) for record in records)
-    costs = [Cost.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries.values()]
     return Row(
         name=system,
         sources=(OWN,),
@@ -48,7 +46,7 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
         oracle=oracle,
         incomplete=sum(len(record.get("incomplete", {})) for record in records),
         runs={task: entry.id for task, entry in entries.items()},
-        cost=reduce(add, costs),
+        cost=Cost.of_runs(list(entries.values())),
     )
 
 

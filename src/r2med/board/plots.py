@@ -197,10 +197,10 @@ def difference_plot(found: Comparison, measure: str) -> Figure:
 
 
 def frontier_plot(systems: Sequence[Priced], by: str, measure: str) -> Figure:
-    """Score against cost: the frontier as a stair, systems on it filled, oracles left out."""
-    from r2med.diagnose.frontier import COSTS, frontier
+    """Score against cost: the frontier as a stair, systems on it filled; oracles and unknown costs left out."""
+    from r2med.diagnose.frontier import COSTS, comparable, frontier
 
-    known = [(cost, each) for each in systems if (cost := each.cost(by)) is not None and not each.oracle]
+    known = comparable(systems, by)
     if not known:
         raise R2medError(f"no system has a known cost in {by}; try one of {', '.join(COSTS)}")
     best = frontier([each for _, each in known], by)

@@ -25,8 +25,8 @@ from r2med.board.exporting import chosen_runs
 from r2med.data.tasks import groups, registry
 from r2med.errors import R2medError
 from r2med.export import file_name
-from r2med.results import Cost
 from r2med.runfiles import FORMATS
+from r2med.store.cost import Cost
 from r2med.store.files import write_file
 from r2med.store.ledger import Entry, Ledger
 
@@ -93,7 +93,7 @@ def _result(ledger: Ledger, entry: Entry, file: str) -> dict[str, Any]:
         "documents": entry.record["documents"],
         "metrics": {measure: float(scores[measure].mean()) for measure in sorted(scores)},
         "incomplete": len(entry.record.get("incomplete", {})),
-        "cost": Cost.of(entry.record, entry.seconds, len(entry.queries)).as_dict(),
+        "cost": Cost.of_runs([entry]).as_dict(),
         "data": entry.record["data"],
     }
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from r2med.results import Cost, Report, failure_lines
+from r2med.results import Report, failure_lines
+from r2med.store.cost import COST_HEADINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,27 +115,12 @@ def _table(report: Report, group: str, measure: str, look: Look) -> Table:
     ranges = report.intervals(group, measure) if look.intervals else {}
     for system, values in rows.items():
         cells = [_cell(value, system in ranked and value == top) for value, top in zip(values, best, strict=True)]
-        cells += cost_cells(report.cost(system, group)) if look.cost else []
+        cells += report.cost(system, group).cells() if look.cost else []
         table.add_row(escape(f"{system} {_marks(report, system, group)}".rstrip()), *cells)
         if system in ranges:
             found = [ranges[system][task] for task in (*tasks, "")]
             table.add_row("", *(f"[dim]{100 * each.low:.1f}-{100 * each.high:.1f}[/dim]" for each in found))
     return table
-
-
-COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
-"""The headings of what a system took."""
-
-
-def cost_cells(cost: Cost) -> list[str]:
-    """What a system took, under `COST_HEADINGS`; a dash for models that were not asked.
-
-    >>> cost_cells(Cost(requests=12, prompt_tokens=3000, dollars=None, seconds=6.0, queries=3))
-    ['12', '3,000', '0', '?', '2.000']
-    """
-    dollars = "?" if cost.dollars is None else f"{cost.dollars:.2f}" if cost.requests else "-"
-    counts = [f"{count:,}" if cost.requests else "-" for count in (cost.requests, cost.tokens, cost.reasoning_tokens)]
-    return [*counts, dollars, f"{cost.seconds_per_query:.3f}"]
 
 
 def _values(report: Report, system: str, group: str, measure: str) -> list[float | None]:

@@ -9,7 +9,8 @@ from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, 
 from r2med.board.formats import notes, title
 from r2med.board.grid import Column, Row, grid
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import COST_HEADINGS, task_headings
+from r2med.board.table import task_headings
+from r2med.store.cost import COST_HEADINGS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -105,11 +105,15 @@ def _differences(asked: Asked, ledger: Ledger) -> Figure:
 
 def _frontier(asked: Asked, ledger: Ledger) -> Figure:
     from r2med.board.plots import frontier_plot
-    from r2med.diagnose.frontier import price
+    from r2med.diagnose.frontier import left_out, price
     from r2med.measure.metrics import Measure
 
     measure = str(Measure.parse(asked.metric))
-    return frontier_plot(price(ledger, asked.runs, asked.tasks, measure), asked.by, measure)
+    systems = price(ledger, asked.runs, asked.tasks, measure)
+    figure = frontier_plot(systems, asked.by, measure)
+    if reason := left_out(systems, asked.by):
+        messages().print(reason, markup=False, highlight=False, style="dim")
+    return figure
 
 
 def _gap(asked: Asked, ledger: Ledger) -> Figure:

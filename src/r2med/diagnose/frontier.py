@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 
 from r2med.compare import find_runs
 from r2med.errors import R2medError
+from r2med.store.cost import Cost
 from r2med.store.ledger import Entry, Ledger
 
 COSTS: Mapping[str, str] = {
     "money": "US dollars a query",
     "tokens": "tokens read and written a query",
-    "seconds": "seconds a query",
+    "seconds": "seconds a query, searching",
 }
 """By what a price can be counted."""
 
@@ -27,7 +29,9 @@ class Bill:
     money: float | None
     tokens: float | None
     seconds: float | None
-    """The time of the run, with each request counted as long as it took when it was first answered."""
+    """To search, models loaded and documents indexed, with each request counted as when it was first answered."""
+    machine: str = ""
+    """Where the runs were made; seconds of different machines do not compare."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,31 @@ class Priced:
         return {"system": self.system, "score": self.score, **asdict(self.bill), "oracle": self.oracle}
 
 
+def comparable(systems: Sequence[Priced], by: str) -> list[tuple[float, Priced]]:
+    """The systems whose costs are known and compare, with these costs; oracles are no systems.
+
+    Seconds compare on one machine only: the one that has the most of the systems.
+    """
+    known = [(cost, each) for each in systems if not each.oracle and (cost := each.cost(by)) is not None]
+    if by != "seconds" or not known:
+        return known
+    machines = Counter(each.bill.machine for _, each in known)
+    return [(cost, each) for cost, each in known if each.bill.machine == machines.most_common(1)[0][0]]
+
+
+def left_out(systems: Sequence[Priced], by: str) -> str:
+    """Why some systems are not on a frontier, in a sentence; empty when all are."""
+    shown = {each.system for _, each in comparable(systems, by)}
+    missing = [each for each in systems if not each.oracle and each.system not in shown]
+    if not missing:
+        return ""
+    names = ", ".join(each.system for each in missing[:3]) + (", ..." if len(missing) > 3 else "")
+    if by != "seconds":
+        return f"Left out, cost not recorded: {names}."
+    reason = "its search was not timed apart, was partly taken from the cache, or ran on another machine"
+    return f"Left out, seconds not comparable ({reason}): {names}."
+
+
 def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
     """The systems that no other beats in score at the same cost or less, cheapest first.
 
@@ -58,9 +87,8 @@ def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
     >>> [each.system for each in frontier([dear, cheap], "money")]
     ['a']
     """
-    known = [(cost, each) for each in systems if not each.oracle and (cost := each.cost(by)) is not None]
     best, found = -np.inf, []
-    for _, each in sorted(known, key=lambda pair: (pair[0], -pair[1].score)):
+    for _, each in sorted(comparable(systems, by), key=lambda pair: (pair[0], -pair[1].score)):
         if each.score > best:
             best = each.score
             found.append(each)
@@ -96,37 +124,21 @@ def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], 
 
 
 def bill(entries: Sequence[Entry]) -> Bill:
-    """What a query costs, over all queries of some runs. What texts that were made elsewhere cost is not known."""
-    accounts = [note for entry in entries for note in _accounts(entry.record.get("notes", {}))]
-    queries = sum(len(entry.queries) for entry in entries)
-    costs = [note["account"]["cost"] for note in accounts]
-    money = None if None in costs else sum(costs) / queries
-    tokens = sum(note["account"]["prompt_tokens"] + note["account"]["completion_tokens"] for note in accounts) / queries
-    # Asking is counted by the requests' own time, which is the same whether answers were kept or not.
-    asking = sum(note["account"]["seconds"] for note in accounts)
-    waited = sum(note.get("seconds", 0.0) for note in accounts)
-    seconds = (asking + max(0.0, sum(entry.seconds for entry in entries) - waited)) / queries
-    stages = [stage for entry in entries for stage in entry.record.get("stages", ())]
-    if any(_is(stage, "replay") for stage in stages):
-        return Bill(None, None, None)
-    return Bill(None, None, seconds) if any(_served(stage) for stage in stages) else Bill(money, tokens, seconds)
+    """What a query costs, over all queries of some runs."""
+    cost = Cost.of_runs(entries)
+    machines = {_machine(entry.record.get("machine")) for entry in entries}
+
+    def each(value: float | None) -> float | None:
+        return None if value is None or not cost.queries else value / cost.queries
+
+    seconds = each(cost.searching) if len(machines) == 1 else None
+    return Bill(each(cost.dollars), each(cost.tokens), seconds, ", ".join(sorted(machines)))
 
 
-def _accounts(notes: Any) -> Iterator[Mapping[str, Any]]:
-    """Every note that holds an account, however deep: a stage may have used other stages."""
-    if isinstance(notes, dict):
-        if isinstance(notes.get("account"), dict):
-            yield notes
-        for value in notes.values():
-            yield from _accounts(value)
+def _machine(facts: Mapping[str, Any] | None) -> str:
+    """A machine in words, as far as a record tells it from others.
 
-
-def _is(stage: Mapping[str, Any], name: str) -> bool:
-    spec: str = stage["spec"]
-    return spec.partition("(")[0] == name
-
-
-def _served(stage: Mapping[str, Any]) -> bool:
-    """Whether a stage asks a server that sells vectors or scores, whose prices no record has."""
-    encoder = stage.get("encoder")
-    return _is(stage, "api-rerank") or (isinstance(encoder, dict) and encoder.get("backend") == "api")
+    >>> _machine({"platform": "linux", "architecture": "x86_64", "cores": 2})
+    'linux x86_64 2'
+    """
+    return " ".join(str(value) for value in (facts or {}).values())

@@ -220,7 +220,7 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
 
 def show_costs(found: Sequence[Priced], console: Console) -> None:
     """Print every system with its score and bill, and which are on the frontier of each kind of cost."""
-    from r2med.diagnose.frontier import COSTS, frontier
+    from r2med.diagnose.frontier import COSTS, frontier, left_out
 
     best = {by: {each.system for each in frontier(found, by)} for by in COSTS}
     table = _grid("system", "nDCG@10", *(f"{by}/query" for by in COSTS), "on the frontier of")
@@ -233,10 +233,9 @@ def show_costs(found: Sequence[Priced], console: Console) -> None:
         on = ", ".join(by for by in COSTS if each.system in best[by])
         _row(table, name, f"{100 * each.score:.2f}", money, tokens, seconds, on)
     console.print(table)
-    _say(console, "?: the records do not say (generations made elsewhere, servers without prices)", "dim")
-    _say(
-        console,
-        "seconds: of the run in the ledger, less what another system of that command had computed already;",
-        "dim",
-    )
-    _say(console, "to compare them, run each system by itself with --fresh", "dim")
+    _say(console, "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", "dim")
+    _say(console, "seconds: to search, without loading models and indexing documents", "dim")
+    for by in COSTS:
+        reason = left_out(found, by)
+        if reason:
+            _say(console, f"frontier of {by}: {reason[0].lower()}{reason[1:]}", "dim")

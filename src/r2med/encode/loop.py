@@ -71,6 +71,8 @@ def encode_all(
         lost = texts.ids[int((found < 0).argmax())]
         raise R2medError(f"the vector of {lost} cannot be read back from {store.folder}: is the disk failing?")
     vectors = store.vectors(found)
+    if role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
+        context.reuse("vectors of queries")
     context.notes.record[job.name] = _facts(encoder, job, vectors, encoded)
     return vectors
 
@@ -151,7 +153,8 @@ class _Filling:
         self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context
     ) -> None:
         """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
-        self.encoder.load()
+        with context.timed("load"):
+            self.encoder.load()
         label = f"encode {self.job.name} ({self.store.name})"
         with context.engine.progress(label, len(rest), unit="texts") as bar:
             for start in range(0, len(rest), _WINDOW):

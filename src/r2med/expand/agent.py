@@ -45,10 +45,14 @@ class Log:
 
     replies: list[Reply | Failed]
     counts: Counter[str]
+    seconds: float = 0.0
+    """How long the replies took on the clock."""
 
     def ask(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """Ask, and remember the replies."""
+        started = time.perf_counter()
         found = current_client().ask_all(requests)
+        self.seconds += time.perf_counter() - started
         self.replies += found
         return found
 
@@ -100,7 +104,6 @@ class Agent(Asker):
         trajectories = self._begin(collection, context)
         self.note(collection, trajectories[0].request() if trajectories else None, context)
         log = Log([], Counter())
-        started = time.perf_counter()
         active = trajectories
         with context.engine.progress(str(self), len(trajectories)) as bar:
             while active:
@@ -108,7 +111,7 @@ class Agent(Asker):
                 going = [trajectory for trajectory in active if not trajectory.done]
                 bar.advance(len(active) - len(going))
                 active = going
-        note_account(log.replies, time.perf_counter() - started, context)
+        note_account(log.replies, log.seconds, context)
         context.notes.record["agent"] = dict(sum((each.counts for each in trajectories), log.counts))
         written = [self.generation(each.answer, each.text, each.incomplete) for each in trajectories]
         rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
@@ -165,7 +168,9 @@ class Agent(Asker):
             places = [place for place, search in enumerate(searches) if search.trajectory.sample == sample]
             ids = [searches[place].trajectory.query for place in places]
             asked = Texts(ids, [searches[place].query for place in places])
-            run = self.tool.run(replace(collection, queries=asked, generations=()), context.for_stage())
+            own = context.for_stage()
+            run = self.tool.run(replace(collection, queries=asked, generations=()), own)
+            context.notes.work |= own.notes.work
             for place, query in zip(places, ids, strict=True):
                 texts = [documents.text(found) for found in run[query].documents[: self.docs]]
                 done[place] = searches[place]._replace(documents=texts)

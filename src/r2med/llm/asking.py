@@ -114,5 +114,6 @@ def foreseen(requests: Sequence[Request]) -> dict[str, object]:
 
 def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
     """Remember what the replies took, and how many were cut by the token limit and used as they are."""
+    context.asked_for(seconds)
     cut = sum(isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete for reply in replies)
     context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}

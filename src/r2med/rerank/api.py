@@ -158,6 +158,8 @@ class ApiRerank(Reranker):
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
             known = store.find(wanted.digest for each in pairs for wanted in each)
+            if known:
+                context.reuse("scores of pairs")
             asked = [part for each in pairs for part in self._parts(each, known)]
             if asked:
                 link = RerankLink(

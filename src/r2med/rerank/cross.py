@@ -168,8 +168,11 @@ class CrossEncoder(Reranker):
         with ScoreStore(model.settings(task)) as store:
             scores = Scores(store.find(wanted.digest for each in pairs for wanted in each))
             missing = {w.digest: w for each in pairs for w in each if w.digest not in scores.known}
+            if scores.known:
+                context.reuse("scores of pairs")
             if missing:
-                scoring = model.scoring(task, self.batch_tokens)
+                with context.timed("load"):
+                    scoring = model.scoring(task, self.batch_tokens)
                 with context.engine.progress(f"score pairs ({model.card.id})", len(missing), unit="pairs") as bar:
                     scores.add(scoring.run(list(missing.values()), store, bar))
         self._note(pairs, scores, len(missing), task, context)

@@ -81,7 +81,8 @@ class OwnReranker(Reranker):
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Hand every query's candidates to the class, and order the lists by what it says."""
         shown = candidates(collection, run, self.depth)
-        made = self._made()
+        with context.timed("load"):
+            made = self._made()
         outcomes = context.engine.map(str(self), lambda each: self._outcome(made, each), shown)
         return reranked(self, run, shown, outcomes, context)
 

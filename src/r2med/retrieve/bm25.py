@@ -115,14 +115,15 @@ class _BM25(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's best documents; those that share no term with it are never among them."""
-        index = open_index(collection.documents, context)
+        with context.timed("index"):
+            index = open_index(collection.documents, context)
+            scorer = Scorer(index, self.k1, self.b)
         context.notes.record |= {
             "analyzer": f"{ANALYZER} {ANALYZER_VERSION}",
             "query_weighting": self.weighting,
             "vocabulary": len(index.terms),
             "average_length": index.average_length,
         }
-        scorer = Scorer(index, self.k1, self.b)
         queries = [self.weigh(_known_terms(text, index), scorer) for text in search_texts(collection, self.join)]
         silent = sum(not weights for weights in queries)
         if silent:

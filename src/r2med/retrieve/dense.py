@@ -189,9 +189,10 @@ class Dense(Retriever):
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's nearest documents."""
         encoder = self.encoder(collection.task)
-        stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
+        with context.timed("index"):
+            stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
+            index = self._index(stored, encoder.similarity, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
-        index = self._index(stored, encoder.similarity, context)
         context.notes.record |= {
             "similarity": encoder.similarity,
             "dimension": self.dim or stored.shape[1],

@@ -152,7 +152,7 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
 
 def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
     """Score against cost, for every way of counting in which own systems differ."""
-    from r2med.diagnose.frontier import COSTS, Priced, bill
+    from r2med.diagnose.frontier import COSTS, Priced, bill, comparable, left_out
 
     whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
     priced = [
@@ -161,9 +161,7 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
     ]
     panels = []
     for by, unit in COSTS.items():
-        known = {each.cost(by) for each in priced if not each.oracle and each.cost(by) is not None}
-        if len(known) > 1:
-            note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. A system whose cost is not "
-            note += "recorded is left out."
+        if len({cost for cost, _ in comparable(priced, by)}) > 1:
+            note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. {left_out(priced, by)}"
             panels.append(Panel(f"Cost in {by}", note, drawn(frontier_chart(priced, by, measure)), f"cost-{by}"))
     return panels

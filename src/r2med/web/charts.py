@@ -162,10 +162,9 @@ def shade_of(value: float, low: float, high: float) -> int:
 
 def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> str:
     """Score against cost a query; what nothing beats for as little is filled and joined by a stair."""
-    from r2med.diagnose.frontier import COSTS, frontier
+    from r2med.diagnose.frontier import COSTS, comparable, frontier
 
-    known = sorted(((c, each) for each in systems if (c := each.cost(by)) is not None and not each.oracle),
-                   key=lambda pair: -pair[1].score)  # fmt: skip
+    known = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
     if not known:
         return ""
     best = frontier([each for _, each in known], by)

@@ -15,7 +15,7 @@ from r2med.board.table import GROUP_TITLES, task_heading
 from r2med.diagnose.highlight import Kinds, excerpt, parts
 from r2med.diagnose.screen import harmless
 from r2med.errors import require_extra
-from r2med.results import Cost
+from r2med.store.cost import Cost
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -97,25 +97,15 @@ def signed(value: float) -> str:
 
 
 def spent(cost: Cost | None) -> dict[str, str]:
-    """What a system took, in words; a dash for what was published without it.
+    """What a system took, in the words of every other table; a dash for what was published without it.
 
-    >>> spent(Cost(requests=12, prompt_tokens=3000, dollars=None, seconds=6.0, queries=3))
-    {'Requests': '12', 'Tokens': '3,000', 'Dollars': 'unknown', 'Seconds a query': '2.000'}
+    >>> spent(Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3))
+    {'Requests': '12', 'Tokens': '3,000', 'Dollars': '?', 'Seconds a query': '2.000'}
     """
     if cost is None:
         return dict.fromkeys(("Requests", "Tokens", "Dollars", "Seconds a query"), "\N{EN DASH}")
-    dollars = "unknown" if cost.dollars is None else f"{cost.dollars:.2f}"
-    counts = {"Requests": f"{cost.requests:,}", "Tokens": f"{cost.tokens:,}", "Dollars": dollars}
-    return {**counts, "Seconds a query": _seconds(cost.seconds_per_query)}
-
-
-def _seconds(value: float) -> str:
-    """Seconds with three places, more for what would be nothing.
-
-    >>> _seconds(1.25), _seconds(0.00042)
-    ('1.250', '0.00042')
-    """
-    return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
+    requests, tokens, _, dollars, seconds = cost.cells()
+    return {"Requests": requests, "Tokens": tokens, "Dollars": dollars, "Seconds a query": seconds}
 
 
 def marked(text: str, kinds: Kinds) -> Markup:

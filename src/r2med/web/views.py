@@ -12,7 +12,7 @@ from r2med.board.published import KINDS
 from r2med.diagnose.causes import Cause, QueryCause
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
-from r2med.results import Cost
+from r2med.store.cost import Cost
 from r2med.store.progress import in_progress
 from r2med.web import boards, charts, comparing, searching, why
 from r2med.web.boards import Pages
@@ -145,7 +145,7 @@ def system_page(library: Library, request: Request) -> Shown:
             marks.append(charts.Mark(task, 100 * found.mean, 100 * found.low, 100 * found.high))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
-    cost = sum((Cost.of(e.record, e.seconds, len(e.queries)) for e in runs.values()), Cost())
+    cost = Cost.of_runs(list(runs.values()))
     others = [name for name in library.systems(group) if name != system]
     causes = {task: library.causes(entry) for task, entry in runs.items()}
     values = {
@@ -232,7 +232,7 @@ def run_page(library: Library, request: Request) -> Shown:
     record = orjson.dumps(entry.record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
     return "run.html", {
         "entry": entry, "means": library.means().get(entry.id, {}), "rows": rows[pages.cut()], "pages": pages,
-        "links": links, "record": record, "cost": Cost.of(entry.record, entry.seconds, len(entry.queries)),
+        "links": links, "record": record, "cost": Cost.of_runs([entry]),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
         "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip
