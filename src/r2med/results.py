@@ -222,6 +222,6 @@ class Report:
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
     def __str__(self) -> str:
-        from r2med.board.table import as_text
+        from r2med.board.terminal import as_text
 
         return as_text(self)

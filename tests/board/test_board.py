@@ -384,7 +384,7 @@ def test_the_average_is_whole_on_a_narrow_terminal(ledger: Ledger, columns: int)
     done = command("--limit", "3", columns=columns)
     assert max(map(len, done.stdout.splitlines())) <= columns
     first = next(line for line in done.stdout.splitlines() if line.split()[:2] == ["1", "▸"])
-    assert first.split()[-9:] == ["98.8" if columns < 110 else "98.77"] * 9
+    assert first.split()[-9:] == ["98.8" if columns < 100 else "98.77"] * 9
 
 
 def test_the_command_imports_nothing_heavy(ledger: Ledger) -> None:

@@ -153,11 +153,12 @@ def test_a_table_has_the_leaders_marked() -> None:
 
 
 def test_intervals_stand_below_and_marks_behind_the_figures() -> None:
-    one = line("mine", 0.5, intervals={"": Interval(0.5, 0.41, 0.58)}, marks={"": "†", "Biology": "‡"})
-    text = latex(Board("custom", "MAP", TASKS[:1], [replace(one, average=0.5)], ["† better, ‡ worse than x"]))
+    one = line("mine", 0.5, 0.5, intervals={"": Interval(0.5, 0.41, 0.58)}, marks={"": "†", "Biology": "‡"})
+    text = latex(Board("custom", "MAP", TASKS[:2], [replace(one, average=0.5)], ["† better, ‡ worse than x"]))
     _, figures, ranges = checked(text)
-    assert figures == ["mine", "\\textbf{50.00}\\rlap{$^{\\ddagger}$}", "\\textbf{50.00}\\rlap{$^{\\dagger}$}"]
-    assert ranges == ["", "", "{\\scriptsize 41.0--58.0}"]
+    marked = [f"\\textbf{{50.00}}\\rlap{{$^{{\\{sign}}}$}}" for sign in ("ddagger", "dagger")]
+    assert figures == ["mine", marked[0], "\\textbf{50.00}", marked[1]]
+    assert ranges == ["", "", "", "{\\scriptsize 41.0--58.0}"]
     assert "$\\dagger$ better, $\\ddagger$ worse than x." in text
 
 

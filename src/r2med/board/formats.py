@@ -10,7 +10,7 @@ import orjson
 
 from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
 from r2med.board.latex import latex
-from r2med.board.model import Board, Line
+from r2med.board.model import AVERAGE, Board, Line
 from r2med.board.of_report import Shown, boards_of
 from r2med.board.table import GROUP_TITLES, task_headings
 from r2med.results import Report
@@ -31,7 +31,8 @@ def title(board: Board) -> str:
 def markdown(board: Board) -> str:
     """A table for a README or an issue: best in bold, second underlined, notes below."""
     heads = ["rank"] * has_ranks(board) + ["system"] + ["source"] * has_sources(board)
-    numbers = [*task_headings(board.tasks).values(), "avg", *(COST_HEADINGS if board.cost else ())]
+    averages = ["avg"] * (AVERAGE in board.columns)
+    numbers = [*task_headings(board.tasks).values(), *averages, *(COST_HEADINGS if board.cost else ())]
     best = leaders(board)
     lines = [
         f"**{title(board)}**",

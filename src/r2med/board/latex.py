@@ -132,7 +132,8 @@ def _shape(board: Board) -> _Shape:
 
 def _rest(board: Board, long: bool) -> float:
     """What all but the names take."""
-    widths = [_GAP, *(_width(board, column, long) for column in board.columns)]
+    heads = zip(board.columns, _task_headings(board), strict=True)
+    widths = [_GAP, *(_width(board, column, head, long) for column, head in heads)]
     widths += [3 * _LETTER + _GAP] * has_ranks(board)
     if has_sources(board):
         widths.append(max(_letters(", ".join(line.row.sources)) for line in board.lines) + _GAP)
@@ -142,8 +143,8 @@ def _rest(board: Board, long: bool) -> float:
     return sum(widths)
 
 
-def _width(board: Board, column: str, long: bool) -> float:
-    cells = [_column_headings(board)[column], *(figure(line, column) for line in board.lines)]
+def _width(board: Board, column: str, heading: str, long: bool) -> float:
+    cells = [heading, *(figure(line, column) for line in board.lines)]
     cells += [_range(line, column, long) for line in board.lines]
     return max(map(_letters, cells)) + _GAP
 
@@ -166,11 +167,11 @@ def _columns(board: Board, shape: _Shape) -> str:
 def _headings(board: Board) -> list[str]:
     cost = [escaped(name.capitalize() if name.isalpha() else name) for name in (COST_HEADINGS if board.cost else ())]
     heads = [r"\#"] * has_ranks(board) + ["System"] + ["Source"] * has_sources(board)
-    return [*heads, *map(escaped, _column_headings(board).values()), *cost]
+    return [*heads, *map(escaped, _task_headings(board)), *cost]
 
 
-def _column_headings(board: Board) -> dict[str, str]:
-    return {**task_headings(board.tasks), AVERAGE: "Avg."}
+def _task_headings(board: Board) -> list[str]:
+    return [*task_headings(board.tasks).values(), *["Avg."] * (AVERAGE in board.columns)]
 
 
 def _caption(board: Board, shape: _Shape) -> str:

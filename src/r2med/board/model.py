@@ -119,8 +119,8 @@ class Board:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The tasks, and the average last."""
-        return (*self.tasks, AVERAGE)
+        """The tasks, and the average last; of a single task it would say the same again."""
+        return tuple(self.tasks) if len(self.tasks) == 1 else (*self.tasks, AVERAGE)
 
     def as_dict(self) -> dict[str, Any]:
         """The board for JSON."""

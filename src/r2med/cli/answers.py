@@ -40,22 +40,17 @@ def command(runs: tuple[str, ...], judge: str, metric: str, as_json: bool) -> No
 
 
 def _show(report: AnswerReport) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, key, numbers
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("system", overflow="fold")
-    table.add_column("task", no_wrap=True)
-    for heading in ("accuracy", "exact", "contained", "judged", "unparsable", "missing"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    figures = numbers("accuracy", "exact", "contained", "judged", "unparsable", "missing")
+    table = Table(key("system"), Column("task", folds=True, key=True), *figures)
     for each in report.results:
         shares = (each.accuracy, each.share("exact"), each.share("contained"))
         cells = ["-" if share is None else f"{100 * share:.1f}" for share in shares]
         counts = [str(count) for count in (len(each.right), each.unparsable, len(each.missing))]
-        table.add_row(escape(each.system), escape(each.task), *cells, *counts)
+        table.add(each.system, each.task, *cells, *counts)
     console = output()
-    console.print(table)
+    table.show(console)
     console.print(f"with {report.measure} over queries: {_line(report.over_queries)}")
     console.print(f"with {report.measure} over systems: {_line(report.over_systems)}")
 

@@ -26,16 +26,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, numbers
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("kind", "what", "holds", "size"):
-        table.add_column(heading, justify="right" if heading in ("holds", "size") else "left", overflow="fold")
+    table = Table(Column("kind", key=True), Column("what", folds=True), *numbers("holds", "size"))
     for kind, what, holds, size in rows:
-        table.add_row(kind, escape(what), holds, human(size))
-    output().print(table)
+        table.add(kind, what, holds, human(size))
+    table.show(output())
 
 
 @command.command("clear")

@@ -12,6 +12,9 @@ from r2med.cli.options import ManyValues, json_option, output, write_json
 if TYPE_CHECKING:
     from r2med.compare import Comparison
     from r2med.measure.paired import Difference
+    from r2med.render.grid import Cell
+
+_HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries")
 
 
 @click.command("compare", cls=ManyValues)
@@ -48,38 +51,37 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
-    from rich import box
-    from rich.table import Table
+    from r2med.render.grid import Table, key, numbers
 
     console = output()
     for each in found:
-        console.print(f"{each.b}  minus  {each.a}", style="bold", markup=False)
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column(f"{metric} x 100", no_wrap=True)
-        for heading in ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        console.print(f"{each.b}  minus  {each.a}", style="bold")
+        table = Table(key(f"{metric} x 100"), *numbers(*_HEADINGS))
         for task, value in each.tasks.items():
-            table.add_row(*_row(task, value))
+            table.add(*_row(task, value))
         for family, value in each.families.items():
-            table.add_row(*_row(f"all {family}", value))
+            table.add(*_row(f"all {family}", value))
         if len(each.tasks) > 1:
-            table.add_section()
-            table.add_row(*_row("all tasks", each.overall), style="bold")
-        console.print(table)
-        console.print(_verdict(each, len(found)), markup=False)
+            table.rule()
+            table.add(*_row("all tasks", each.overall), style="bold")
+        table.show(console)
+        console.print(_verdict(each, len(found)))
         console.print()
 
 
-def _row(name: str, value: Difference) -> list[str]:
+def _row(name: str, value: Difference) -> list[Cell]:
+    from r2med.render.grid import Figure, percent
+
+    low, high = percent(value.low, sign="+"), percent(value.high, sign="+")
     return [
         name,
-        f"{100 * value.mean:+.2f}",
-        f"{100 * value.low:+.2f} to {100 * value.high:+.2f}",
+        percent(value.mean, sign="+"),
+        Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}"),
         f"{value.randomisation:.4f}",
         f"{value.t_test:.4f}",
         f"{value.wins}/{value.ties}/{value.losses}",
         f"{value.effect:+.2f}",
-        f"{100 * value.detectable:.2f}",
+        percent(value.detectable),
         str(value.queries),
     ]
 

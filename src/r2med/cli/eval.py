@@ -33,7 +33,7 @@ def command(
       r2med eval bm25.trec --task sample/Biology
       r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
     """
-    from r2med.board.table import show
+    from r2med.board.terminal import show_report
     from r2med.measure.metrics import DEFAULT, parse_all
     from r2med.score_files import judgements, score_files
 
@@ -46,4 +46,4 @@ def command(
     if as_json:
         write_json(report.as_dict())
     else:
-        show(report, output(), [str(measure) for measure in asked])
+        show_report(report, output(), [str(measure) for measure in asked])

@@ -74,9 +74,8 @@ def _show(cases: Sequence[Case], words: int) -> None:
     """Print, a page at a time where somebody looks."""
     from io import StringIO
 
-    from rich.console import Console
-
     from r2med.diagnose.screen import show_cases
+    from r2med.render.consoles import written_to
 
     if not cases:
         click.echo("no query is like that")
@@ -86,7 +85,7 @@ def _show(cases: Sequence[Case], words: int) -> None:
         show_cases(cases, console, words)
         return
     text = StringIO()
-    show_cases(cases, Console(file=text, force_terminal=True, width=console.width, highlight=False), words)
+    show_cases(cases, written_to(text, console.width, styled=True), words)
     click.echo_via_pager(text.getvalue(), color=True)
 
 

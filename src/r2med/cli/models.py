@@ -30,17 +30,22 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         write_json([_plain(card) for card in cards])
         return
-    from rich import box
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, key, numbers
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("name", "model", "size", "backend", "pooling", "tokens q/d", "licence"):
-        table.add_column(heading, no_wrap=heading != "model", overflow="fold")
+    texts = [Column(heading) for heading in ("backend", "pooling")]
+    table = Table(
+        key("name"),
+        Column("model", folds=True),
+        *numbers("size"),
+        *texts,
+        Column("tokens q/d"),
+        Column("licence", folds=True),
+    )
     for card in cards:
         limits = f"{card.max_query}/{card.max_document}" if card.max_document else "-"
         size = f"{card.parameters:,.0f}M" if card.parameters else "-"
-        table.add_row(card.name, card.id, size, card.backend, card.pooling, limits, card.licence)
-    output().print(table)
+        table.add(card.name, card.id, size, card.backend, card.pooling, limits, card.licence)
+    table.show(output())
 
 
 def _plain(card: Card) -> dict[str, object]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from r2med.render.consoles import messages, output
 
+if TYPE_CHECKING:
     Whole = click.ParamType[int]
 else:
     Whole = click.ParamType  # older versions of click have no type in brackets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = ["ManyValues", "Size", "json_option", "messages", "output", "write_json"]
 
 
 class ManyValues(click.Command):
@@ -68,19 +68,3 @@ def write_json(value: object) -> None:
 
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     click.echo(text.decode("utf-8", "replace"))
-
-
-def output() -> Console:
-    """The console for results; a pipe or a file gets room for wide tables."""
-    import sys
-
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
-
-
-def messages() -> Console:
-    """The console for progress and remarks, apart from the results."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)

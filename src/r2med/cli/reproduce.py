@@ -115,22 +115,18 @@ def _complain(report: Report) -> None:
 
 
 def _show(each: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
-    from rich import box
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, key, numbers
 
-    console.print(each.system, style="bold", markup=False)
+    console.print(each.system, style="bold")
     for row in each.rows:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column(f"{measure} x 100", overflow="fold")
-        for heading in (f"published ({row.source.name})", "measured", "difference", "95% interval"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict")
+        figures = numbers(f"published ({row.source.name})", "measured", "difference", "95% interval")
+        table = Table(key(f"{measure} x 100"), *figures, Column("verdict", folds=True))
         for one in compared:
             if (one.name, one.source) == (row.name, row.source.name):
-                table.add_row(*_cells(one), style="bold" if one.task == "average" else None)
-        console.print(table)
+                table.add(*_cells(one), style="bold" if one.task == "average" else "")
+        table.show(console)
     for note in each.notes:
-        console.print(f"note: {note}", style="dim", markup=False)
+        console.print(f"note: {note}", style="dim")
 
 
 def _cells(one: Compared) -> list[str]:

@@ -131,7 +131,8 @@ def _names(asked: Asked, systems: list[System]) -> dict[str, str]:
 
 
 def _run(asked: Asked, systems: list[System]) -> None:
-    from r2med.board.table import Look, show
+    from r2med.board.of_report import Shown
+    from r2med.board.terminal import show_report
     from r2med.engine import Engine
     from r2med.evaluation import Options, evaluate
     from r2med.measure.metrics import DEFAULT, parse_all
@@ -147,6 +148,7 @@ def _run(asked: Asked, systems: list[System]) -> None:
     with _limits(asked):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
     names = _names(asked, systems)
+    shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
         from r2med.export import write_results
 
@@ -156,13 +158,10 @@ def _run(asked: Asked, systems: list[System]) -> None:
         write_json(report.as_dict())
     elif asked.format != "terminal":
         from r2med.board.formats import format_report
-        from r2med.board.of_report import Shown
 
-        shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
     else:
-        look = Look(intervals=asked.ci, cost=asked.columns == "cost")
-        show(report.named(names), output(), [str(measure) for measure in measures], look)
+        show_report(report.named(names), output(), [str(measure) for measure in measures], shown)
         for spec, name in names.items():
             click.echo(f"{name}: {spec}")
     if report.failures:

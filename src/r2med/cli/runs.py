@@ -50,21 +50,15 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
 
 
 def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, numbers, percent
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("run", "system", "task", "when (UTC)"):
-        table.add_column(heading, no_wrap=heading != "system", overflow="fold")
-    for heading in ("nDCG@10", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    names = (Column("system", folds=True, key=True), Column("task", folds=True))
+    table = Table(Column("run", key=True), *names, Column("when (UTC)"), *numbers("nDCG@10", "seconds"))
     for entry in entries:
-        value = means.get(entry.id, {}).get("nDCG@10")
         when = entry.created[:16].replace("T", " ")
-        shown = "-" if value is None else f"{100 * value:.2f}"
-        table.add_row(entry.id, escape(entry.system), escape(entry.task), when, shown, f"{entry.seconds:.2f}")
-    output().print(table)
+        value = percent(means.get(entry.id, {}).get("nDCG@10"))
+        table.add(entry.id, entry.system, entry.task, when, value, f"{entry.seconds:.2f}")
+    table.show(output())
 
 
 @command.command("show")

@@ -12,6 +12,8 @@ from r2med.cli.options import json_option, output, write_json
 if TYPE_CHECKING:
     from r2med.data.stats import Lengths, Stats
 
+_HEADINGS = ("#Q", "#D", "pos/Q", "Q-len", "D-len", "Q-len 5/50/95%", "D-len 5/50/95%", "same text", "own id")
+
 
 @click.command("stats")
 @click.argument("tasks", nargs=-1, metavar="[NAME|GROUP|PATH]...")
@@ -36,17 +38,12 @@ def command(tasks: tuple[str, ...], as_json: bool) -> None:
 
 
 def _show(found: Sequence[Stats]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from r2med.render.grid import Table, key, numbers
 
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("task", overflow="fold")
-    for heading in ("#Q", "#D", "pos/Q", "Q-len", "D-len", "Q-len 5/50/95%", "D-len 5/50/95%", "same text", "own id"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = Table(key("task"), *numbers(*_HEADINGS))
     for each in found:
-        table.add_row(
-            escape(each.task),
+        table.add(
+            each.task,
             f"{each.queries:,}",
             f"{each.documents:,}",
             f"{each.positives:.1f}",
@@ -58,7 +55,7 @@ def _show(found: Sequence[Stats]) -> None:
             f"{each.shared_ids:,}",
         )
     console = output()
-    console.print(table)
+    table.show(console)
     legend = "lengths in words; same text: documents that repeat another's text; own id: documents with a query's id"
     console.print(legend, style="dim")
 

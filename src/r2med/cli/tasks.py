@@ -41,17 +41,12 @@ def _facts(task: Task) -> dict[str, object]:
 
 
 def _show(tasks: Sequence[Task]) -> None:
-    from rich import box
-    from rich.table import Table
+    from r2med.render.grid import Column, Table, key, numbers
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("task", "family", "scenario"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("#Q", "#D", "qrels"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("from", overflow="ellipsis")
+    texts = [Column(heading, folds=True) for heading in ("family", "scenario")]
+    table = Table(key("task"), *texts, *numbers("#Q", "#D", "qrels"), Column("from", folds=True))
     for task in tasks:
         where = f"{task.hub}@{task.revision[:8]}" if task.hub else "bundled" if task.group == "sample" else "folder"
         counts = ["-" if count is None else f"{count:,}" for count in (task.queries, task.documents, task.qrels)]
-        table.add_row(task.name, task.family_title, task.scenario, *counts, where)
-    output().print(table)
+        table.add(task.name, task.family_title, task.scenario, *counts, where)
+    table.show(output())

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from r2med.diagnose.causes import LEVELS, Cause, changes, moves, overall
+from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from r2med.diagnose.causes import Diagnosis
     from r2med.diagnose.ceiling import Ceiling, Climb
@@ -25,26 +25,15 @@ _MOVES = 6
 
 
 def _grid(first: str, *others: str) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column(Text(first), overflow="fold")
-    for heading in others:
-        table.add_column(Text(heading), justify="right")
-    return table
+    return Table(key(first), *numbers(*others))
 
 
-def _row(table: Table, *cells: str, style: str = "") -> None:
-    """Add a row of plain texts: a name with brackets in it is no markup."""
-    from rich.text import Text
-
-    table.add_row(*map(Text, cells), style=style)
+def _texts(*headings: str) -> list[Column]:
+    return [Column(heading, folds=True) for heading in headings]
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, highlight=False)
+    console.print(text, style=style)
 
 
 def _percent(share: float) -> str:
@@ -63,14 +52,14 @@ def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
         table = _grid("task", "queries", "deep", *(cause.value for cause in used))
         for each in found:
             shares = each.shares(of)
-            _row(table, each.task, str(len(each.queries)), str(each.deep), *(_percent(shares[cause]) for cause in used))
+            table.add(each.task, str(len(each.queries)), str(each.deep), *(_percent(shares[cause]) for cause in used))
         if len(found) > 1:
-            table.add_section()
+            table.rule()
             total = overall(found, of)
             queries = str(sum(len(each.queries) for each in found))
-            _row(table, "all tasks", queries, "", *(_percent(total[cause].mean) for cause in used), style="bold")
-            _row(table, "95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
-        console.print(table)
+            table.add("all tasks", queries, "", *(_percent(total[cause].mean) for cause in used), style="bold")
+            table.add("95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
+        table.show(console)
     _explain(found, used, console)
 
 
@@ -99,8 +88,8 @@ def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], consol
             if old[cause].mean or new[cause].mean:
                 change = difference[cause]
                 shares = (_percent(old[cause].mean), _percent(new[cause].mean))
-                _row(table, cause.value, *shares, f"{100 * change.mean:+.1f}", _between(change, "+"))
-        console.print(table)
+                table.add(cause.value, *shares, f"{100 * change.mean:+.1f}", _between(change, "+"))
+        table.show(console)
     changed = [(count, step) for step, count in moves(before, after).items() if step[0] is not step[1]]
     for count, (one, other) in changed[:_MOVES]:
         _say(console, f"{count} {'query' if count == 1 else 'queries'}: {one.value} -> {other.value}")
@@ -116,11 +105,11 @@ def show_gap(found: Sequence[Gap], console: Console) -> None:
         table = _grid("task", "queries", *PAIRS)
         rows: list[Mapping[str, Interval]] = [getattr(each, side) for each in found]
         for each, row in zip(found, rows, strict=True):
-            _row(table, each.task, str(each.queries), *(_mean([row], pair) for pair in PAIRS))
+            table.add(each.task, str(each.queries), *(_mean([row], pair) for pair in PAIRS))
         if len(found) > 1:
-            table.add_section()
-            _row(table, "all tasks", "", *(_mean(rows, pair) for pair in PAIRS), style="bold")
-        console.print(table)
+            table.rule()
+            table.add("all tasks", "", *(_mean(rows, pair) for pair in PAIRS), style="bold")
+        table.show(console)
     for pair, meaning in PAIRS.items():
         _say(console, f"{pair}: {meaning}", "dim")
 
@@ -138,11 +127,11 @@ def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
         _say(console, f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", "bold")
         table = _grid("task", "plain", "oracle", *([] if alone else ["system", "gap closed %", "95% interval"]))
         for task, climb in each.tasks.items():
-            _row(table, task, *_climb(climb, alone=alone))
+            table.add(task, *_climb(climb, alone=alone))
         if len(each.tasks) > 1:
-            table.add_section()
-            _row(table, "all tasks", *_climb(each.overall, alone=alone), style="bold")
-        console.print(table)
+            table.rule()
+            table.add("all tasks", *_climb(each.overall, alone=alone), style="bold")
+        table.show(console)
 
 
 def _climb(climb: Climb, *, alone: bool) -> list[str]:
@@ -170,9 +159,9 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
             shares = [_percent(share) for share in (own.recall_a, own.recall_b, own.union, own.overlap)]
             last = each is rows[-1] and len(rows) > 1
             if last:
-                table.add_section()
-            _row(table, each.task, "" if last else str(each.deep), *counts, *shares, style="bold" if last else "")
-        console.print(table)
+                table.rule()
+            table.add(each.task, "" if last else str(each.deep), *counts, *shares, style="bold" if last else "")
+        table.show(console)
     if len(found[0].pairs) > 1:
         _say(console, f"recall of what any of them finds: {_percent(rows[-1].union)}")
     _say(console, "documents at `deep` or above count as found; union: the most that a fusion can reach", "dim")
@@ -183,25 +172,25 @@ def show_coverage(found: Sequence[Coverage], console: Console, limit: int) -> No
     table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
     for each in found:
         counts = [f"{len(each.holes):,}", f"{len(each.twins):,}"]
-        _row(table, each.task, *(_percent(share) for share in each.judged.values()), *counts)
-    console.print(table)
+        table.add(each.task, *(_percent(share) for share in each.judged.values()), *counts)
+    table.show(console)
     if all(each.positives_only for each in found):
         _say(console, "only relevant documents are judged here, so that judged means relevant", "dim")
     holes = [(each.task, hole) for each in found for hole in each.holes]
     if holes:
         _say(console, "holes: not judged, and among the first 10 of most systems", "bold")
-        table = _grid("task", "query", "document", "systems", "best rank")
+        table = Table(*_texts("task", "query", "document"), *numbers("systems", "best rank"))
         for task, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
-            _row(table, task, hole.query, hole.document, str(hole.systems), str(hole.best))
-        console.print(table)
+            table.add(task, hole.query, hole.document, str(hole.systems), str(hole.best))
+        table.show(console)
     twins = [(each.task, twin) for each in found for twin in each.twins]
     if twins:
         _say(console, "nearly the same as a relevant document, and not judged relevant: review these", "bold")
-        table = _grid("task", "query", "relevant", "document", "Jaccard", "best rank")
+        table = Table(*_texts("task", "query", "relevant", "document"), *numbers("Jaccard", "best rank"))
         for task, twin in sorted(twins, key=lambda row: -row[1].jaccard)[:limit]:
             best = "" if twin.best is None else str(twin.best)
-            _row(table, task, twin.query, twin.positive, twin.document, f"{twin.jaccard:.2f}", best)
-        console.print(table)
+            table.add(task, twin.query, twin.positive, twin.document, f"{twin.jaccard:.2f}", best)
+        table.show(console)
 
 
 def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], console: Console) -> None:
@@ -214,8 +203,8 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
             cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", _between(mean))]
             if each.difference is not None:
                 cells += [f"{100 * each.difference.mean:+.2f}", _between(each.difference, "+")]
-            _row(table, each.name, str(each.queries), *cells)
-        console.print(table)
+            table.add(each.name, str(each.queries), *cells)
+        table.show(console)
 
 
 def show_costs(found: Sequence[Priced], console: Console) -> None:
@@ -223,7 +212,7 @@ def show_costs(found: Sequence[Priced], console: Console) -> None:
     from r2med.diagnose.frontier import COSTS, frontier, left_out
 
     best = {by: {each.system for each in frontier(found, by)} for by in COSTS}
-    table = _grid("system", "nDCG@10", *(f"{by}/query" for by in COSTS), "on the frontier of")
+    table = Table(key("system"), *numbers("nDCG@10", *(f"{by}/query" for by in COSTS)), *_texts("on the frontier of"))
     for each in found:
         bill = each.bill
         money = "?" if bill.money is None else f"${bill.money:.6f}" if bill.money else "$0"
@@ -231,8 +220,8 @@ def show_costs(found: Sequence[Priced], console: Console) -> None:
         seconds = "?" if bill.seconds is None else f"{bill.seconds:.4f}"
         name = f"{each.system} (oracle)" if each.oracle else each.system
         on = ", ".join(by for by in COSTS if each.system in best[by])
-        _row(table, name, f"{100 * each.score:.2f}", money, tokens, seconds, on)
-    console.print(table)
+        table.add(name, f"{100 * each.score:.2f}", money, tokens, seconds, on)
+    table.show(console)
     _say(console, "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", "dim")
     _say(console, "seconds: to search, without loading models and indexing documents", "dim")
     for by in COSTS:

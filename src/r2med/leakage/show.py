@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from r2med.leakage.settings import METHODS
+from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from r2med.leakage.report import Report, Share
 
@@ -17,13 +17,13 @@ _KINDS = ("queries", "positives", "documents")
 
 def show(report: Report, console: Console) -> None:
     """Print the share of each task that is affected, the strongest pairs, and the conclusion."""
-    console.print(_shares(report))
+    _shares(report).show(console)
     if report.strongest:
         more = f" of {report.pairs:,}" if report.pairs > len(report.strongest) else ""
         console.print(f"The strongest pairs ({len(report.strongest)}{more})", style="bold")
-        console.print(_pairs(report))
+        _pairs(report).show(console)
     for sentence in conclusion(report):
-        console.print(sentence, markup=False)
+        console.print(sentence)
 
 
 def conclusion(report: Report) -> list[str]:
@@ -44,22 +44,13 @@ def conclusion(report: Report) -> list[str]:
 
 
 def _shares(report: Report) -> Table:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("affected", no_wrap=True)
-    for kind in _KINDS:
-        table.add_column(kind, justify="right", no_wrap=True)
-        table.add_column("", justify="right", no_wrap=True)
-    for method in METHODS:
-        if method in report.settings.methods:
-            table.add_column(method, justify="right", no_wrap=True)
+    counts = [heading for kind in _KINDS for heading in (kind, "%")]
+    methods = [method for method in METHODS if method in report.settings.methods]
+    table = Table(key("affected"), *numbers(*counts, *methods))
     for task in report.tasks:
         shares = [getattr(task, kind) for kind in _KINDS]
         cells = [cell for share in shares for cell in (f"{share.affected:,}/{share.total:,}", f"{share.share:.1%}")]
-        table.add_row(escape(task.task), *cells, *_methods(report, [task.queries, task.documents]))
+        table.add(task.task, *cells, *_methods(report, [task.queries, task.documents]))
     return table
 
 
@@ -70,15 +61,9 @@ def _methods(report: Report, shares: list[Share]) -> list[str]:
 
 
 def _pairs(report: Report) -> Table:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("training row", "task", "kind", "id", "method"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("score", justify="right", no_wrap=True)
+    texts = [Column(heading, folds=True) for heading in ("training row", "task", "kind", "id", "method")]
+    table = Table(*texts, *numbers("score"))
     for pair in report.strongest:
         names = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method)
-        table.add_row(*map(escape, names), f"{pair.score:.2f}")
+        table.add(*names, f"{pair.score:.2f}")
     return table

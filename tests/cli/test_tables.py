@@ -1,0 +1,120 @@
+"""Every verb that prints a table, at every width and in a pipe: all names and all figures are there, whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from r2med.cli.main import app
+
+LONG = "rrf(bm25, bm25-classic, bm25(k1=1.2, b=0.4))"
+SYSTEMS = ("bm25", "bm25-classic", LONG)
+
+
+def invoke(*args: str, columns: int | None = None) -> Result:
+    return CliRunner().invoke(app, args, env={"COLUMNS": str(columns) if columns else None, "NO_COLOR": "1"})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with runs, a nano set and a file of training data, made once."""
+    folder = tmp_path_factory.mktemp("tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(folder))
+        for args in (
+            ("run", *SYSTEMS, "replay >> bm25"),
+            ("nano", "build", "sample", "--out", str(folder / "nano"), "--docs", "30", "--queries", "4"),
+            ("run", *SYSTEMS, "--tasks", str(folder / "nano")),
+        ):
+            done = invoke(*args)
+            assert done.exit_code == 0, done.output
+    texts = [json.loads(line)["text"] for line in _corpus().splitlines()[:3]]
+    (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return folder
+
+
+def _corpus() -> str:
+    from importlib.resources import files
+
+    root = files("r2med") / "data" / "sample"
+    return next(iter(Path(str(root)).rglob("*orpus*.jsonl"))).read_text("utf-8")
+
+
+COMMANDS = {
+    "run": ("run", *SYSTEMS),
+    "run --ci": ("run", *SYSTEMS, "--ci", "--columns", "cost"),
+    "run of a nano set": ("run", *SYSTEMS, "--tasks", "{home}/nano"),
+    "runs": ("runs", "--limit", "12"),
+    "board": ("board", "--limit", "5"),
+    "board --ci": ("board", "--group", "sample", "--ci", "--columns", "cost"),
+    "compare": ("compare", *SYSTEMS, "--tasks", "sample"),
+    "stats": ("stats", "sample"),
+    "answers": ("answers", "replay >> bm25"),
+    "models": ("models",),
+    "tasks": ("tasks",),
+    "causes": ("diagnose", "bm25", "--against", LONG, "--tasks", "sample"),
+    "gap": ("diagnose", LONG, "--gap", "--tasks", "sample"),
+    "complement": ("diagnose", "bm25", LONG, "--complement", "--tasks", "sample"),
+    "coverage": ("diagnose", "bm25", LONG, "--coverage", "--tasks", "sample"),
+    "slices": ("diagnose", "bm25", LONG, "--slices", "--tasks", "sample"),
+    "cost": ("diagnose", "--cost", "--tasks", "sample"),
+    "nano profile": ("nano", "profile", "{home}/nano"),
+    "nano agree": ("nano", "agree", "{home}/nano", "sample", "--systems", *SYSTEMS),
+    "leakage": ("leakage", "{home}/train.jsonl", "--tasks", "sample", "--documents"),
+    "cache": ("cache",),
+}
+
+
+def blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each table: the heading above its rule, and its rows up to a blank line."""
+    for part in re.split(r"\n\s*\n", text):
+        lines = part.strip("\n").splitlines()
+        rules = [place for place, line in enumerate(lines) if line.strip() and set(line.strip()) == {"─"}]
+        if rules:
+            body = [line for place, line in enumerate(lines) if place > rules[0] and place not in rules]
+            yield " ".join(lines[: rules[0]]), body
+
+
+def names(rows: list[str]) -> list[str]:
+    """The first column, a line each: what stands before two blanks, after a rank."""
+    pieces = [re.split(r"\s{2,}", re.sub(r"^\s*(\d+|-)\s\s", "", row).strip()) for row in rows]
+    return [several[0] for several in pieces if not re.fullmatch(r"[\d.]+-[\d.]+|\([\d.]+\)", several[0])]
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+def figures(rows: list[str]) -> set[float]:
+    return set(map(float, re.findall(r"(?<![\w.@/-])[-+]?\d+\.\d+(?![\w.])", "\n".join(rows))))
+
+
+CLOCKS = ("cache", "cost", "run --ci", "board --ci", "runs")
+"""What shows seconds and sizes, which are others at every call."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_tables_are_whole_at_every_width(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(home))
+    args = [part.replace("{home}", str(home)) for part in COMMANDS[name]]
+    pipe = invoke(*args)
+    assert pipe.exit_code in (0, 1), pipe.output
+    tables = [rows for _, rows in blocks(pipe.output)]
+    assert tables
+    expected = [squeezed(line) for rows in tables for line in names(rows)]
+    for columns in (60, 80, 120):
+        shown = invoke(*args, columns=columns).output
+        parts = [rows for _, rows in blocks(shown)]
+        assert "…" not in shown
+        assert [row for rows in parts for row in rows if len(row) > columns] == []
+        first = squeezed("".join(line for rows in parts for line in names(rows)))
+        assert [line for line in expected if line not in first] == [], shown
+        there = set[float]().union(*map(figures, parts))
+        wanted = set[float]() if name in CLOCKS else set[float]().union(*map(figures, tables))
+        rounded = 0.0501
+        assert [figure for figure in wanted if not any(abs(figure - seen) < rounded for seen in there)] == [], shown
