@@ -92,7 +92,7 @@ def test_a_stage_shared_by_several_systems_runs_once_and_its_notes_reach_all() -
         assert result.incomplete == {"bio-q01": "refused"}
         assert result.record["notes"]["echo"] == {"requests": 9}
     assert "echo >> bm25 *" in str(report)
-    assert "* echo >> bm25: 1 queries incomplete (refused, ...)" in str(report)
+    assert "* echo >> bm25: 1 query incomplete (refused)" in str(report)
 
 
 def test_seconds_are_those_of_a_system_alone() -> None:
