@@ -1,4 +1,4 @@
-"""Write the pages that are made from the program: every verb, every card, and how to cite.
+"""Write what is made from the program: every verb, every card, how to cite, and the output shown in the how-tos.
 
     python scripts/make_reference.py
 
@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
+import shlex
+import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
+from click.testing import CliRunner
 
 from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
+from r2med.data import load
 from r2med.encode.cards import cards as encoders
 from r2med.llm import find_model, model_names
 from r2med.rerank.cards import api_cards as reranking_servers
@@ -190,10 +196,38 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def howto_page(path: str) -> str:
+    """A page with the output of its commands as it is now; files that the page shows are there for them."""
+    text = (ROOT / path).read_text("utf-8")
+    back = Path.cwd()
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, task in re.findall(r"<!-- folder: (\S+) is (\S+) -->", text):
+            folder = load(task).task.folder
+            assert folder is not None
+            shutil.copytree(folder, Path(scratch, name))
+        for name, content in re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL):
+            Path(scratch, name).write_text(content, "utf-8")
+        os.chdir(scratch)
+        try:
+            return re.sub(r"(?<=```console\n)\$ r2med (.*?)\n.*?(?=```)", _shown, text, flags=re.DOTALL)
+        finally:
+            os.chdir(back)
+
+
+def _shown(command: re.Match[str]) -> str:
+    env = {"R2MED_HOME": str(Path.cwd() / ".home"), "COLUMNS": "120", "NO_COLOR": "1"}
+    done = CliRunner().invoke(app, shlex.split(command[1]), env=env, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
+    return "\n".join([f"$ r2med {command[1]}", *lines, ""])
+
+
+HOWTO = sorted(f"docs/howto/{file.name}" for file in (ROOT / "docs" / "howto").glob("*.md"))
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference.md": reference_page,
     "docs/cards.md": cards_page,
     "CITATION.cff": citation_file,
+    **{path: partial(howto_page, path) for path in HOWTO},
 }
 """Every file that is made, and what makes it."""
 
