@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -10,7 +11,8 @@ from random import Random
 import pytest
 from folders import LAYOUTS, Content
 
-from r2med.data import load
+from r2med.data import corpus, load
+from r2med.data.model import text_fingerprint
 from r2med.data.validate import validate
 from r2med.engine import quiet
 from r2med.errors import DataError
@@ -28,7 +30,7 @@ LARGE = Content(
 
 
 def kept() -> list[Path]:
-    return sorted((Cache.default().root / "documents").glob("*/*"))
+    return sorted((Cache.default().root / "documents").glob("*/documents.json"))
 
 
 @pytest.fixture
@@ -67,6 +69,38 @@ def test_a_changed_byte_is_seen_though_size_and_time_are_as_before(folder):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert file.stat().st_size == status.st_size
     assert load(folder).fingerprint != before
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_a_file_replaced_between_its_hash_and_its_reading_spoils_nothing(tmp_path, layout, monkeypatch):
+    other = replace(LARGE, documents=[(name, "", text[::-1]) for name, _, text in LARGE.documents])
+    here, there = tmp_path / "here", tmp_path / "there"
+    LAYOUTS[layout](here, LARGE)
+    LAYOUTS[layout](there, other)
+    names = [file.relative_to(there) for file in there.rglob("corpus*") if file.is_file()]
+    contents = {folder: [(folder / name).read_bytes() for name in names] for folder in (here, there)}
+
+    def put_in_place(folder):
+        for name, content in zip(names, contents[folder], strict=True):
+            (here / name).write_bytes(content)
+
+    def hash_then_replace(file):
+        digests.append(digest(file))
+        if len(digests) == len(names):
+            put_in_place(there)
+        return digests[-1]
+
+    digest, digests = corpus._digest, []
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "_digest", hash_then_replace)
+        assert load(here).collection.documents.texts[0] == other.documents[0][2]
+    for folder, content in ((here, LARGE), (there, other), (here, LARGE)):
+        put_in_place(folder)
+        dataset = load(here)
+        assert dataset.collection.documents.fingerprint == text_fingerprint(
+            [name for name, _, _ in content.documents], [text for _, _, text in content.documents]
+        )
+        assert dataset.collection.documents.text("d7") == content.documents[7][2]
 
 
 def test_warnings_are_recalled_and_errors_are_never_kept(folder):
@@ -109,8 +143,7 @@ def test_validate_always_reads(folder):
     load(folder)
     (file,) = kept()
     assert validate(folder).documents == 2000
-    file.unlink()
-    file.parent.rmdir()
+    shutil.rmtree(file.parent)
     validate(folder)
     assert not kept()
 

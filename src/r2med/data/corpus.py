@@ -14,11 +14,12 @@ import orjson
 
 from r2med.data.model import Texts
 from r2med.data.problems import Findings, Problem
+from r2med.data.rows import Digests
 from r2med.data.texts import read_documents
 from r2med.errors import DataError
 from r2med.store.cache import Cache, cache_key
 
-FORMAT = 1
+FORMAT = 2
 """Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
 
 _KIND = "documents"
@@ -38,28 +39,29 @@ class Corpus:
     """Whether every file was read to its end, so that an id that is not here does not exist."""
 
 
-def read_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+def read_corpus(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Corpus:
     """Read the files and note every problem."""
-    table = read_documents(files, found)
+    table = read_documents(files, found, digests)
     return Corpus(table.column(), table.rows, table.whole)
 
 
 def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     """The same, from memory where these very bytes were read before."""
-    key = _key(files)
-    if not key:
+    if not _large(files):
         return read_corpus(files, found)
-    cache = Cache.default()
-    if cache.has(_KIND, key):
+    cache, key = Cache.default(), _key(files, _hashed(files))
+    if key and cache.has(_KIND, key):
         corpus = _recalled(cache.root / _KIND / key / _KEPT, files, found)
         if corpus is not None:
             return corpus
         cache.drop(_KIND, key)
     errors, start = found.errors, len(found.problems)
-    corpus = read_corpus(files, found)
+    digests = Digests()
+    corpus = read_corpus(files, found, digests)
     if found.errors == errors:
+        # Under the bytes that were read: the file may have been replaced since it was looked up.
         kept = orjson.dumps(_kept(corpus, found.problems[start:]))
-        cache.keep(_KIND, key, lambda folder: _write(folder, kept))
+        cache.keep(_KIND, _key(files, [digests.of(file) for file in files]), lambda folder: _write(folder, kept))
     return corpus
 
 
@@ -90,14 +92,24 @@ class LateTexts(Sequence[str]):
         return len(self._ids)
 
 
-def _key(files: Sequence[Path]) -> str:
-    """Under what reading these files is kept: where they are, as messages name them, and their bytes."""
+def _large(files: Sequence[Path]) -> bool:
     try:
-        if sum(file.stat().st_size for file in files) < _LARGE:
-            return ""
-        return cache_key(files=[(str(file), _digest(file)) for file in files], format=FORMAT)
+        return sum(file.stat().st_size for file in files) >= _LARGE
     except OSError:
-        return ""  # reading them will say what is wrong
+        return False  # reading them will say what is wrong
+
+
+def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
+    """Under what reading these files is kept: where they are, as messages name them, and their bytes."""
+    return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
+
+
+def _hashed(files: Sequence[Path]) -> list[str]:
+    """The hash of each file; none of a file that cannot be read, which reading it will say."""
+    try:
+        return [_digest(file) for file in files]
+    except OSError:
+        return []
 
 
 def _digest(file: Path) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
 
@@ -25,17 +26,52 @@ _BUFFER = 1 << 20
 _ROWS_AT_ONCE = 4096
 
 
-def read_rows(path: Path, found: Findings) -> Rows:
-    """The rows of a file, by its format."""
-    return _READERS.get(path.suffix, json_rows)(path, found)
+class Digests:
+    """The hashes of files, taken of the very bytes that were read."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[Path, hashlib._Hash] = {}
+
+    def begin(self, path: Path) -> hashlib._Hash:
+        """The hash that the bytes of a file go into, from its beginning."""
+        self._hashes[path] = hashlib.sha256()
+        return self._hashes[path]
+
+    def of(self, path: Path) -> str:
+        """The hash of a file that was read; empty for one that was not."""
+        return self._hashes[path].hexdigest() if path in self._hashes else ""
 
 
-def lines(path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
+class _HashedFile(io.RawIOBase):
+    """A file whose bytes go into a hash as they are read."""
+
+    def __init__(self, path: Path, digest: hashlib._Hash) -> None:
+        self._file, self._digest = io.FileIO(path), digest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer) or 0
+        self._digest.update(memoryview(buffer)[:count])
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def read_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+    """The rows of a file, by its format; its hash is taken on the way where that is asked for."""
+    return _READERS.get(path.suffix, json_rows)(path, found, digests)
+
+
+def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
     """The lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
     try:
-        with opened(path) as stream:
+        with opened(path, digests) as stream:
             for number, line in enumerate(stream, 1):
                 if number == 1 and line.startswith(_UTF16):
                     found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
@@ -53,9 +89,9 @@ def lines(path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
         found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
 
 
-def json_rows(path: Path, found: Findings) -> Rows:
+def json_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
     """The objects of a file of JSON lines; blank lines are skipped."""
-    return parsed(lines(path, found), path, found)
+    return parsed(lines(path, found, digests), path, found)
 
 
 def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
@@ -102,13 +138,15 @@ def _count_keys(value: object) -> int:
     return 0
 
 
-def parquet_rows(path: Path, found: Findings) -> Rows:
+def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
     """The rows of a parquet file."""
     import polars
 
     try:
-        with path.open("rb") as stream:
-            frame = polars.read_parquet(stream)
+        content = path.read_bytes()
+        if digests is not None:
+            digests.begin(path).update(content)
+        frame = polars.read_parquet(content)
     except OSError as error:
         found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
         return
@@ -118,7 +156,7 @@ def parquet_rows(path: Path, found: Findings) -> Rows:
     yield from enumerate(frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE), 1)
 
 
-_READERS: Mapping[str, Callable[[Path, Findings], Rows]] = {".parquet": parquet_rows}
+_READERS: Mapping[str, Callable[[Path, Findings, Digests | None], Rows]] = {".parquet": parquet_rows}
 
 
 def describe(value: object) -> str:
@@ -141,9 +179,10 @@ def shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path, digests: Digests | None = None) -> BinaryIO:
     """The bytes of a file, unzipped where it is gzipped."""
-    stream = io.BufferedReader(io.FileIO(path), _BUFFER)
+    raw = io.FileIO(path) if digests is None else _HashedFile(path, digests.begin(path))
+    stream = io.BufferedReader(raw, _BUFFER)
     if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
         # The outer buffer finds line ends in C; a GzipFile on its own does it in Python.
         return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=stream)), _BUFFER)

@@ -143,7 +143,10 @@ _MAKERS = {"full": _full, "nano": _nano, "sample": _sample}
 
 
 def _lines(file: Path) -> int | None:
-    return sum(not line.isspace() for line in file.open("rb")) if file.is_file() else None
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        return sum(not line.isspace() for line in stream)
 
 
 def task(name: str) -> Task:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from r2med.data.model import Texts
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Row, describe, read_rows, shorten
+from r2med.data.rows import Digests, Row, describe, read_rows, shorten
 
 ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")
@@ -63,9 +63,9 @@ class TextTable:
         return Texts(self.ids, self.texts)
 
 
-def read_documents(files: Sequence[Path], found: Findings) -> TextTable:
+def read_documents(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> TextTable:
     """The documents; a title is put before its text."""
-    return _read(files, found, "empty-document")
+    return _read(files, found, "empty-document", digests)
 
 
 def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
@@ -73,14 +73,14 @@ def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
     return _read(files, found, "empty-query")
 
 
-def _read(files: Sequence[Path], found: Findings, empty: str) -> TextTable:
+def _read(files: Sequence[Path], found: Findings, empty: str, digests: Digests | None = None) -> TextTable:
     table = TextTable()
     errors, start = found.errors, len(found.problems)
     documents = empty == "empty-document"
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
-        for line, row in read_rows(file, found):
+        for line, row in read_rows(file, found, digests):
             if id_field not in row:
                 id_field = next((name for name in ID_FIELDS if name in row), id_field)
             identifier, text = row.get(id_field), row.get("text")
