@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 import r2med
+from r2med.board.formats import format_report
+from r2med.board.of_report import Shown
 from r2med.data.model import Collection
 from r2med.errors import R2medError
+from r2med.evaluation import Options
+from r2med.measure.metrics import parse_all
 from r2med.ranking import Run
 from r2med.registry import spec_of
 from r2med.retrieve.bm25 import BM25
 from r2med.spec import Call
 from r2med.stage import Context, Expander, Reranker, Retriever
-from r2med.store.ledger import Ledger
+from r2med.store.ledger import Finished, Ledger
 from r2med.system import System
 
 CALLS: list[str] = []
@@ -82,6 +87,37 @@ def test_a_failed_system_is_missing_and_the_others_survive() -> None:
     assert row.split()[1] == "-"
     assert row.split()[-1] == "-"
     assert "failed: broken on sample/Biology: the server is down" in str(report)
+
+
+def test_a_task_on_which_every_system_failed_stays_and_leaves_no_average() -> None:
+    tasks = ["sample/MedQA-Diag", "sample/Biology", "sample/PMC-Clinical"]
+    report = r2med.evaluate(Broken(), tasks)
+    assert [result.task for result in report.results] == [tasks[0], tasks[2]]
+    assert report.tasks("sample") == tasks
+    assert report.average("broken", "sample", "nDCG@10") is None
+    found = report.as_dict()
+    assert found["averages"] == {}
+    assert found["groups"] == {"sample": {}}
+    assert found["intervals"] == {"sample": {}}
+    row = next(line for line in str(report).splitlines() if line.strip().startswith("broken"))
+    assert [cell == "-" for cell in row.split()[1:]] == [False, True, False, True]
+    for form, cells in (("markdown", ["-", "-"]), ("latex", ["--", "--"]), ("csv", ["", ""])):
+        text = format_report(report, form, shown=Shown(intervals=True))
+        line = next(line for line in text.splitlines() if "broken" in line and "failed" not in line)
+        figures = re.split(r" *[|&,] *", line.removesuffix(r" \\").strip("| "))
+        start = len(figures) - 4 if form != "csv" else 7
+        assert [figures[start + 1], figures[start + 3]] == cells, line
+        assert figures[start] not in ("-", "--", "")
+
+
+def test_a_group_in_which_everything_failed_is_still_a_group() -> None:
+    task = replace(r2med.load("sample/Biology").task, group="custom")
+    data = r2med.load("sample/Biology")
+    report = r2med.evaluate(
+        Broken(), [replace(data, collection=replace(data.collection, task=task)), "sample/MedQA-Diag"]
+    )
+    assert report.groups == ["custom", "sample"]
+    assert report.as_dict()["averages"] == {}
 
 
 def test_a_stage_shared_by_several_systems_runs_once_and_its_notes_reach_all() -> None:
@@ -169,9 +205,30 @@ def test_an_impossible_order_is_refused_before_anything_runs(system: System, sai
     assert CALLS == []
 
 
-def test_a_cutoff_below_the_depth_is_said() -> None:
-    report = r2med.evaluate("bm25(depth=5)", "sample/Biology")
-    assert any("measured on lists of 5 documents" in sentence for sentence in report.results[0].warnings)
+@pytest.mark.parametrize("measures", ["nDCG@10", "Recall@100 nDCG@10", "MAP", "nDCG MRR"])
+def test_a_measure_deeper_than_the_lists_is_said_for_what_is_asked_and_from_the_ledger_too(measures: str) -> None:
+    """Once computed, once from the ledger, once with measures that were not asked for before."""
+    shallow = Options(measures=parse_all(["nDCG@3", "Recall@5"]))
+    deep = Options(measures=parse_all(measures.split()))
+    said = f"{', '.join(measures.split())} measured on lists of 5 documents; give the retriever depth=..."
+    for options, warnings in ((deep, (said,)), (deep, (said,)), (shallow, ()), (deep, (said,))):
+        (result,) = r2med.evaluate("bm25(depth=5)", "sample/Biology", options).results
+        assert result.warnings == warnings
+        assert not any("lists of" in sentence for sentence in result.record["warnings"])
+    (result,) = r2med.evaluate("bm25(depth=64)", "sample/Biology", deep).results
+    assert result.warnings == (), "a list of all documents is as deep as can be"
+
+
+def test_what_an_older_ledger_says_of_shallow_lists_is_not_repeated() -> None:
+    r2med.evaluate("bm25", "sample/Biology")
+    with Ledger() as ledger:
+        entry = ledger.entries()[0]
+        stored = "nDCG@1000 measured on lists of 100 documents; give the retriever depth=..."
+        record = entry.record | {"warnings": ["kept", stored]}
+        ledger.add(replace(entry, record=record), Finished(ledger.run(entry), ledger.scores(entry)))
+    (result,) = r2med.evaluate("bm25", "sample/Biology").results
+    assert result.cached
+    assert result.warnings == ("kept",)
 
 
 def test_the_sample_is_reasoning_driven() -> None:

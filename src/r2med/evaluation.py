@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ class Options:
     measures: Sequence[Measure] = DEFAULT
     fresh: bool = False
     """Recompute what the ledger already has."""
+    shown: Sequence[Measure] | None = None
+    """Those among the measures that somebody will look at, which a warning is about; None for all."""
     split: str | None = None
     """Which judgements to use where data has several sets of them."""
     strict: bool = False
@@ -54,15 +57,17 @@ def evaluate(
     built = [_system(system) for system in _listed(systems)]
     results: list[Result] = []
     failures: list[Failure] = []
+    columns: list[tuple[str, str]] = []
     with Ledger() as ledger:
         for dataset in _datasets(_listed(tasks), chosen):
             memo: dict[Any, Any] = {}
+            columns.append((dataset.name, dataset.task.group))
             for system in built:
                 try:
                     results.append(_measure(system, dataset, chosen, ledger, memo))
                 except R2medError as error:
-                    failures.append(Failure(system.spec, dataset.name, str(error)))
-    return Report(results, failures)
+                    failures.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
+    return Report(results, failures, columns)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -97,21 +102,21 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
     if entry is not None and not entry.record["incomplete"]:
         ledger.use(entry)
-        return _remembered(entry, dataset, options, ledger)
+        return _remembered(entry, system, dataset, options, ledger)
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     with account.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
     seconds = sum(step[phase] for step in context.notes.work.values() for phase in PHASES)
-    _warn_shallow(system, dataset, options.measures, context)
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
     record = _record(system, dataset, context)
     entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
     values = {str(measure): scores.values(measure) for measure in options.measures}
     finished = Finished(state.ranked, values, context.notes.written)
-    return _result(ledger.add(entry, finished), values, cached=False)
+    shallow = _shallow(system, dataset, options)
+    return _result(ledger.add(entry, finished), values, shallow, cached=False)
 
 
-def _remembered(entry: Entry, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
+def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
     """A run of the ledger, with measures it was not asked for before computed from its ranked lists."""
     known = ledger.scores(entry)
     missing = [measure for measure in options.measures if str(measure) not in known]
@@ -120,10 +125,13 @@ def _remembered(entry: Entry, dataset: Dataset, options: Options, ledger: Ledger
         added = {str(measure): scores.values(measure) for measure in missing}
         ledger.add_scores(entry, added)
         known |= added
-    return _result(entry, {str(measure): known[str(measure)] for measure in options.measures}, cached=True)
+    values = {str(measure): known[str(measure)] for measure in options.measures}
+    return _result(entry, values, _shallow(system, dataset, options), cached=True)
 
 
-def _result(entry: Entry, values: dict[str, Any], *, cached: bool) -> Result:
+def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
+    # Older ledgers hold what was said of the measures that were asked for then.
+    recorded = [sentence for sentence in entry.record["warnings"] if not _SHALLOW.search(sentence)]
     return Result(
         system=entry.system,
         task=entry.task,
@@ -132,7 +140,7 @@ def _result(entry: Entry, values: dict[str, Any], *, cached: bool) -> Result:
         documents=entry.record["documents"],
         scores=values,
         seconds=entry.seconds,
-        warnings=tuple(entry.record["warnings"]),
+        warnings=(*recorded, *shallow),
         run_id=entry.id,
         cached=cached,
         record=entry.record,
@@ -160,9 +168,14 @@ def _record(system: System, dataset: Dataset, context: Context) -> dict[str, Any
     }
 
 
-def _warn_shallow(system: System, dataset: Dataset, measures: Sequence[Measure], context: Context) -> None:
-    """A cutoff deeper than the lists measures the depth and not the system."""
+_SHALLOW = re.compile(r" measured on lists of \d+ documents; give the retriever depth=\.\.\.$")
+
+
+def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:
+    """What to say of measures that look deeper than the lists: those measure the depth and not the system."""
     depth = system.retriever.depth
-    deeper = [str(measure) for measure in measures if (measure.cutoff or 0) > depth]
-    if deeper and len(dataset.collection.documents) > depth:
-        context.warn(f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=...")
+    measures = options.measures if options.shown is None else options.shown
+    deeper = [str(measure) for measure in measures if measure.cutoff is None or measure.cutoff > depth]
+    if not deeper or len(dataset.collection.documents) <= depth:
+        return []
+    return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]

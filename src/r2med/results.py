@@ -91,6 +91,8 @@ class Failure:
     system: str
     task: str
     message: str
+    group: str = ""
+    """The task's."""
 
     def as_dict(self) -> dict[str, str]:
         """The shape of `--json`."""
@@ -118,12 +120,15 @@ class Report:
 
     results: Sequence[Result]
     failures: Sequence[Failure] = ()
+    asked: Sequence[tuple[str, str]] = ()
+    """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
 
     def named(self, names: Mapping[str, str]) -> Report:
         """The same with names in place of some specs, for tables that people read."""
         return Report(
             [replace(result, system=names.get(result.system, result.system)) for result in self.results],
             [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
+            self.asked,
         )
 
     @cached_property
@@ -134,11 +139,17 @@ class Report:
     @cached_property
     def groups(self) -> list[str]:
         """The groups of the tasks: each has its own averages and its own table."""
-        return list(dict.fromkeys(result.group for result in self.results))
+        return list(dict.fromkeys(group for _, group in self._columns))
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, str]]:
+        """Every task and its group, those on which all systems failed too: an average without them would be another."""
+        failed = [(failure.task, failure.group) for failure in self.failures if failure.group]
+        return list(dict.fromkeys([*self.asked, *((result.task, result.group) for result in self.results), *failed]))
 
     def tasks(self, group: str) -> list[str]:
         """The tasks of a group, in the order they were asked for."""
-        return list(dict.fromkeys(result.task for result in self.results if result.group == group))
+        return [task for task, its_group in self._columns if its_group == group]
 
     @cached_property
     def measures(self) -> list[str]:
@@ -201,7 +212,8 @@ class Report:
         found["intervals"] = {
             group: {
                 system: {task or "average": [each.low, each.high] for task, each in row.items()}
-                for system, row in self.intervals(group, self.measures[0]).items()
+                for measure in self.measures[:1]
+                for system, row in self.intervals(group, measure).items()
             }
             for group in self.groups
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -200,6 +201,28 @@ def test_a_split_is_that_of_the_figures_of_the_plan_and_of_the_columns(tmp_path:
     said = f"{folders[0]}: no qrels for the split 'nonsense'; splits here: dev, test"
     assert said in complaint(*asked[:-1], "nonsense")
     assert said in complaint(*asked[:-1], "nonsense", "--dry-run")
+
+
+def test_csv_says_what_failed_and_what_is_incomplete(tmp_path: Path) -> None:
+    (tmp_path / "silent.toml").write_text('[[reply]]\ntext = ""\n')
+    asked = ("run", "bm25", f"hyde(scripted:{tmp_path}/silent.toml) >> bm25", str(tmp_path / "nothing"))
+    done = r2med(*asked, "--tasks", "sample/Biology", "--format", "csv")
+    assert done.returncode == 1
+    assert f"failed: {tmp_path}/nothing on sample/Biology: " in done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(row["system"].partition("(")[0], row["incomplete"]) for row in rows] == [("bm25", "0"), ("hyde", "9")]
+    for form in ("csv", "markdown", "latex"):
+        lost = r2med("run", str(tmp_path / "nothing"), "--tasks", "sample/Biology", "--format", form)
+        assert lost.returncode == 1
+        assert lost.stderr.count("failed: ") == 1
+
+
+def test_only_measures_that_are_shown_are_warned_about() -> None:
+    asked = ("run", "bm25(depth=20)", "--tasks", "sample/Biology")
+    assert "measured on lists" not in r2med(*asked).stdout
+    said = r2med(*asked, "--metrics", "Recall@50", "MAP").stdout
+    assert "warning: sample/Biology: Recall@50, MAP measured on lists of 20 documents" in said
+    assert "measured on lists" not in r2med(*asked).stdout
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ class Shown:
 def boards_of(report: Report, measures: Sequence[str] = (), shown: Shown | None = None) -> list[Board]:
     """A board for each group and measure, the headline alone when no measure is named."""
     wanted = list(measures) or report.measures[:1]
-    return [_board(report, group, measure, shown or Shown()) for group in report.groups for measure in wanted]
+    boards = [_board(report, group, measure, shown or Shown()) for group in report.groups for measure in wanted]
+    return [board for board in boards if board.lines]
 
 
 def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:

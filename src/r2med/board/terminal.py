@@ -38,11 +38,11 @@ def show_board(board: Board, console: Console) -> None:
 def show_report(report: Report, console: Console, measures: Sequence[str] = (), shown: Shown | None = None) -> None:
     """Print one table a group and measure, then what a reader must know about them."""
     for group in report.groups:
-        for board in boards_of(report, measures, shown):
-            if board.group == group:
-                console.print(title(board), style="bold")
-                _table(board, console).show(console)
-        if group in GROUP_NOTES:
+        boards = [board for board in boards_of(report, measures, shown) if board.group == group]
+        for board in boards:
+            console.print(title(board), style="bold")
+            _table(board, console).show(console)
+        if boards and group in GROUP_NOTES:
             console.print(GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
 

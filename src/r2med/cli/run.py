@@ -12,6 +12,7 @@ import click
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 
 if TYPE_CHECKING:
+    from r2med.results import Report
     from r2med.system import System
 
 
@@ -140,6 +141,8 @@ def _run(asked: Asked, systems: list[System]) -> None:
     measures = parse_all(asked.metrics)
     options = Options(
         measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
+        # A table shows what was asked for or the headline; JSON and files have all measures.
+        shown=None if asked.as_json or asked.out is not None else measures or DEFAULT[:1],
         fresh=asked.fresh,
         split=asked.split,
         strict=asked.strict,
@@ -160,12 +163,22 @@ def _run(asked: Asked, systems: list[System]) -> None:
         from r2med.board.formats import format_report
 
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
+        if asked.format == "csv" or not report.results:
+            _explain(report.named(names))
     else:
         show_report(report.named(names), output(), [str(measure) for measure in measures], shown)
         for spec, name in names.items():
             click.echo(f"{name}: {spec}")
     if report.failures:
         raise click.exceptions.Exit(1)
+
+
+def _explain(report: Report) -> None:
+    """What failed, for a table that has no room for it."""
+    from r2med.results import failure_lines
+
+    for line in failure_lines(report.failures):
+        click.echo(line, err=True)
 
 
 def _limits(asked: Asked) -> AbstractContextManager[object]:
