@@ -67,6 +67,16 @@ def test_an_excerpt_is_a_stretch_of_the_text(text: str, words: int) -> None:
         assert len(inner.split()) == words
 
 
+def test_an_excerpt_is_short_whatever_the_words_are() -> None:
+    sequence = 100_000 * "ACGT"
+    assert len(excerpt(sequence, KINDS, 45)) < 600
+    assert excerpt(sequence, KINDS, 45).endswith("T...")
+    assert len(excerpt("\n".join(500 * [20 * "ACGT"]), KINDS, 45)) < 600
+    words = excerpt(100 * "hypercholesterolaemia ", KINDS, 45)
+    assert len(words) < 600
+    assert set(words.split()) == {"hypercholesterolaemia", "..."}
+
+
 # Which queries
 
 

@@ -81,6 +81,21 @@ def test_the_board_sorts_and_filters(visit, address):
     assert page.locator("h1").inner_text() == "R2MED board"
 
 
+def test_changing_the_board_keeps_the_task_and_the_order(visit, address):
+    page = visit(f"{address}/?group=sample&sort=name")
+    page.select_option("select[name=task]", "sample/MedQA-Diag")
+    page.wait_for_url("**task=sample**")
+    page.select_option("select[name=group]", "full")
+    page.wait_for_url("**group=full**")
+    assert page.locator("select[name=task] option:checked").get_attribute("value") == "MedQA-Diag"
+    assert names(page) == sorted(names(page), key=str.casefold)
+    assert "sort=name" in page.url
+    page.goto(f"{address}/compare?group=sample&a=bm25&b=replay+%3E%3E+bm25")
+    page.select_option("form[data-group] select[name=group]", "custom")
+    page.wait_for_url("**group=custom")
+    assert page.locator("select[name=a] option").all_inner_texts() == ["bm25", "bm25-classic"]
+
+
 def test_live_search_follows_the_typing(visit, address):
     page = visit(f"{address}/search?task=sample/Biology")
     page.check("input[value='bm25-classic']")
@@ -90,6 +105,89 @@ def test_live_search_follows_the_typing(visit, address):
     assert page.locator("#found h2 code").first.inner_text() == "bm25"
     page.fill("#question", "zzzz")
     page.wait_for_selector("#found :text('Nothing shares a word')")
+
+
+def test_a_live_search_can_be_reloaded_left_and_come_back_to(visit, address):
+    page = visit(f"{address}/search?task=sample/Biology")
+    page.fill("#question", "swollen gums")
+    page.wait_for_selector("#found mark.query")
+    found = page.locator("#found .mono").all_inner_texts()
+    assert "q=swollen+gums" in page.url
+    page.reload()
+    assert page.locator("#found .mono").all_inner_texts() == found
+    page.goto(f"{address}/search?task=sample/MedQA-Diag")
+    page.go_back()
+    assert page.locator("#question").input_value() == "swollen gums"
+    assert page.locator("#task option:checked").inner_text() == "sample/Biology"
+    assert page.locator("#found .mono").all_inner_texts() == found
+
+
+@pytest.fixture(scope="module")
+def long_page(filled, tmp_path_factory) -> str:
+    """The address of a query whose relevant document is a genome."""
+    import json
+    from urllib.parse import urlencode
+
+    folder = tmp_path_factory.mktemp("long")
+    rows = {
+        "corpus.jsonl": [
+            {"id": "d1", "text": "gums " + 250_000 * "ACGT"},
+            {"id": "d2", "text": 300 * "a swollen gum "},
+        ],
+        "query.jsonl": [{"id": "q1", "text": "why do gums swell?"}],
+        "qrels.jsonl": [{"q_id": "q1", "p_id": "d1", "score": 1}],
+    }
+    for name, several in rows.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
+    task = r2med.evaluate("bm25", folder).results[0].task
+    yield "/query?" + urlencode({"task": task, "query": "q1"})
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove([entry for entry in ledger.entries() if entry.task == task])
+
+
+def test_a_long_document_is_sent_when_it_is_opened_and_stays_in_its_place(visit, address, long_page):
+    page = visit(f"{address}{long_page}", viewport=PHONE)
+    assert len(page.content()) < 40_000
+    document = page.locator("ol.docs details", has_text="ACGT").last
+    assert document.locator(".start").inner_text().endswith("...")
+    document.locator("summary").click()
+    page.wait_for_function("document.querySelector('details[open] .whole').textContent.length > 100000")
+    assert document.locator(".start").is_hidden()
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_the_text_of_a_missed_document_can_be_read(visit, address, filled):
+    from urllib.parse import urlencode
+
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        entry = next(each for each in ledger.entries(system="bm25") if each.task == "sample/MedQA-Diag")
+    dataset = r2med.load(entry.task)
+    page = visit(f"{address}/query?{urlencode({'task': entry.task, 'query': entry.queries[0], 'run': entry.id})}")
+    expected = [name for name, grade in dataset.gold.qrels[entry.queries[0]].items() if grade > 0]
+    cards = page.locator("#relevant li")
+    assert sorted(page.locator("#relevant .mono").all_inner_texts()) == sorted(expected)
+    below = [card for card in cards.all() if re.search(r"bm25: (not found|\d\d)", card.inner_text())]
+    assert below
+    name = below[0].locator(".mono").inner_text()
+    below[0].locator("summary").click()
+    page.wait_for_selector("#relevant details[open] .whole:not(:has(a))")
+    assert below[0].locator(".whole").inner_text().strip() == dataset.collection.documents.text(name).strip()
+    page.click("a:has-text('Show to 100')")
+    assert page.locator(".lists ol.docs > li").count() > 10
+
+
+def test_oracles_are_shown_when_they_are_asked_for(visit, address, filled):
+    r2med.evaluate("oracle-answer >> bm25", "sample")
+    page = visit(f"{address}/?group=sample")
+    assert not [name for name in names(page) if "oracle" in name]
+    assert "oracle-answer >> bm25" in page.locator(".ceiling").inner_text()
+    page.check("input[name=oracles]")
+    page.wait_for_url("**oracles=1**")
+    assert "oracle-answer >> bm25" in names(page)
+    assert page.locator(".ceiling").count() == 0
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove(ledger.entries(system="oracle-answer >> bm25"))
 
 
 def test_a_comparison_leads_to_the_query(visit, address):
@@ -184,6 +282,56 @@ PATHS = [
 def test_a_phone_needs_no_sideways_scrolling(visit, address, path):
     page = visit(f"{address}{path}", viewport=PHONE, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_charts_have_their_marks_where_they_can_be_seen(visit, address, width):
+    page = visit(f"{address}/?group=sample", viewport={"width": width, "height": 900})
+    for chart in page.locator("svg.chart:visible").all():
+        assert chart.bounding_box()["width"] <= width
+        sizes = chart.locator("text").evaluate_all("each => each.map((one) => one.getBoundingClientRect().height)")
+        assert min(sizes) > 10
+    marks = page.locator("#averages svg:visible circle").all()
+    assert len(marks) == 4
+    assert all(0 < mark.bounding_box()["x"] < width for mark in marks)
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_ids_and_dates_stay_in_one_line(visit, address, width):
+    page = visit(f"{address}/runs", viewport={"width": width, "height": 900})
+    lines = """all => all.map((one) => {
+        const range = document.createRange();
+        range.selectNodeContents(one);
+        return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+    })"""
+    for cells in ("code.id", "td.when"):
+        assert set(page.locator(f"tbody {cells}").evaluate_all(lines)) == {1}
+    assert min(page.locator("td.sys").evaluate_all("all => all.map((one) => one.clientWidth)")) >= 150
+
+
+def test_names_and_heads_stay_in_sight(visit, address):
+    page = visit(f"{address}/?group=full", viewport=PHONE)
+    board = page.locator(".scroll.tall")
+    before = board.bounding_box()
+    board.evaluate("each => each.scrollTo(500, 1000)")
+    head, name = page.locator("thead th.sys"), page.locator("tbody td.sys").nth(20)
+    assert head.bounding_box()["y"] == pytest.approx(before["y"], abs=2)
+    for cell in (head, name):
+        box = cell.bounding_box()
+        assert before["x"] <= box["x"]
+        assert box["x"] + box["width"] < before["x"] + before["width"]
+
+
+def test_a_dark_page_prints_dark_on_light(visit, address):
+    page = visit(f"{address}/?group=sample", color_scheme="dark")
+    page.click("#theme")
+    page.click("#theme")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert background(page) > 240
+    text = "getComputedStyle(document.querySelector('{}')).{}"
+    for selector, what in (("svg.chart.wide text", "fill"), ("p.note", "color"), ("td.rank", "color")):
+        assert int(re.search(r"\d+", page.evaluate(text.format(selector, what)))[0]) < 110
+    assert int(re.search(r"\d+", page.evaluate(text.format(".h0", "fill")))[0]) > 200
 
 
 def test_the_keyboard_reaches_the_content(visit, address):

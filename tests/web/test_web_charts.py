@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 
 from r2med.board.model import Board, Line, Row
 from r2med.diagnose.causes import Cause
-from r2med.diagnose.frontier import Bill, Priced
+from r2med.diagnose.frontier import Bill, Priced, frontier
 from r2med.web.boards import Pages, ordered
-from r2med.web.charts import Mark, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
+from r2med.web.charts import NARROW, WIDE, Mark, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
 from r2med.web.svg import Scale, shortened
 
 names = st.text(max_size=60)
@@ -65,8 +66,39 @@ def test_a_frontier_draws_what_has_a_cost(systems):
 
 def test_causes_fill_the_bar():
     drawing = ElementTree.fromstring(cause_chart({"a<b": {Cause.FOUND: 0.25, Cause.LOW: 0.75}}))
-    bars = [each for each in drawing.iter() if each.get("height") == "20"]
+    bars = [each for each in drawing.iter() if each.get("height") == "20" and "cause" in (each.get("class") or "")]
     assert float(bars[1].get("width")) / float(bars[0].get("width")) == pytest.approx(3, rel=0.05)
+
+
+def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
+    from r2med.board.plots import HATCHES, shades
+    from r2med.web.pages import static
+
+    pytest.importorskip("matplotlib")
+    style = static("style.css")
+    assert re.findall(r"--c\d: (#\w+);", style)[: len(Cause)] == shades(len(Cause))
+    drawing = cause_chart({"a": {cause: 1 / len(Cause) for cause in Cause}})
+    hatched = {int(place) for place in re.findall(r'fill="url\(#hatch-wide-(\d)\)"', drawing)}
+    assert hatched == {place for place, hatch in enumerate(HATCHES[: len(Cause)]) if hatch}
+
+
+def test_a_frontier_names_only_what_is_on_it_however_many_there_are():
+    priced = [Priced(f"system {n}", n / 100, Bill(1.0 + 40 - n if n % 10 else n, 0, 0)) for n in range(1, 41)]
+    for layout in (WIDE, NARROW):
+        drawing = ElementTree.fromstring(frontier_chart(priced, "money", "nDCG@10", layout=layout))
+        lines = [(float(each.get("y")), each.text) for each in drawing.iter() if "name" in (each.get("class") or "")]
+        best = {each.system for each in frontier(priced, "money")}
+        assert {text.split("  ")[1] for _, text in lines[:-1]} == best
+        assert lines[-1][1] == f"{40 - len(best)} others, not named: rings"
+        heights = [y for y, _ in lines]
+        assert all(later - earlier >= 15 for earlier, later in pairwise(heights))
+        assert heights[-1] < float(drawing.get("height"))
+
+
+def test_dots_need_no_zero():
+    drawing = ElementTree.fromstring(points([Mark("a", 36), Mark("b", 43)], "x"))
+    low, high = sorted(float(each.get("cx")) for each in drawing.iter() if each.tag == "circle")
+    assert high - low > 300
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))

@@ -119,6 +119,8 @@ def test_a_site_is_whole_and_relative(tmp_path):
         assert found.links
         for link in found.links:
             parts = urlsplit(link)
+            if page.name == "sources.html" and parts.scheme == "https":
+                continue
             assert not parts.scheme, link
             assert not parts.path.startswith("/"), link
             target = page if not parts.path else (page.parent / unquote(parts.path)).resolve()
@@ -126,6 +128,14 @@ def test_a_site_is_whole_and_relative(tmp_path):
             # A report's own script opens the system of an address.
             if parts.fragment and not parts.fragment.startswith("system-"):
                 assert parts.fragment in Links(target.read_text("utf-8")).anchors
+
+
+def test_sources_lead_to_where_they_were_published(tmp_path):
+    assert CliRunner().invoke(app, ["site", "--out", str(tmp_path)]).exit_code == 0
+    outside = [link for link in Links((tmp_path / "sources.html").read_text("utf-8")).links if "://" in link]
+    assert len(outside) >= 5
+    assert all(re.fullmatch(r"https://[\w./#?=&-]+", link) for link in outside)
+    assert 'href="sources.html#paper"' in (tmp_path / "index.html").read_text("utf-8")
 
 
 def test_a_site_shows_only_chosen_runs_and_ranks_them_anew(tmp_path):

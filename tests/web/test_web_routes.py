@@ -196,7 +196,11 @@ def test_own_folders_and_single_tasks_have_boards(client, filled):
     alone = client.get("/?group=sample&task=sample/IIYi-Clinical").text
     assert "ranked by sample/IIYi-Clinical" in alone
     assert len(rows(alone)) >= 4
-    assert client.get("/?group=sample&task=Biology").status_code == 404
+    assert "ranked by sample/Biology" in client.get("/?group=sample&task=Biology").text
+    assert "ranked by MedQA-Diag" in client.get("/?group=full&task=sample/MedQA-Diag&sort=sample/MedQA-Diag").text
+    dropped = client.get("/?group=sample&task=nonsense").text
+    assert "This board has no task nonsense; all tasks are shown." in dropped
+    assert "the average over 8 tasks" in dropped
     assert client.get("/?group=nonsense").status_code == 404
 
 
@@ -209,6 +213,66 @@ def test_the_board_sorts_both_ways_and_finds(client):
     assert rows(client.get("/?group=sample&q=CLASSIC").text) == [name for name in ranked if "classic" in name]
     assert all("own" not in row for row in rows(client.get("/?group=full&origin=published").text))
     assert rows(client.get("/?group=full&origin=own").text) == []
+
+
+def test_words_of_a_search_may_stand_apart_and_filters_can_be_cleared(client):
+    found = rows(client.get("/?group=full&q=bm25+gpt4").text)
+    assert found
+    assert all("bm25" in name and "gpt4" in name for name in found)
+    empty = client.get("/?group=sample&q=no+such+words&kind=base&metric=nDCG@10").text
+    assert "No system of this board has every word of “no such words” and kind base" in empty
+    cleared = re.search(r'<a href="([^"]+)">Clear the filters', empty)[1].replace("&amp;", "&")
+    assert len(rows(client.get(cleared).text)) == 4
+
+
+def heads(page: str) -> dict[str, str]:
+    return dict(re.findall(r'<th [^>]*?aria-sort="(\w+)"[^>]*><a [^>]*>([^<]+)<', page))
+
+
+def test_sorting_is_kept_by_the_filters_and_told_truly(client):
+    page = client.get("/?group=sample&sort=sample/Biology&order=up").text
+    form = re.search(r'<form class="filters" action="/".*?</form>', page, re.DOTALL)[0]
+    assert '<input type="hidden" name="sort" value="sample/Biology">' in form
+    assert '<input type="hidden" name="order" value="up">' in form
+    for sort, first, second in (("", "ascending", "descending"), ("name", "ascending", "descending"),
+                                ("average", "descending", "ascending")):  # fmt: skip
+        assert list(heads(client.get(f"/?group=sample&sort={sort}").text)) == [first]
+        assert list(heads(client.get(f"/?group=sample&sort={sort}&order=up").text)) == [second]
+
+
+def test_the_measure_that_is_shown_is_the_one_that_is_chosen(client):
+    for measure in ("nDCG@100", "Recall@7", "nDCG@10"):
+        page = client.get(f"/?group=full&metric={measure}").text
+        assert re.findall(r"<option selected>([^<]+@[^<]+)</option>", page) == [measure]
+    offered = re.findall(r"<option(?: selected)?>(\w+@\d+)</option>", client.get("/?group=full").text)
+    assert "nDCG@1000" in offered
+    assert len(rows(client.get("/?group=full&metric=nDCG@1000").text)) >= 2
+
+
+def test_a_baseline_marks_the_board_and_every_file_of_it(client):
+    page = client.get("/?group=sample&baseline=bm25").text
+    best = re.search(r"<code>replay &gt;&gt; bm25</code>.*?</tr>", page, re.DOTALL)[0]
+    assert "†" in best
+    assert "† better, ‡ worse than <code>bm25</code>" in page
+    for ending in ("csv", "json", "tex"):
+        href = re.search(rf'href="(/board\.{ending}\?[^"]+)"', page)[1].replace("&amp;", "&")
+        answer = client.get(href)
+        assert answer.status_code == 200
+        assert "replay >> bm25" in answer.text or "replay" in answer.text
+    assert "no rank here" in client.get("/?group=sample&baseline=none").text
+
+
+def test_published_systems_have_a_page_with_their_sources(client):
+    page = client.get("/?group=full").text
+    links = re.findall(r'<td class="sys"><div class="tags"><a href="([^"]+)"', page)
+    assert len(links) == 50
+    answer = client.get(links[0].replace("&amp;", "&"))
+    assert answer.status_code == 200
+    assert "/sources#" in answer.text
+    assert 'href="https://' in client.get("/sources").text
+    pair = client.get("/published?name=base/medcpt&group=full").text
+    assert pair.count('<th scope="col" class="n">') == 2
+    assert client.get("/published?name=none&group=full").status_code == 404
 
 
 def test_a_long_board_has_pages_without_overlap(client):

@@ -33,7 +33,8 @@ WIDTH = 6.5
 ENDINGS = (".png", ".svg", ".pdf")
 INK = "#173a70"
 """The dark blue of points and lines, nearly black in greyscale."""
-_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
+"""How the bars of several series are told apart without colour; the pages use the same."""
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 _STYLE: Any = {
     "font.size": 8,
@@ -133,7 +134,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
 def _bar_style(place: int, count: int) -> dict[str, Any]:
     """How the bars of one of several series are filled: light lines on dark ones, dark lines on light ones."""
     line = "white" if place < count / 2 else "0.25"
-    return {"color": shades(count)[place], "hatch": _HATCHES[place], "edgecolor": line, "linewidth": 0.3}
+    return {"color": shades(count)[place], "hatch": HATCHES[place], "edgecolor": line, "linewidth": 0.3}
 
 
 def board_plot(board: Board) -> Figure:
@@ -157,8 +158,8 @@ def task_plot(board: Board) -> Figure:
     from matplotlib.patheffects import withStroke
 
     count = len(board.systems)
-    if count > len(_HATCHES):
-        raise R2medError(f"{count} systems are too many for bars; name at most {len(_HATCHES)}")
+    if count > len(HATCHES):
+        raise R2medError(f"{count} systems are too many for bars; name at most {len(HATCHES)}")
     whisker = {"elinewidth": 0.8, "ecolor": "black", "path_effects": [withStroke(linewidth=2, foreground="white")]}
     with _drawing(2.6 + 0.14 * count) as (figure, (axes,)):
         width, columns = 0.84 / count, {**board.tasks, "mean": board.average}
@@ -285,9 +286,10 @@ def cause_plot(found: Sequence[Sequence[Diagnosis]], of: str = "documents") -> F
     used = [cause for cause in Cause if any(total[cause].mean for total in totals)]
     with _drawing(1.1 + 0.32 * len(systems)) as (figure, (axes,)):
         left = [0.0] * len(systems)
-        for place, cause in enumerate(used):
+        for cause in used:
             shares = [100 * total[cause].mean for total in totals]
-            style = _bar_style(place, len(used))
+            # A cause has the same fill in every figure, and on the pages.
+            style = _bar_style(list(Cause).index(cause), len(Cause))
             axes.barh(range(len(systems)), shares, 0.68, left=left, label=cause.value, **style)
             left = [one + other for one, other in zip(left, shares, strict=True)]
         _rows(axes, [_label(each[0].system) for each in systems])

@@ -13,6 +13,8 @@ from r2med.text.segment import segment
 
 _PIECE = re.compile(BREAK_PATTERN.replace("[", "[^", 1))
 _WORD = re.compile(r"\S+")
+_LETTERS = 12
+"""Characters of an excerpt for each of its words: a genome is one word."""
 
 
 class Mark(NamedTuple):
@@ -93,18 +95,33 @@ def parts(text: str, kinds: Kinds) -> list[Part]:
 
 
 def excerpt(text: str, kinds: Kinds, words: int) -> str:
-    """The stretch of so many words in which most words match, with dots where it was cut.
+    """The stretch of so many words in which most words match, with dots where it was cut, within long words too.
 
     >>> excerpt("one two three gums four bleed five", {"gum": "q", "bleed": "q"}, 3)
     '... gums four bleed ...'
+    >>> len(excerpt(1000 * "ACGT", {}, 2))
+    303
     """
-    places = [match.span() for match in _WORD.finditer(text)]
-    if words <= 0 or len(places) <= words:
+    if words <= 0:
         return text
-    matched = [any(term in kinds for term in _terms(text[start:end])) for start, end in places]
+    places = [match.span() for match in _WORD.finditer(text)]
+    if len(places) <= words:
+        return _shortened(text, words)
+    matched = [any(term in kinds for term in _terms(text[start : min(end, start + 200)])) for start, end in places]
     counts = [0, *accumulate(matched)]
     starts = range(len(places) - words + 1)
     first = max(starts, key=lambda start: counts[start + words] - counts[start])
     last = first + words - 1
-    before, after = "... " if first else "", " ..." if last < len(places) - 1 else ""
-    return before + text[places[first][0] : places[last][1]] + after
+    stretch = _shortened(text[places[first][0] : places[last][1]], words)
+    cut = last < len(places) - 1 and not stretch.endswith("...")
+    return ("... " if first else "") + stretch + (" ..." if cut else "")
+
+
+def _shortened(stretch: str, words: int) -> str:
+    """A stretch with no more letters than so many words may have, cut between words where these are words."""
+    most = max(300, _LETTERS * words)
+    if len(stretch) <= most:
+        return stretch
+    cut = stretch[:most]
+    whole = re.sub(r"\s+\S{0,40}$", "", cut)
+    return f"{whole} ..." if whole != cut else f"{cut}..."

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError, require_extra
 from r2med.web import views, why
+from r2med.web.board_query import first_group
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
 from r2med.web.library import Library
@@ -49,9 +50,13 @@ def create_app(library: Library | None = None) -> Starlette:
 
     routes = [
         Route("/", _page(chosen, views.board_page, "Board")),
+        *(Route(f"/board.{ending}", _download(chosen)) for ending in views.FILES.values()),
+        Route("/published", _page(chosen, views.published_page, "Board")),
+        Route("/sources", _page(chosen, views.sources_page, "Board")),
         Route("/system", _page(chosen, views.system_page, "Board")),
         Route("/compare", _page(chosen, views.compare_page, "Compare")),
         Route("/query", _page(chosen, views.query_view, "Runs")),
+        Route("/document", _page(chosen, views.document_view, "Runs")),
         Route("/search", _page(chosen, views.search_page, "Search")),
         Route("/search/results", _page(chosen, views.search_results, "Search")),
         Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
@@ -115,6 +120,21 @@ def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     place = views.system_address(system, group) + "#causes"
     why.start(library, system, group, place)
     return place
+
+
+def _download(library: Library) -> Callable[[Request], Response]:
+    """A board as a file."""
+
+    def endpoint(request: Request) -> Response:
+        from starlette.responses import HTMLResponse, Response
+
+        try:
+            text, kind = views.board_file(library, request)
+        except R2medError as error:
+            return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
+        return Response(text, media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-store"})
+
+    return endpoint
 
 
 def _job_state(library: Library) -> Callable[[Request], Response]:
@@ -181,7 +201,7 @@ def prepare(library: Library) -> None:
 def read_ahead(library: Library) -> None:
     """Compute the intervals of the board's further pages."""
     try:
-        board = library.board(View(group=views.first_group(library), cost=True))
+        board = library.board(View(group=first_group(library), cost=True))
         own = [line for line in board.lines if line.row.own and line.average is not None]
         for start in range(0, len(own), SIZE):
             library.intervals(own[start : start + SIZE], board.measure)

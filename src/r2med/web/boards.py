@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.board.cells import Leaders, leaders
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.web.charts import Mark, frontier_chart, heat_map, mark_of, points, small
+from r2med.web.charts import Mark, frontier_chart, heat_map, mark_of, points, responsive, small
 from r2med.web.pages import drawn
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ class Pages:
 
 
 @dataclass(frozen=True)
+class Hrefs:
+    """Where the names on a board lead; None where they lead nowhere."""
+
+    own: Callable[[str], str]
+    published: Callable[[str, str], str] | None = None
+    source: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True)
 class BoardTable:
     """A board's lines in an order, with what cells need."""
 
@@ -89,9 +98,9 @@ def ordered(lines: Sequence[Line], sort: str, *, descending: bool = True) -> lis
 
 
 def containing(lines: Sequence[Line], text: str) -> list[Line]:
-    """The lines in whose name, parts or sources a text occurs."""
-    wanted = text.casefold().strip()
-    return [line for line in lines if wanted in _words(line)] if wanted else list(lines)
+    """The lines in whose name, parts or sources every word of a text occurs."""
+    wanted = text.casefold().split()
+    return [line for line in lines if all(word in _words(line) for word in wanted)]
 
 
 def _words(line: Line) -> str:
@@ -124,18 +133,26 @@ def board_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> Boar
 def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     """The charts of the lines that are shown: averages with intervals, and the heat map."""
     shown = lines[:_CHARTED]
-    first = f"the first {len(shown)}" if len(shown) < len(lines) else f"{len(shown)} systems"
     systems = [line for line in shown if not line.row.oracle] or shown
     averages = [mark for line in systems if (mark := mark_of(line, AVERAGE)) is not None]
     panels = []
     if averages:
+        first = f"the first {len(averages)}" if len(shown) < len(lines) else f"{len(averages)} systems"
         over = f"mean over {len(board.tasks)} tasks" if len(board.tasks) > 1 else board.tasks[0]
         note = f"{board.measure} × 100, {over}, {first}. Discs are own runs with 95% intervals, diamonds are "
-        note += "published figures; oracles are left out."
-        panels.append(Panel("Averages", note, drawn(points(averages, "averages with 95% intervals")), "averages"))
+        note += f"published figures{'; oracles are left out' if len(systems) < len(shown) else ''}."
+        panels.append(
+            Panel(
+                "Averages",
+                note,
+                responsive(points, averages, "averages with 95% intervals"),
+                "averages",
+            )
+        )
     if shown and len(board.tasks) > 1:
+        first = f"the first {len(shown)}" if len(shown) < len(lines) else f"{len(shown)} systems"
         note = f"{board.measure} × 100, {first}; the stronger the colour, the better within a column."
-        panels.append(Panel("Systems × tasks", note, drawn(heat_map(replace(board, lines=shown))), "heat"))
+        panels.append(Panel("Systems × tasks", note, responsive(heat_map, replace(board, lines=shown)), "heat"))
     return panels
 
 
@@ -146,7 +163,7 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
         found = [mark for line in lines if (mark := mark_of(line, task)) is not None]
         marks: list[Mark] = sorted(found, key=lambda mark: -mark.value)[:_CHARTED]
         if marks:
-            panels.append(Panel(task, "", drawn(points(marks, f"{board.measure} on {task}"))))
+            panels.append(Panel(task, "", responsive(points, marks, f"{board.measure} on {task}")))
     return panels
 
 
@@ -163,5 +180,6 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
     for by, unit in COSTS.items():
         if len({cost for cost, _ in comparable(priced, by)}) > 1:
             note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. {left_out(priced, by)}"
-            panels.append(Panel(f"Cost in {by}", note, drawn(frontier_chart(priced, by, measure)), f"cost-{by}"))
+            chart = responsive(frontier_chart, priced, by, measure)
+            panels.append(Panel(f"Cost in {by}", note, chart, f"cost-{by}"))
     return panels

@@ -16,6 +16,8 @@ from r2med.web.library import Library
 
 WORDS = 45
 """Of a document, before it is opened."""
+DEEP = 100
+"""As far as lists are shown when one asks for more."""
 SIDES = 6
 """As many lists fit side by side."""
 
@@ -54,6 +56,16 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Relevant:
+    """A document that should have been found."""
+
+    document: str
+    text: str
+    places: Sequence[int | None]
+    """In each list; None where it is not in it."""
+
+
+@dataclass(frozen=True)
 class QueryPage:
     """Everything about one query."""
 
@@ -66,9 +78,13 @@ class QueryPage:
     """Every system of the ledger on this query, the best first."""
     at_hand: bool
     kinds: Mapping[str, str] = field(default_factory=dict)
+    relevant: Sequence[Relevant] = ()
+    """The relevant documents, found or not, the highest first."""
+    all_kinds: Mapping[str, str] = field(default_factory=dict)
+    """By what the relevant documents are marked: the query, all that was written for it, the answer."""
 
 
-def query_page(library: Library, task: str, query: str, runs: Sequence[str]) -> QueryPage:
+def query_page(library: Library, task: str, query: str, runs: Sequence[str], depth: int = TOP) -> QueryPage:
     """The page of a query with the lists of some runs, those of the two best systems unless runs are named."""
     standings = _standings(library, task, query)
     if not standings:
@@ -81,10 +97,43 @@ def query_page(library: Library, task: str, query: str, runs: Sequence[str]) -> 
     sides: list[Listed] = []
     for entry in chosen:
         first = {each.document: each.rank for each in sides[0].documents} if sides else {}
-        sides.append(_side(library, entry, query, values.get(entry.id, _value(library, entry, query)), first))
+        value = values.get(entry.id, _value(library, entry, query))
+        sides.append(_side(library, entry, query, value, first, depth))
     case = next((side.case for side in sides if side.case is not None), None)
     text, answer = (case.text, case.answer) if case else ("", "")
-    return QueryPage(task, query, text, answer, sides, standings, case is not None, kinds_of(query=[text]))
+    return QueryPage(
+        task,
+        query,
+        text,
+        answer,
+        sides,
+        standings,
+        case is not None,
+        kinds_of(query=[text]),
+        _relevant(sides),
+        _kinds([side.case for side in sides if side.case is not None]),
+    )
+
+
+def _relevant(sides: Sequence[Listed]) -> list[Relevant]:
+    cases = [side.case for side in sides]
+    ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
+    known = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
+    found = [Relevant(name, text, [each.get(name) for each in ranks]) for name, text in known.items()]
+    return sorted(found, key=lambda each: min((place for place in each.places if place), default=1 << 30))
+
+
+def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[str, str]:
+    """The terms of a query, of what was written for it in some runs, and of its answer."""
+    opened = [found for entry in entries if (found := library.opened(entry)) is not None and query in found.positives]
+    return _kinds([look([(found,)], Choice(query=query, depth=0))[0] for found in opened])
+
+
+def _kinds(cases: Sequence[Case]) -> dict[str, str]:
+    if not cases:
+        return {}
+    written = [each.text for case in cases for each in usable(case.side.generations)]
+    return kinds_of(query=[cases[0].text], generated=written, answer=[cases[0].answer])
 
 
 def _standings(library: Library, task: str, query: str) -> list[Standing]:
@@ -100,19 +149,16 @@ def _value(library: Library, entry: Entry, query: str) -> float:
     return library.headline(entry).get(query, 0.0)
 
 
-def _side(library: Library, entry: Entry, query: str, value: float, first: Mapping[str, int]) -> Listed:
+def _side(library: Library, entry: Entry, query: str, value: float, first: Mapping[str, int], depth: int) -> Listed:
     opened = library.opened(entry)
     run = library.run(entry)
-    case = look([(opened,)], Choice(query=query, depth=TOP))[0] if opened and query in opened.positives else None
+    case = look([(opened,)], Choice(query=query, depth=depth))[0] if opened and query in opened.positives else None
     ranking = run[query] if query in run else Ranking([], run.scores[:0])
     seen = {each.document: each for each in case.side.top} if case else {}
     documents = []
-    for rank, (name, score) in enumerate(zip(ranking.documents[:TOP], ranking.scores[:TOP].tolist(), strict=True), 1):
+    rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
+    for rank, (name, score) in enumerate(rows, 1):
         here, moved = seen.get(name), first[name] - rank if name in first else None
         relevant, text = (here.relevant, here.text) if here else (None, None)
         documents.append(Found(name, rank, score, relevant, text, moved))
-    kinds: Mapping[str, str] = {}
-    if case:
-        written = [each.text for each in usable(case.side.generations)]
-        kinds = kinds_of(query=[case.text], generated=written, answer=[case.answer])
-    return Listed(entry, value, case, documents, kinds)
+    return Listed(entry, value, case, documents, _kinds([case] if case else []))

@@ -105,6 +105,15 @@ class Library:
         chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
         return sorted({entry.system for entry in chosen})
 
+    def oracles(self, group: str) -> list[str]:
+        """Those of a group's systems that were shown the gold answers."""
+        return sorted({entry.system for entry in self.entries() if entry.group == group and entry.record.get("oracle")})
+
+    def tasks(self) -> set[str]:
+        """Every task that a page may show documents of: those of runs, and those that come with the package."""
+        bundled = {task.name for task in registry().values() if task.folder is not None}
+        return self.current("tasks", lambda: bundled | {entry.task for entry in self.entries()})
+
     def means(self) -> Mapping[str, Mapping[str, float]]:
         """Every run's means."""
         return self.current("means", self.ledger.means)

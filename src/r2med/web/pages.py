@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -11,11 +12,15 @@ from urllib.parse import urlencode
 
 import r2med
 from r2med.board.cells import figure, percent
+from r2med.board.published import published, sources
 from r2med.board.table import GROUP_TITLES, task_heading
+from r2med.data.tasks import registry
 from r2med.diagnose.highlight import Kinds, excerpt, parts
 from r2med.diagnose.screen import harmless
 from r2med.errors import require_extra
 from r2med.store.cost import Cost
+
+_ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -70,6 +75,7 @@ def environment() -> Environment:
         "short": task_heading,
         "percent": percent,
         "address": address,
+        "places": places,
     }
     made.globals |= {
         "version": r2med.__version__,
@@ -77,6 +83,7 @@ def environment() -> Environment:
         "figure": figure,
         "spent": spent,
         "signed": signed,
+        "known_tasks": registry(),
     }
     return made
 
@@ -137,6 +144,26 @@ def shown_part(text: str, kinds: Kinds, words: int) -> str:
 @lru_cache(maxsize=2048)
 def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> str:
     return excerpt(text, dict(pairs), words)
+
+
+def source_facts() -> dict[str, Any]:
+    """Where published figures come from, how many systems each source has, and what is remarked about some."""
+    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
+    notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
+    return {"sources": sources().values(), "counts": counts, "remarks": notes}
+
+
+def places(text: str) -> list[tuple[str, str]]:
+    """A text in stretches, each with the address that it is, or with none.
+
+    >>> places("see https://a.example/x, page 3")
+    [('see ', ''), ('https://a.example/x', 'https://a.example/x'), (', page 3', '')]
+    """
+    found = []
+    for piece in _ADDRESS.split(text):
+        if piece:
+            found.append((piece, piece if _ADDRESS.fullmatch(piece) else ""))
+    return found
 
 
 def drawn(svg: str) -> Markup:

@@ -83,7 +83,7 @@ def report(ledger: Ledger, choice: Choice, engine: Engine | None = None) -> str:
         blocks=packed.blocks,
         length=packed.length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
-        own_href=lambda name: f"#system-{found.systems.index(name)}",
+        hrefs=boards.Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
     )
 
 
@@ -147,7 +147,7 @@ def _panels(ledger: Ledger, choice: Choice, found: Gathered, board: Board) -> li
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where the "
         note += f"interval leaves out 0. {_verdicts(compared)}"
-        panels.append(Panel("Paired differences", note, drawn(charts.against(compared)), "differences"))
+        panels.append(Panel("Paired differences", note, charts.responsive(charts.against, compared), "differences"))
     panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
     return panels + why.panels(found.causes)
 

@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from r2med.board.formats import FORMATS
 from r2med.board.leaderboard import View, board
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.published import published, sources
 from r2med.board.table import GROUP_TITLES
 from r2med.compare import find_runs
 from r2med.data.tasks import registry
@@ -22,7 +20,7 @@ from r2med.errors import R2medError
 from r2med.store.files import draft_folder, reason, write_file
 from r2med.store.ledger import Entry, Ledger
 from r2med.web import boards, charts
-from r2med.web.pages import Frame, drawn, render, static
+from r2med.web.pages import Frame, render, source_facts, static
 from r2med.web.report import Choice, report
 
 Runs = Mapping[str, Mapping[str, Entry]]
@@ -65,7 +63,7 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
             if line.row.own:
                 inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
                 pages[names[group, line.row.name]] = _system(line, found, inner, own[group][line.row.name])
-    pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **_sources())
+    pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **source_facts())
     for group, name in reports.items():
         tasks = list(next(iter(own[group].values())))
         shared = [task for task in tasks if all(task in row for row in own[group].values())]
@@ -124,7 +122,7 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
-        own_href=lambda system: names[found.group, system],
+        hrefs=boards.Hrefs(lambda system: names[found.group, system], source=lambda name: f"sources.html#{name}"),
     )
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 
@@ -138,14 +136,8 @@ def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]
         line=line,
         board=found,
         entries=entries,
-        chart=drawn(charts.points(named, f"{found.measure} of {line.row.name}")),
+        chart=charts.responsive(charts.points, named, f"{found.measure} of {line.row.name}"),
     )
-
-
-def _sources() -> dict[str, Any]:
-    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
-    notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
-    return {"sources": sources().values(), "counts": counts, "remarks": notes}
 
 
 def _write(pages: Mapping[str, str], folder: Path) -> list[str]:

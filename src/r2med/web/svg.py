@@ -21,7 +21,7 @@ def tag(name: str, *children: str, **attributes: object) -> str:
 
 
 def _name(key: str) -> str:
-    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
+    return key if key in ("viewBox", "patternUnits") else key.rstrip("_").replace("_", "-")
 
 
 def _value(value: object) -> str:
@@ -42,10 +42,11 @@ def hint(content: str) -> str:
     return tag("title", escape(harmless(content)))
 
 
-def drawing(width: float, height: float, label: str, *children: str) -> str:
+def drawing(width: float, height: float, label: str, *children: str, layout: str) -> str:
     """A whole drawing that scales with its place and says what it shows."""
     box = f"0 0 {_value(float(width))} {_value(float(height))}"
-    return tag("svg", *children, class_="chart", viewBox=box, width=width, height=height, role="img", aria_label=label)
+    facts = {"class_": f"chart {layout}", "viewBox": box, "width": width, "height": height}
+    return tag("svg", *children, **facts, role="img", aria_label=label)
 
 
 def shortened(text: str, most: int) -> str:
@@ -112,7 +113,8 @@ def axis(scale: Scale, top: float, bottom: float, *, zero: bool = False) -> str:
     for tick in scale.ticks():
         x, strong = scale(tick), zero and abs(tick) < 1e-12
         parts.append(tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="zero" if strong else "grid"))
-        parts.append(words(x, bottom + 15, f"{tick:g}", class_="tick", text_anchor="middle"))
+        label = f"{tick:g}".replace("-", "\N{MINUS SIGN}") if abs(tick) >= 1e-4 else f"{tick:g}"
+        parts.append(words(x, bottom + 15, label, class_="tick", text_anchor="middle"))
     return "".join(parts)
 
 

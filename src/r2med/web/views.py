@@ -7,18 +7,19 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from r2med.board.leaderboard import View
-from r2med.board.published import KINDS
+from r2med.board.formats import FORMATS
+from r2med.board.published import KINDS, find_published
 from r2med.diagnose.causes import Cause, QueryCause
-from r2med.errors import R2medError, suggest
-from r2med.measure.metrics import Measure
+from r2med.diagnose.opened import TOP
+from r2med.errors import R2medError
 from r2med.store.cost import Cost
 from r2med.store.progress import in_progress
 from r2med.web import boards, charts, comparing, searching, why
+from r2med.web.board_query import board_groups, board_measures, one_of, read_board
 from r2med.web.boards import Pages
-from r2med.web.cases import WORDS, query_page
+from r2med.web.cases import DEEP, WORDS, query_page, run_kinds
 from r2med.web.library import Library
-from r2med.web.pages import address, drawn
+from r2med.web.pages import address, source_facts
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 Shown = tuple[str, dict[str, Any]]
 """A template and its values."""
-BOARDS = ("full", "nano", "sample")
-"""The groups that always have a board, the most wanted first; folders have one once something was run on them."""
+FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
+"""As what a board can be downloaded, with the ending of the file."""
 _EXPLAINED = 12
 """Systems whose causes a board shows."""
+LONGEST_TEXT = 200_000
+"""Characters of a document that a page shows."""
 _REMEMBERED = 3600.0
 """Seconds for which a finished job is shown."""
 
@@ -63,71 +66,75 @@ def _number(asked: QueryParams, name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
-def _one_of(value: str, known: list[str] | tuple[str, ...], what: str) -> str:
-    if value not in known:
-        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
-    return value
-
-
-def _group(library: Library, asked: QueryParams) -> str:
-    """The board that was asked for, or the first that has own runs."""
-    return _one_of(asked.get("group", "") or first_group(library), board_groups(library), "board")
-
-
-def board_groups(library: Library) -> list[str]:
-    """The groups that have a board."""
-    return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
-
-
-def first_group(library: Library) -> str:
-    """The board to open with."""
-    there = library.groups()
-    return next((name for name in board_groups(library) if name in there), "full")
-
-
 def board_page(library: Library, request: Request) -> Shown:
     """Published figures and own runs in one ranking."""
     asked = request.query_params
-    group, measure = _group(library, asked), str(Measure.parse(asked.get("metric", "") or "nDCG@10"))
-    kind = _one_of(asked.get("kind", ""), ("", *KINDS), "kind")
-    origin = _one_of(asked.get("origin", ""), ("", "own", "published"), "origin")
-    view = View(
-        group=group, measure=measure, kind=kind, own=origin != "published", published=origin != "own", cost=True
-    )
-    tasks = library.board(view).tasks
-    task = _one_of(asked.get("task", ""), ("", *tasks), "task")
-    view = replace(view, tasks=(task,) if task else ())
-    board = library.board(view)
-    links = _links(request, "rank")
-    _one_of(links.sort, ["rank", "name", "average", *board.tasks], "column")
-    lines = boards.containing(board.lines, asked.get("q", ""))
-    lines = boards.ordered(lines, links.sort, descending=not links.ascending)
-    pages = Pages.of(len(lines), _number(asked, "page"))
-    shown = lines[pages.cut()]
+    found = read_board(library, asked)
+    view, board = found.view, found.board
+    links = SortLinks(request.url.path, dict(asked), found.sort, found.ascending)
+    pages = Pages.of(len(found.lines), _number(asked, "page"))
+    shown = found.lines[pages.cut()]
     sure = [line for line in shown if line.row.own and line.average is not None]
-    shown = boards.decorated(shown, library.intervals(sure, measure))
+    shown = boards.decorated(shown, library.intervals(sure, view.measure))
     by_id = library.by_id()
     runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
     values = {
+        "asked": found,
         "table": boards.board_table(board, shown, links.sort),
         "links": links,
         "pages": pages,
         "panels": [
             *boards.board_panels(board, shown),
-            *boards.frontier_panels(runs, shown, measure),
+            *boards.frontier_panels(runs, shown, view.measure),
             *why.panels(why.known(library, dict(list(runs.items())[:_EXPLAINED]))),
         ],
         "view": view,
-        "tasks": tasks,
-        "task": task,
-        "origin": origin,
-        "text": asked.get("q", ""),
         "kinds": KINDS,
         "boards": board_groups(library),
-        "measures": library.measures(),
-        "own_href": lambda name: system_address(name, group),
+        "measures": board_measures(library, view),
+        "hrefs": boards.Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
+        "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
+        "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
     }
     return "board.html", values
+
+
+def board_file(library: Library, request: Request) -> tuple[str, str]:
+    """The whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
+    found = read_board(library, request.query_params)
+    sure = [line for line in found.lines if line.row.own and line.average is not None]
+    lines = boards.decorated(found.lines, library.intervals(sure, found.view.measure))
+    ending = request.url.path.rpartition(".")[2]
+    name = next(name for name, each in FILES.items() if each == ending)
+    kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
+    return FORMATS[name.lower()]([replace(found.board, lines=lines)]), kind
+
+
+def _published_address(name: str, group: str) -> str:
+    return address("/published", name=name, group=group)
+
+
+def _source_address(name: str) -> str:
+    return f"/sources#{name}"
+
+
+def published_page(library: Library, request: Request) -> Shown:
+    """One published system: what each source says of it."""
+    asked = request.query_params
+    rows = [row for row in find_published(asked.get("name", "")) if row.source.group == asked.get("group", "full")]
+    if not rows:
+        raise R2medError(f"nothing was published on {asked.get('group', '')} under the name {asked.get('name', '')!r}")
+    measures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    measure = one_of(asked.get("metric", "") or measures[0], measures, "published measure of this system")
+    tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
+    own = [name for name in library.systems(rows[0].source.group) if name == rows[0].system]
+    values = {"rows": rows, "tasks": tasks, "measures": measures, "measure": measure, "group": rows[0].source.group}
+    return "published.html", {**values, "own": own[0] if own else "", "own_href": system_address}
+
+
+def sources_page(library: Library, request: Request) -> Shown:
+    """Where the published figures come from."""
+    return "site_sources.html", source_facts()
 
 
 def system_page(library: Library, request: Request) -> Shown:
@@ -150,7 +157,8 @@ def system_page(library: Library, request: Request) -> Shown:
     causes = {task: library.causes(entry) for task, entry in runs.items()}
     values = {
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
-        "others": others, "chart": drawn(charts.points(marks, f"nDCG@10 of {system} by task")) if marks else "",
+        "others": others,
+        "chart": charts.responsive(charts.points, marks, f"nDCG@10 of {system} by task") if marks else "",
         "oracle": any(entry.record.get("oracle") for entry in runs.values()),
         "panels": why.task_panels([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
@@ -163,24 +171,29 @@ def compare_page(library: Library, request: Request) -> Shown:
     """Two systems: overall, by task, and query by query."""
     asked = request.query_params
     groups = library.groups()
-    group = _one_of(asked.get("group", "") or (groups[0] if groups else ""), groups or ("",), "group")
-    systems = library.systems(group)
-    a, b = asked.get("a", ""), asked.get("b", "")
-    values: dict[str, Any] = {"group": group, "groups_there": groups, "systems": systems, "a": a, "b": b, "found": None}
+    group = one_of(asked.get("group", "") or (groups[0] if groups else ""), groups or ("",), "group")
+    systems, oracles = library.systems(group), library.oracles(group)
+    # Whoever changed the group sees its systems, and is not told that those of another group are not there.
+    elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
+    a, b = ("" if name in elsewhere else name for name in (asked.get("a", ""), asked.get("b", "")))
+    values: dict[str, Any] = {
+        "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
+        "oracles": oracles, "a": a, "b": b, "found": None,
+    }  # fmt: skip
     if not (a and b):
         return "compare.html", values
     for name in (a, b):
-        _one_of(name, systems, "system")
+        one_of(name, systems, "system")
     found = comparing.contest(library, a, b, group)
     links = _links(request, "b won")
-    task = _one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
-    pairs = found.ordered(_one_of(links.sort, comparing.SORTS, "order"), task)
+    task = one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
+    pairs = found.ordered(one_of(links.sort, comparing.SORTS, "order"), task)
     pages = Pages.of(len(pairs), _number(asked, "page"))
     shown = pairs[pages.cut()]
     values |= {
         "found": found, "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": comparing.SORTS,
         "texts": {(p.task, p.query): _query_text(library, p.task, p.query) for p in shown},
-        "chart": drawn(charts.differences(found.found)),
+        "chart": charts.responsive(charts.differences, found.found),
     }  # fmt: skip
     return "compare.html", values
 
@@ -195,15 +208,44 @@ def _query_text(library: Library, task: str, query: str) -> str:
 def query_view(library: Library, request: Request) -> Shown:
     """One query with several systems' lists side by side."""
     asked = request.query_params
-    page = query_page(library, asked.get("task", ""), asked.get("query", ""), asked.getlist("run"))
-    return "query.html", {"page": page, "words": WORDS}
+    deep = asked.get("depth") == str(DEEP)
+    wanted = asked.get("task", ""), asked.get("query", ""), asked.getlist("run")
+    page = query_page(library, *wanted, DEEP if deep else TOP)
+    facts = {"task": page.task, "query": page.query, "run": [side.entry.id for side in page.sides]}
+    return "query.html", {
+        "page": page,
+        "words": WORDS,
+        "deep": deep,
+        "depth": DEEP,
+        "other_depth": address("/query", **facts, depth="" if deep else DEEP),
+    }
+
+
+def document_view(library: Library, request: Request) -> Shown:
+    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
+    asked = request.query_params
+    task, name = asked.get("task", ""), asked.get("document", "")
+    dataset = library.dataset(task) if task in library.tasks() else None
+    if dataset is None or name not in dataset.collection.documents.position:
+        raise R2medError(f"no document {name!r} of {task!r} is on this machine")
+    text = dataset.collection.documents.text(name)
+    question = asked.get("q", "")
+    kinds = searching.question_kinds(question) if question else {}
+    if asked.get("query") and asked.getlist("run"):
+        kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
+    template = "_text.html" if asked.get("part") else "document.html"
+    values = {"task": task, "document": name, "text": text[:LONGEST_TEXT], "letters": len(text), "kinds": kinds}
+    return template, {**values, "longest": LONGEST_TEXT}
 
 
 def runs_page(library: Library, request: Request) -> Shown:
     """Every run of the ledger, newest first."""
     asked = request.query_params
-    wanted = asked.get("q", "").casefold().strip()
-    entries = [e for e in library.entries() if wanted in f"{e.id}\n{e.system}\n{e.task}".casefold()]
+    wanted, oracles = asked.get("q", "").casefold().split(), asked.get("oracles") == "1"
+    matching = [
+        e for e in library.entries() if all(word in f"{e.id}\n{e.system}\n{e.task}".casefold() for word in wanted)
+    ]
+    entries = [e for e in matching if oracles or not e.record.get("oracle")]
     pages = Pages.of(len(entries), _number(asked, "page"))
     values = {
         "entries": entries[pages.cut()],
@@ -211,7 +253,8 @@ def runs_page(library: Library, request: Request) -> Shown:
         "links": _links(request, "rank"),
         "means": library.means(),
     }
-    return "runs.html", {**values, "text": asked.get("q", "")}
+    hidden = len(matching) - len(entries)
+    return "runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
 def run_page(library: Library, request: Request) -> Shown:
@@ -248,11 +291,12 @@ def search_page(library: Library, request: Request) -> Shown:
     asked = request.query_params
     tasks = searching.searchable_tasks(library)
     task = asked.get("task", "") or next(iter(tasks), "")
-    _one_of(task, tasks, "task with data on this machine")
+    one_of(task, tasks, "task with data on this machine")
     dataset = library.dataset(task)
     found = searching.searchers(library, dataset) if dataset else []
-    chosen = asked.getlist("system") or [each.system for each in found if each.ready][:3]
-    values = {"tasks": tasks, "task": task, "searchers": found, "chosen": chosen, **_answers(library, request, chosen)}
+    ready = [each.system for each in found if each.ready]
+    chosen = [name for name in asked.getlist("system") if name in ready] or ready[:3]
+    values = {**_answers(library, request, chosen), "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
     values["job"] = library.jobs.newest("index", task)
     return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
 
@@ -265,8 +309,8 @@ def search_results(library: Library, request: Request) -> Shown:
 def _answers(library: Library, request: Request, systems: list[str]) -> dict[str, Any]:
     question, task = request.query_params.get("q", "").strip(), request.query_params.get("task", "")
     if not question or not task:
-        return {"question": question, "answers": [], "kinds": {}, "words": WORDS}
-    dataset = library.dataset(_one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
+        return {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
+    dataset = library.dataset(one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
     if dataset is None:
         raise R2medError(f"the data of {task} is not on this machine")
     answers = searching.search(library, question, dataset, systems[:6])
@@ -275,7 +319,8 @@ def _answers(library: Library, request: Request, systems: list[str]) -> dict[str
         replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
         for place, each in enumerate(answers)
     ]
-    return {"question": question, "answers": moved, "kinds": searching.question_kinds(question), "words": WORDS}
+    kinds = searching.question_kinds(question)
+    return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
 
 
 def _moved(found: Any, first: dict[str, int]) -> Any:
@@ -284,7 +329,7 @@ def _moved(found: Any, first: dict[str, int]) -> Any:
 
 def start_index(library: Library, task: str, system: str) -> None:
     """Have what a search needs built."""
-    dataset = library.dataset(_one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
+    dataset = library.dataset(one_of(task, searching.searchable_tasks(library), "task with data on this machine"))
     if dataset is None:
         raise R2medError(f"the data of {task} is not on this machine")
     searching.check_light(system)

@@ -9,8 +9,7 @@ from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnose.decide import diagnose
 from r2med.errors import R2medError
 from r2med.web.boards import Panel
-from r2med.web.charts import cause_chart
-from r2med.web.pages import drawn
+from r2med.web.charts import cause_chart, responsive
 
 if TYPE_CHECKING:
     from r2med.store.ledger import Entry
@@ -38,7 +37,7 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
     used = [cause for cause in Cause if any(row.get(cause) for row in shares.values())]
     meanings = " ".join(f"{cause.value.capitalize()}: {cause.meaning}." for cause in used)
     note = f"What became of the relevant documents, % {averaged}. {meanings}"
-    return [Panel(_TITLE, note, drawn(cause_chart(shares)), _ANCHOR)]
+    return [Panel(_TITLE, note, responsive(cause_chart, shares), _ANCHOR)]
 
 
 def known(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:

@@ -57,7 +57,23 @@
     form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
   });
 
-  document.querySelectorAll("form[data-auto] select").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
+  document.querySelectorAll("form[data-auto] select, form[data-auto] input[type=checkbox]").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
+
+  // Another group has other systems: its page offers them.
+  document.querySelectorAll("form[data-group] select[name=group]").forEach((each) => each.addEventListener("change", () => {
+    location.assign(each.form.action + "?" + new URLSearchParams({ group: each.value }));
+  }));
+  // Of a long document only the start is in the page; the rest is asked for when somebody wants to read it.
+  document.addEventListener("toggle", async (event) => {
+    const opened = event.target;
+    if (!opened.dataset?.text || !opened.open || opened.dataset.there) return;
+    opened.dataset.there = "yes";
+    const place = opened.querySelector(".whole");
+    try {
+      const answer = await fetch(opened.dataset.text + "&part=1");
+      if (answer.ok) place.innerHTML = await answer.text();
+    } catch { delete opened.dataset.there; }
+  }, true);
 
   const live = document.querySelector("form[data-live]");
   if (live) {
@@ -66,6 +82,7 @@
     const search = async () => {
       const mine = ++asked;
       const query = new URLSearchParams(new FormData(live));
+      history.replaceState(null, "", "?" + query);
       target.setAttribute("aria-busy", "true");
       try {
         const answer = await fetch(live.dataset.live + "?" + query, { headers: { accept: "text/html" } });

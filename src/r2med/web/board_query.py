@@ -1,0 +1,128 @@
+"""What the address of a board asks for, and the lines that answer it; the page and its downloads share both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from r2med.board.leaderboard import View
+from r2med.board.model import Board, Line
+from r2med.board.published import KINDS, published
+from r2med.errors import R2medError, suggest
+from r2med.measure.metrics import Measure
+from r2med.web import boards
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+
+BOARDS = ("full", "nano", "sample")
+"""The groups that always have a board, the most wanted first; folders have one once something was run on them."""
+ORIGINS = ("", "own", "published")
+
+
+def one_of(value: str, known: Sequence[str], what: str) -> str:
+    """A value that must be one of some; anything else is an error that suggests one."""
+    if value not in known:
+        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
+    return value
+
+
+def same_task(task: str, tasks: Sequence[str]) -> str:
+    """The task of a group that another group calls otherwise; nothing where it has no such task.
+
+    >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
+    ('Biology', '')
+    """
+    if task in tasks:
+        return task
+    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
+
+
+@dataclass(frozen=True)
+class BoardQuery:
+    """A board as it was asked for."""
+
+    view: View
+    tasks: Sequence[str]
+    """All tasks of the group."""
+    task: str
+    sort: str
+    ascending: bool
+    text: str
+    origin: str
+    oracles: bool
+    board: Board
+    lines: Sequence[Line]
+    """In the order that was asked for, all pages of them."""
+    hidden: Sequence[Line]
+    """Oracles that would be there if they had been asked for, the best first."""
+    baselines: Sequence[str]
+    """The systems that marks of significance can be against."""
+    dropped: Sequence[str]
+    """What was asked for and is not on this board, a sentence each."""
+
+    @property
+    def filters(self) -> list[str]:
+        """What narrows the board down, in words."""
+        found = [f"every word of “{self.text}”"] if self.text else []
+        found += [f"kind {self.view.kind}"] if self.view.kind else []
+        return found + ([f"origin {self.origin}"] if self.origin else [])
+
+
+def read_board(library: Library, asked: QueryParams) -> BoardQuery:
+    """The board that an address asks for."""
+    group = one_of(asked.get("group", "") or first_group(library), board_groups(library), "board")
+    kind = one_of(asked.get("kind", ""), ("", *KINDS), "kind")
+    origin = one_of(asked.get("origin", ""), ORIGINS, "origin")
+    measure = str(Measure.parse(asked.get("metric", "") or "nDCG@10"))
+    view = View(group=group, measure=measure, own=origin != "published", published=origin != "own", cost=True)
+    tasks = library.board(view).tasks
+    task = same_task(asked.get("task", ""), tasks)
+    view = replace(view, tasks=(task,) if task else ())
+    whole = library.board(view)
+    baselines = [line.row.name for line in whole.lines if line.row.own and line.rank is not None]
+    baseline = asked.get("baseline", "") if asked.get("baseline", "") in baselines else ""
+    view = replace(view, baseline=baseline, kind=kind)
+    board = library.board(view)
+    text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
+    matching = boards.containing(board.lines, text)
+    hidden = [] if oracles else [line for line in matching if line.row.oracle]
+    sort, ascending = _column(asked.get("sort", ""), board.tasks), asked.get("order") == "up"
+    kept = [line for line in matching if oracles or not line.row.oracle]
+    lines = boards.ordered(kept, sort, descending=not ascending)
+    dropped = []
+    if asked.get("task") and not task:
+        dropped.append(f"This board has no task {asked['task']}; all tasks are shown.")
+    if asked.get("baseline") and not baseline:
+        dropped.append(f"{asked['baseline']} has no rank here and cannot be the baseline.")
+    order = (task, sort, ascending, text, origin, oracles)
+    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, dropped)
+
+
+def _column(sort: str, tasks: Sequence[str]) -> str:
+    """The column to sort by; one of another board's tasks is that task here, or else the rank."""
+    if sort in ("", "rank", "name", "average"):
+        return sort or "rank"
+    found = same_task(sort, tasks)
+    if not found and "/" not in sort:
+        one_of(sort, ["rank", "name", "average", *tasks], "column")
+    return found or "rank"
+
+
+def board_groups(library: Library) -> list[str]:
+    """The groups that have a board."""
+    return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
+
+
+def first_group(library: Library) -> str:
+    """The board to open with."""
+    there = library.groups()
+    return next((name for name in board_groups(library) if name in there), "full")
+
+
+def board_measures(library: Library, view: View) -> list[str]:
+    """The measures that a board can be ranked by: those of own runs, those published, and the present one."""
+    found = [name for system in published() if system.source.group == view.group for name in system.figures]
+    return list(dict.fromkeys((*library.measures(), *found, view.measure)))
