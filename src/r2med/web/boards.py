@@ -81,8 +81,8 @@ class BoardTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The average first, which a phone shows without scrolling, then the tasks."""
-        return (AVERAGE, *self.board.tasks)
+        """The average first, which a phone shows without scrolling, then the tasks; a single task is its own."""
+        return (AVERAGE, *self.board.tasks) if len(self.board.tasks) > 1 else tuple(self.board.tasks)
 
 
 def ordered(lines: Sequence[Line], sort: str, *, descending: bool = True) -> list[Line]:
