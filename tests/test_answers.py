@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.answers import Accuracy, AnswerReport, Judged, judge_answers, judge_runs, matches, normalised, read_verdict
+from r2med.cli.answers import command as answers_command
 from r2med.data import load
 from r2med.data.model import Generation, Gold
 from r2med.data.tasks import SAMPLE
@@ -230,11 +232,10 @@ def test_runs_of_the_ledger_are_judged_by_id_or_by_system():
     assert by_id.over_queries.pearson > 0.8
     assert by_id.over_queries.pearson_interval[0] > 0.5
     assert judge_runs([run.run_id], "judge", "Recall@100").measure == "Recall@100"
-    with pytest.raises(R2medError, match=r"was not measured by P@7; it has .*nDCG@10"):
-        judge_runs([run.run_id], "judge", "P@7")
-    with pytest.raises(R2medError, match="nothing was generated in bm25"):
+    assert set(judge_runs([run.run_id], "judge", "P@7").results[0].retrieval) == set(run.query_ids)
+    with pytest.raises(R2medError, match="bm25 generates no text, so there is no answer to judge"):
         judge_runs(["bm25"], "judge")
-    with pytest.raises(R2medError, match="no run 'zzz'"):
+    with pytest.raises(R2medError, match="no run of 'zzz'"):
         judge_runs(["zzz"], "judge")
 
 
@@ -250,5 +251,40 @@ def test_data_that_changed_since_the_run_is_not_judged(tmp_path):
     assert judge_runs([run.run_id]).results[0].share("exact") == 0.0
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "another", "text": "One more document."}\n')
-    with pytest.raises(R2medError, match=f"MedQA-Diag has changed since run {run.run_id}; run it again"):
+    with pytest.raises(R2medError, match=f"MedQA-Diag has changed since run {run.run_id} of .*; run it again"):
         judge_runs([run.run_id])
+
+
+def test_tasks_without_gold_answers_are_left_out_with_a_note(tmp_path):
+    folder = tmp_path / "own"
+    shutil.copytree(SAMPLE / "MedQA-Diag", folder)
+    (folder / "query.jsonl").write_text(
+        "".join(f'{{"id": "{query}", "text": "{query} fever"}}\n' for query in load(TASK).gold.qrels)
+    )
+    add_model(scripted(lambda request: "Scurvy.", "writer"))
+    systems = ["answer(writer) >> bm25", "hyde(writer) >> bm25"]
+    evaluate(systems[0], folder)
+    evaluate(systems[1], "sample/Biology")
+    evaluate(systems, TASK)
+    found = judge_runs([systems[1], systems[0]])
+    # In the order given, then of the tasks.
+    assert [(each.system, each.task) for each in found.results] == [
+        (systems[1], "sample/Biology"), (systems[1], TASK), (systems[0], TASK)
+    ]  # fmt: skip
+    assert found.notes == (f"{folder} is left out: it has no gold answers to compare with",)
+    assert found.as_dict()["notes"] == list(found.notes)
+    assert [each.task for each in judge_runs(systems, tasks=[TASK]).results] == [TASK, TASK]
+    with pytest.raises(R2medError, match=r"no answer can be judged: .*own is left out"):
+        judge_runs(systems[:1], tasks=[str(folder)])
+    report = CliRunner().invoke(answers_command, [*systems, "--tasks", TASK, "sample/Biology"])
+    assert f"note: {systems[0]} has no run on sample/Biology" in report.stderr
+    assert "over systems: not defined on 0 points: only a --judge says which answers are right" in report.stdout
+
+
+def test_it_is_said_why_systems_cannot_be_correlated():
+    results = [
+        accuracy(*row, [True, False], [0.9, 0.1]) for row in (("a", "t1"), ("a", "t2"), ("b", "t1"), ("c", "t1"))
+    ]
+    found = AnswerReport(results, "nDCG@10")
+    assert found.too_few == "1 of 3 systems have all 2 tasks; choose tasks with --tasks"
+    assert AnswerReport([results[0], *results[2:]], "nDCG@10").too_few == ""

@@ -8,9 +8,10 @@ import pytest
 
 import r2med
 from r2med.board.leaderboard import View, board
-from r2med.compare import compare, find_runs
+from r2med.compare import compare
 from r2med.errors import R2medError
 from r2med.store.ledger import Ledger
+from r2med.store.selection import select
 
 
 def task_folder(folder: Path, *, documents: dict[str, str], queries: dict[str, str], relevant: dict[str, str]) -> Path:
@@ -42,10 +43,11 @@ def test_all_pairs_are_compared_and_corrected() -> None:
     r2med.evaluate(["bm25", "bm25-classic", "bm25(k1=2)"], "sample/Biology")
     with Ledger() as ledger:
         found = compare(ledger, ["bm25", "bm25-classic", "bm25(k1=2.0)"])
+    # Shown as the ledger knows them, however they were spelled.
     assert [(each.a, each.b) for each in found] == [
         ("bm25", "bm25-classic"),
-        ("bm25", "bm25(k1=2.0)"),
-        ("bm25-classic", "bm25(k1=2.0)"),
+        ("bm25", "bm25(k1=2)"),
+        ("bm25-classic", "bm25(k1=2)"),
     ]
     assert all(each.corrected >= each.overall.randomisation for each in found)
 
@@ -54,7 +56,7 @@ def test_a_run_is_found_by_spec_in_any_spelling_or_by_id() -> None:
     result = r2med.evaluate("bm25(k1=2)", "sample/Biology").results[0]
     with Ledger() as ledger:
         for name in ("bm25(k1=2)", "bm25( k1 = 2.0 )", result.run_id, result.run_id[:5]):
-            assert find_runs(ledger, name)["sample/Biology"].id == result.run_id
+            assert select(ledger, [name])[0].runs["sample/Biology"].id == result.run_id
 
 
 def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path:
     again = r2med.evaluate("bm25", task_folder(folder, documents=first, **parts)).results[0]
     assert again.cached
     with Ledger() as ledger:
-        assert find_runs(ledger, "bm25")[str(folder)].id == before.results[0].run_id
+        assert select(ledger, ["bm25"])[0].runs[str(folder)].id == before.results[0].run_id
         assert compare(ledger, ["bm25", "bm25-classic"])[0].overall.queries == 1
         line = board(ledger, View(group="custom")).lines[0]
     assert (line.average, line.row.runs[str(folder)]) == (1.0, before.results[0].run_id)
@@ -78,7 +80,10 @@ def test_changed_data_is_refused(tmp_path: Path) -> None:
     r2med.evaluate("bm25", folder)
     task_folder(tmp_path / "mine", documents={"a": "cat", "b": "cow"}, **parts)
     r2med.evaluate("bm25-classic", folder)
-    with Ledger() as ledger, pytest.raises(R2medError, match="its data has changed between the two"):
+    with (
+        Ledger() as ledger,
+        pytest.raises(R2medError, match="did not see the same documents; run both again: r2med run"),
+    ):
         compare(ledger, ["bm25", "bm25-classic"])
 
 
@@ -88,7 +93,9 @@ def test_what_is_not_there_is_one_line() -> None:
     with Ledger() as ledger:
         with pytest.raises(R2medError, match="no task in common"):
             compare(ledger, ["bm25", "bm25-classic"])
-        with pytest.raises(R2medError, match="run it first: r2med run 'bm26'"):
+        with pytest.raises(R2medError, match=r"no run of 'bm26' in the ledger; did you mean bm25\?$"):
             compare(ledger, ["bm25", "bm26"])
-        with pytest.raises(R2medError, match="was not measured by nDCG@7"):
-            compare(ledger, ["bm25", "bm25"], "nDCG@7")
+        with pytest.raises(R2medError, match=r"no run of 'rrf.*run it first: r2med run 'rrf\(bm25, bm25-classic\)'"):
+            compare(ledger, ["bm25", "rrf(bm25,bm25-classic)"])
+        with pytest.raises(R2medError, match="two different systems are needed to compare"):
+            compare(ledger, ["bm25", "bm25"])

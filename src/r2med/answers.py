@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2med.compare import query_values
+from r2med.data import load
 from r2med.errors import R2medError
 from r2med.expand.prompts import Template, bundled
 from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
 from r2med.measure.correlation import Correlation, correlate
 from r2med.retrieve.joining import usable
+from r2med.store.ledger import Ledger
+from r2med.store.selection import Chosen, check_data, each_once, select
 
 if TYPE_CHECKING:
     from r2med.data.model import Dataset, Generation
-    from r2med.store.ledger import Entry, Ledger
 
 Generations = Mapping[str, Sequence["Generation"]]
 """Query id to what was written for it, as `Ledger.generations` gives it."""
@@ -156,7 +159,7 @@ class Accuracy:
 
 def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model = "", system: str = "") -> Accuracy:
     """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
-    gold = {query: answer for query, answer in dataset.gold.answers.items() if answer.strip()}
+    gold = _gold_answers(dataset)
     if not gold:
         raise R2medError(f"{dataset.name} has no gold answers to compare with")
     if not any(generations.get(query) for query in gold):
@@ -173,6 +176,10 @@ def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model
     replies = _ask(model, judged, dict(dataset.collection.queries))
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
     return Accuracy(system, dataset.name, decided, missing, account(replies))
+
+
+def _gold_answers(dataset: Dataset) -> dict[str, str]:
+    return {query: answer for query, answer in dataset.gold.answers.items() if answer.strip()}
 
 
 def _why(generations: Sequence[Generation]) -> str:
@@ -208,6 +215,8 @@ class AnswerReport:
 
     results: Sequence[Accuracy]
     measure: str
+    notes: Sequence[str] = ()
+    """Tasks that are left out, and why."""
 
     @cached_property
     def over_queries(self) -> Correlation:
@@ -232,6 +241,17 @@ class AnswerReport:
                 found[system] = accuracy, float(np.mean([np.mean(list(result.retrieval.values())) for result in own]))
         return found
 
+    @property
+    def too_few(self) -> str:
+        """Why systems cannot be correlated; empty when they can be, or when their answers are all alike."""
+        if not any(result.right for result in self.results):
+            return "only a --judge says which answers are right"
+        named = {result.system for result in self.results}
+        if len(self.systems) == len(named):
+            return "" if len(named) > 1 else "it takes several systems"
+        tasks = len({result.task for result in self.results})
+        return f"{len(self.systems)} of {len(named)} systems have all {tasks} tasks; choose tasks with --tasks"
+
     @cached_property
     def over_systems(self) -> Correlation:
         """One point a system."""
@@ -245,39 +265,52 @@ class AnswerReport:
             "results": [result.as_dict() for result in self.results],
             "over_queries": self.over_queries.as_dict(),
             "over_systems": self.over_systems.as_dict(),
+            "notes": list(self.notes),
         }
 
 
-def judge_runs(names: Sequence[str], judge: str = "", measure: str = "nDCG@10") -> AnswerReport:
-    """The answers of runs in the ledger, each named by its id or by its system's spec."""
-    from r2med.data import load
-    from r2med.store.ledger import Ledger
+def judge_runs(
+    names: Sequence[str], judge: str = "", measure: str = "nDCG@10", tasks: Sequence[str] = ()
+) -> AnswerReport:
+    """The answers of runs in the ledger, named as `selection.select` says, in the order given.
 
-    datasets: dict[str, Dataset] = {}
-    results = []
+    Runs on tasks without gold answers are left out with a note.
+    """
+    results: list[Accuracy] = []
+    notes: list[str] = []
     with Ledger() as ledger:
-        for entry in _entries(ledger, names):
+        chosen = select(ledger, names, tasks)
+        notes += [each.lack for each in chosen if each.lack]
+        for each in chosen:
+            _check_writes(ledger, each)
+        datasets: dict[str, Dataset | None] = {}
+        for entry in each_once(chosen):
             if entry.task not in datasets:
-                datasets[entry.task] = load(entry.task)
+                datasets[entry.task] = _with_answers(entry.task, notes)
             dataset = datasets[entry.task]
-            if entry.record["data"]["fingerprint"] != dataset.fingerprint:
-                raise R2medError(f"the data of {entry.task} has changed since run {entry.id}; run it again")
-            judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system)
-            results.append(replace(judged, retrieval=_retrieval(ledger, entry, measure)))
-    return AnswerReport(results, measure)
+            if dataset is not None:
+                check_data(entry, dataset)
+                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system)
+                results.append(replace(judged, retrieval=query_values(ledger, entry, measure, dataset)))
+    if not results:
+        raise R2medError(f"no answer can be judged: {'; '.join(notes)}")
+    return AnswerReport(results, measure, tuple(notes))
 
 
-def _entries(ledger: Ledger, names: Sequence[str]) -> list[Entry]:
-    """The runs behind names: of a system, the newest on each task."""
-    found: dict[tuple[str, str], Entry] = {}
-    for name in names:
-        for entry in ledger.entries(system=name) or [ledger.get(name)]:
-            found.setdefault((entry.system, entry.task), entry)
-    return list(found.values())
+def _check_writes(ledger: Ledger, chosen: Chosen) -> None:
+    """Refuse a system that writes nothing."""
+    if not any(ledger.generations(entry) for entry in chosen.runs.values()):
+        raise R2medError(f"{chosen.label} generates no text, so there is no answer to judge")
 
 
-def _retrieval(ledger: Ledger, entry: Entry, measure: str) -> dict[str, float]:
-    scores = ledger.scores(entry)
-    if measure not in scores:
-        raise R2medError(f"run {entry.id} was not measured by {measure}; it has {', '.join(scores)}")
-    return dict(zip(entry.queries, scores[measure].tolist(), strict=True))
+def _with_answers(task: str, notes: list[str]) -> Dataset | None:
+    """The data of a task when it has gold answers; otherwise None, and a note."""
+    try:
+        dataset = load(task)
+    except R2medError as error:
+        notes.append(f"{task} is left out: {error}")
+        return None
+    if _gold_answers(dataset):
+        return dataset
+    notes.append(f"{task} is left out: it has no gold answers to compare with")
+    return None

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.data import load
+from r2med.data.model import Dataset
 from r2med.data.tasks import registry
-from r2med.errors import R2medError, suggest
+from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
 from r2med.measure.paired import Difference, difference, holm
+from r2med.measure.score import score
 from r2med.store.ledger import Entry, Ledger
-from r2med.system import System
+from r2med.store.selection import Chosen, check_data, share
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Comparison:
     tasks: Mapping[str, Difference]
     corrected: float
     """The overall randomisation p-value, corrected for the number of comparisons made together (Holm)."""
+    incomplete: tuple[int, int] = (0, 0)
+    """How many queries of A and of B were incomplete."""
+    notes: tuple[str, ...] = ()
+    """Tasks that were asked for by name and are left out, a sentence a system."""
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison for JSON."""
@@ -37,84 +45,45 @@ class Comparison:
             "overall": self.overall.as_dict() | {"holm": self.corrected},
             "families": {name: found.as_dict() for name, found in self.families.items()},
             "tasks": {name: found.as_dict() for name, found in self.tasks.items()},
+            "incomplete": dict(zip("ab", self.incomplete, strict=True)),
+            "notes": list(self.notes),
         }
-
-
-def find_runs(ledger: Ledger, name: str, group: str = "", tasks: Sequence[str] = ()) -> dict[str, Entry]:
-    """The newest run on each task of a system, by its spec or by the id of one of its runs."""
-    known = {entry.system for entry in ledger.entries()}
-    if name in known:
-        system = name
-    elif any(entry.id.startswith(name) for entry in ledger.entries()) and name:
-        entry = ledger.get(name)
-        return {entry.task: entry}
-    else:
-        system = _normalised(name)
-        if system not in known:
-            raise R2medError(
-                f"no run of {name!r} in the ledger{suggest(name, known)}; run it first: r2med run {name!r}"
-            )
-    found: dict[str, Entry] = {}
-    for entry in ledger.entries(system=system, group=group):
-        if not tasks or entry.task in tasks:
-            found.setdefault(entry.task, entry)
-    if not found:
-        raise R2medError(f"{system} has no run on {', '.join(tasks) or group} in the ledger")
-    return dict(sorted(found.items(), key=lambda item: _order(item[0])))
-
-
-def _normalised(name: str) -> str:
-    try:
-        return System.parse(name).spec
-    except R2medError:
-        return name
-
-
-def _order(task: str) -> tuple[int, str]:
-    names = list(registry())
-    return (names.index(task) if task in names else len(names), task)
 
 
 def compare(
     ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
 ) -> list[Comparison]:
     """Every pair of the named systems, over the tasks that all of them have been run on."""
-    runs = {name: find_runs(ledger, name, tasks=tasks) for name in names}
-    shared = [task for task in runs[names[0]] if all(task in found for found in runs.values())]
-    if not shared:
-        raise R2medError(f"{' and '.join(names)} have no task in common in the ledger")
-    groups = {runs[names[0]][task].group for task in shared}
-    if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
-    for task in shared:
-        _check_alike(task, [found[task] for found in runs.values()])
-    values = {name: {task: _values(ledger, found[task], measure) for task in shared} for name, found in runs.items()}
-    made = [_pair(a, b, values, shared) for a, b in combinations(names, 2)]
+    shared = share(ledger, names, tasks)
+    labels = [chosen.label for chosen in shared.systems]
+    if len(set(labels)) < 2:
+        raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
+    values = {
+        chosen.label: {task: query_values(ledger, chosen.runs[task], measure) for task in shared.tasks}
+        for chosen in shared.systems
+    }
+    lost = {chosen.label: _incomplete(chosen, shared.tasks) for chosen in shared.systems}
+    made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([each.overall.randomisation for each in made])
     return [
-        Comparison(each.a, each.b, each.overall, each.families, each.tasks, p)
+        replace(each, corrected=p, incomplete=(lost[each.a], lost[each.b]), notes=shared.notes)
         for each, p in zip(made, corrected, strict=True)
     ]
 
 
-def _check_alike(task: str, entries: Sequence[Entry]) -> None:
-    """Refuse runs that were not made on the same data, with the reason."""
-    first = entries[0]
-    for other in entries[1:]:
-        if other.record["data"]["fingerprint"] != first.record["data"]["fingerprint"]:
-            reason = "its data has changed between the two; run both again"
-            raise R2medError(f"{first.system} and {other.system} cannot be compared on {task}: {reason}")
-        if set(other.queries) != set(first.queries):
-            reason = f"{len(first.queries)} queries against {len(other.queries)}"
-            raise R2medError(f"{first.system} and {other.system} cannot be compared on {task}: {reason}")
+def _incomplete(chosen: Chosen, tasks: Sequence[str]) -> int:
+    """How many queries the system did not do all for that it should have."""
+    return sum(len(chosen.runs[task].incomplete) for task in tasks)
 
 
-def _values(ledger: Ledger, entry: Entry, measure: str) -> dict[str, float]:
-    scores = ledger.scores(entry)
-    if measure not in scores:
-        advice = f"r2med run {entry.system!r} --tasks {entry.task} --metrics {measure}"
-        raise R2medError(f"{entry.system} on {entry.task} was not measured by {measure}; {advice}")
-    return dict(zip(entry.queries, scores[measure].tolist(), strict=True))
+def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | None = None) -> dict[str, float]:
+    """A run by a measure, query by query; what it was not measured by yet is computed from its ranked lists."""
+    known = ledger.scores(entry).get(measure)
+    if known is None:
+        judged = load(entry.task) if dataset is None else dataset
+        check_data(entry, judged)
+        known = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+    return dict(zip(entry.queries, known.tolist(), strict=True))
 
 
 def _pair(a: str, b: str, values: Mapping[str, Mapping[str, Mapping[str, float]]], tasks: Sequence[str]) -> Comparison:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import add_everywhere, add_run
+from rich.console import Console
 
 import r2med
+from r2med.board.formats import FORMATS
 from r2med.board.leaderboard import View, board, ranked
 from r2med.board.model import Board, Line, Parts, Row
 from r2med.board.own import parts_of
 from r2med.board.sources import agree, joined
+from r2med.board.terminal import show_board
 from r2med.data.tasks import groups
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import average_intervals
@@ -108,10 +114,10 @@ def test_recall_of_the_nano_lists_is_another_measure_and_does_not_mix_in(ledger:
     assert len(board(ledger, View(group="nano", own=False, measure="Hit@10")).lines) == 3
 
 
-def test_the_newest_run_counts(ledger: Ledger) -> None:
+def test_the_run_that_was_made_last_counts_whatever_its_date(ledger: Ledger) -> None:
     add_everywhere(ledger, "mine", "full", 0.1, created="2026-01-01T00:00:00+00:00")
-    add_everywhere(ledger, "mine", "full", 0.3, created="2026-03-01T00:00:00+00:00")
-    add_everywhere(ledger, "mine", "full", 0.2, created="2026-02-01T00:00:00+00:00")
+    add_everywhere(ledger, "mine", "full", 0.2, created="2026-03-01T00:00:00+00:00")
+    add_everywhere(ledger, "mine", "full", 0.3, created="2026-02-01T00:00:00+00:00")
     assert line_of(board(ledger, View()), "mine").average == pytest.approx(0.3)
 
 
@@ -119,17 +125,49 @@ def test_incomplete_queries_are_counted_and_said(ledger: Ledger) -> None:
     add_everywhere(ledger, "mine", "full", 0.1, incomplete={"q0": "trace not closed"})
     found = board(ledger, View(published=False))
     assert found.lines[0].row.incomplete == 8
-    assert "mine: 8 queries incomplete" in found.notes
+    assert "mine: 8 of 16 queries incomplete" in found.notes
 
 
-def test_runs_on_different_data_are_said(ledger: Ledger) -> None:
-    add_everywhere(ledger, "one", "full", 0.1)
+def test_a_system_that_saw_other_data_has_no_rank_in_any_format(ledger: Ledger) -> None:
+    add_everywhere(ledger, "one", "full", 0.9)
     add_everywhere(ledger, "two", "full", 0.2)
-    assert not any("same data" in note for note in board(ledger, View()).notes)
-    add_run(ledger, "two", "Biology", [0.2, 0.2], data={"fingerprint": "other", "revision": ""})
-    assert "own runs on Biology were not all made on the same data; run them again to compare" in (
-        board(ledger, View()).notes
-    )
+    view = View(published=False)
+    assert [line.rank for line in board(ledger, view).lines] == [1, 2]
+    add_run(ledger, "two", "Biology", [0.3, 0.3], data={"fingerprint": "other", "revision": ""})
+    found = board(ledger, view)
+    assert [(line.row.name, line.rank, line.row.other_data) for line in found.lines] == [
+        ("two", 1, ()),
+        ("one", None, ("Biology",)),
+    ]
+    assert found.notes == [
+        "° on Biology measured on other data than the rest, so without a rank: one;"
+        " r2med run 'one' --tasks Biology measures it on the present data"
+    ]
+    shown = {name: write([found]) for name, write in FORMATS.items()}
+    assert "| - | one | 90.00° | **90.00** |" in shown["markdown"]
+    assert "| 1 | two | **30.00** |" in shown["markdown"]
+    assert r"90.00\rlap{$^\circ$}" in shown["latex"]
+    rows = list(csv.DictReader(StringIO(shown["csv"])))
+    columns = [[row[name] for name in ("system", "rank", "other_data")] for row in rows]
+    assert columns == [["two", "1", ""], ["one", "", "Biology"]]
+    lines = orjson.loads(shown["json"])["lines"]
+    assert [(line["rank"], line.get("other_data")) for line in lines] == [(1, None), (None, ["Biology"])]
+    console = Console(file=StringIO(), width=160)
+    show_board(found, console)
+    assert "90.00°" in console.file.getvalue()
+    # A further run on the old data makes that the present one again, for both.
+    add_run(ledger, "one", "Biology", [0.9, 0.9], note="again")
+    assert [line.rank for line in board(ledger, view).lines] == [1, 2]
+
+
+def test_a_system_without_one_complete_query_has_no_rank(ledger: Ledger) -> None:
+    add_everywhere(ledger, "all", "full", 0.5, incomplete={"q0": "no answer", "q1": "no answer"})
+    add_everywhere(ledger, "some", "full", 0.4, incomplete={"q0": "no answer"})
+    found = board(ledger, View(published=False))
+    assert [(line.row.name, line.rank) for line in found.lines] == [("some", 1), ("all", None)]
+    assert "all: all 16 queries incomplete, so it has no rank" in found.notes
+    assert [row["incomplete"] for row in csv.DictReader(StringIO(FORMATS["csv"]([found])))] == ["8", "16"]
+    assert "some \\*" in FORMATS["markdown"]([found])
 
 
 def test_any_measure_can_rank(ledger: Ledger) -> None:

@@ -150,7 +150,7 @@ def test_what_a_format_has_no_place_for_is_refused(tmp_path: Path) -> None:
     with Ledger() as ledger:
         with pytest.raises(R2medError, match="the format mteb is for full tasks only"):
             export(ledger, [result.run_id], "mteb", Target(tmp_path))
-        with pytest.raises(R2medError, match="bm25 has no run on full in the ledger"):
+        with pytest.raises(R2medError, match="the format r2med is for full tasks only, on which bm25 has no run"):
             export(ledger, ["bm25"], "r2med", Target(tmp_path))
         with pytest.raises(R2medError, match="no run of 'bge' in the ledger"):
             export(ledger, ["bge"], "trec", Target(tmp_path))

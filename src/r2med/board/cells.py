@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.store.cost import COST_HEADINGS
 
+OTHER_DATA = "°"
+"""Behind a figure that was measured on other data than the task has now."""
+
 
 @dataclass(frozen=True)
 class Leaders:
@@ -21,7 +24,9 @@ def leaders(board: Board) -> Mapping[str, Leaders]:
     """The two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
     found = {}
     for column in board.columns:
-        values = [line.value(column) for line in board.lines if not line.row.oracle]
+        values = [
+            line.value(column) for line in board.lines if not line.row.oracle and not saw_other_data(line, column)
+        ]
         shown = sorted({percent(value) for value in values if value is not None}, key=float, reverse=True)
         found[column] = Leaders(*shown[:2])
     return found
@@ -30,15 +35,24 @@ def leaders(board: Board) -> Mapping[str, Leaders]:
 def figure(line: Line, column: str, digits: int = 2) -> str:
     """A figure times 100, or a dash; an average that was published without its tasks in brackets.
 
+    A figure of other data than the task has now carries a mark.
+
     >>> from r2med.board.model import Row
     >>> line = Line(Row("x", ("page",), {"A": 0.12345}, stated=0.5), None)
     >>> figure(line, "A"), figure(line, "B"), figure(line, "")
     ('12.35', '-', '(50.00)')
     """
     value = line.value(column)
+    if value is not None and saw_other_data(line, column):
+        return percent(value, digits) + OTHER_DATA
     if value is None and column == AVERAGE and line.row.stated is not None:
         return f"({percent(line.row.stated, digits)})"
     return "-" if value is None else percent(value, digits)
+
+
+def saw_other_data(line: Line, column: str) -> bool:
+    """Whether a figure was measured on other data than the rest of its column."""
+    return bool(line.row.other_data) if column == AVERAGE else column in line.row.other_data
 
 
 def percent(value: float, digits: int = 2) -> str:

@@ -9,19 +9,23 @@ from pathlib import Path
 
 from r2med.board import result_files
 from r2med.board.result_files import Measured, Named
-from r2med.compare import find_runs
+from r2med.data import load
 from r2med.data.model import Dataset
+from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.export import file_name
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.ranking import Run
-from r2med.runfiles import write_run
+from r2med.runfiles import FORMATS
 from r2med.store.files import write_file
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import check_data, each_once, require_all, select
 
-GROUPS: Mapping[str, str] = {"trec": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
+GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
 """Every format, and the only group of tasks that it knows; empty for any."""
+_LISTS = ("trec", "jsonl")
+"""The formats of ranked lists; the others are results."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +39,44 @@ class Target:
 
 
 def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, tasks: Sequence[str] = ()) -> list[Path]:
-    """Write the runs that are named by spec or id, and return the files."""
-    written: list[Path] = []
-    for entry in chosen_runs(ledger, names, GROUPS[form], tasks):
-        _check(entry, form)
+    """Write the runs that are named by spec or id, and return the files; all of them or none."""
+    _check_tasks(form, tasks)
+    chosen = select(ledger, names, tasks)
+    require_all(chosen)
+    files: dict[Path, bytes] = {}
+    for entry in _fitting(each_once(chosen), form):
         found = Exported(entry, ledger.run(entry))
-        written += _write_lists(found, target) if form == "trec" else _write_results(found, form, target)
-    return list(dict.fromkeys(written))
+        files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
+    for path, content in files.items():
+        write_file(target.folder / path, content, parents=True)
+    return [target.folder / path for path in files]
 
 
-def chosen_runs(ledger: Ledger, names: Sequence[str], group: str = "", tasks: Sequence[str] = ()) -> list[Entry]:
-    """The newest runs of systems by spec, and single runs by id, each once."""
-    found: dict[str, Entry] = {}
-    for name in names:
-        for entry in find_runs(ledger, name, group, tasks).values():
-            found[entry.id] = entry
-    return list(found.values())
-
-
-def _check(entry: Entry, form: str) -> None:
-    """Refuse runs that a format has no place for."""
-    if GROUPS[form] and entry.group != GROUPS[form]:
-        raise R2medError(f"run {entry.id} is on {entry.task}: the format {form} is for {GROUPS[form]} tasks only")
-    if form != "trec" and entry.record.get("oracle"):
+def _check_tasks(form: str, tasks: Sequence[str]) -> None:
+    """Refuse tasks that a format has no place for."""
+    group, known = GROUPS[form], registry()
+    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
+    if strange:
         raise R2medError(
-            f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
+            f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
         )
+
+
+def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
+    """The runs that a format has a place for; none, or one that is no result, is an error."""
+    group = GROUPS[form]
+    fitting = [entry for entry in entries if group in ("", entry.group)]
+    if not fitting:
+        systems = ", ".join(dict.fromkeys(entry.system for entry in entries))
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
+        )
+    for entry in fitting:
+        if form not in _LISTS and entry.oracle:
+            raise R2medError(
+                f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
+            )
+    return fitting
 
 
 @dataclass(frozen=True)
@@ -84,22 +100,23 @@ class Exported:
 
 def data_of_run(entry: Entry) -> Dataset:
     """The data of a run's task, refused when it is not what the run was made on."""
-    from r2med.data import load
-
     dataset = load(entry.task)
-    if dataset.fingerprint != entry.record["data"]["fingerprint"]:
-        raise DataError(f"{entry.task} has changed since run {entry.id} was made; run {entry.system!r} again")
+    check_data(entry, dataset)
     return dataset
 
 
-def _write_lists(found: Exported, target: Target) -> list[Path]:
+def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The ranked lists of a run as a file."""
     entry, label = found.entry, file_name(target.name or found.entry.system)
-    path = target.folder / f"{file_name(entry.task)}.{label}.{entry.id}.trec"
-    write_run(found.run, path, tag=label)
-    return [path]
+    path = Path(f"{file_name(entry.task)}.{label}.{entry.id}.{form}")
+    try:
+        return {path: FORMATS[form].write(found.run, label)}
+    except DataError as error:
+        raise R2medError(f"run {entry.id} on {entry.task}: {error}; nothing was written, use --format jsonl") from error
 
 
-def _write_results(found: Exported, form: str, target: Target) -> list[Path]:
+def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The files in which another tool keeps the results of a run."""
     longest = max((len(ranking.documents) for _, ranking in found.run), default=0)
     named = Named(target.name or f"r2med/{file_name(found.entry.system)}", target.revision)
     if form == "mteb":
@@ -110,6 +127,4 @@ def _write_results(found: Exported, form: str, target: Target) -> list[Path]:
     else:
         measured = found.measured(result_files.HAKARI_MEASURES)
         files = result_files.hakari(measured, named, found.run, found.dataset.gold.qrels)
-    for path, content in files.items():
-        write_file(target.folder / path, content, parents=True)
-    return [target.folder / path for path in files]
+    return {Path(path): content for path, content in files.items()}

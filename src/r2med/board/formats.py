@@ -85,6 +85,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     ranges = any(line.intervals for board in boards for line in board.lines)
     cost = any(board.cost for board in boards)
     header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks, "average", "incomplete"]
+    header += ["other_data"]
     header += ["low", "high"] * ranges + list(_COST_FACTS) * cost
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -99,6 +100,7 @@ def _csv_cells(board: Board, line: Line, tasks: Sequence[str], *, ranges: bool, 
     row = line.row
     cells: list[object] = [board.group, board.measure, line.rank, row.name, row.system, "+".join(row.sources)]
     cells += [row.parts.kind, *(row.values.get(task) for task in tasks), line.average, row.incomplete]
+    cells.append("+".join(row.other_data))
     found = line.intervals.get("")
     cells += ([found.low, found.high] if found else [None, None]) * ranges
     facts = row.cost.as_dict() if row.cost is not None else {}
@@ -130,7 +132,7 @@ def format_report(report: Report, name: str, measures: Sequence[str] = (), shown
 
     >>> import r2med
     >>> print(format_report(r2med.evaluate("bm25", "sample/Biology"), "csv").splitlines()[0])
-    group,measure,rank,system,spec,sources,kind,sample/Biology,average,incomplete
+    group,measure,rank,system,spec,sources,kind,sample/Biology,average,incomplete,other_data
     """
     if name == "json":
         return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"

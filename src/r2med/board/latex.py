@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from r2med.board.cells import Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
+from r2med.board.cells import OTHER_DATA, Leaders, cost_of, figure, has_ranks, has_sources, interval, label, leaders
 from r2med.board.chances import BETTER, WORSE
 from r2med.board.latex_text import breakable, escaped, one_line, unprintable
 from r2med.board.model import AVERAGE, Board, Line
@@ -187,6 +187,7 @@ def _caption(board: Board, shape: _Shape) -> str:
         (any(row.oracle for row in rows), "An oracle was shown the answers and has no rank"),
         (any(line.disputed for line in board.lines), r"$\neq$: sources disagree"),
         (any(row.incomplete for row in rows), "*: some queries are incomplete"),
+        (any(row.other_data for row in rows), r"$^\circ$: measured on other data, not ranked"),
         (any(text.startswith("(") for text in figures), "In brackets: an average published without its tasks"),
         ("-" in figures, "A dash: no figure"),
         (bool(board.left_out), f"{len(rows)} of {len(rows) + board.left_out} systems"),
@@ -228,6 +229,8 @@ def _number(line: Line, column: str, best: Mapping[str, Leaders]) -> str:
     leading = best[column] if not line.row.oracle else Leaders()
     if text == "-":
         return _NONE
+    if text.endswith(OTHER_DATA):
+        return text.removesuffix(OTHER_DATA) + r"\rlap{$^\circ$}"
     if text.endswith(")"):
         return text.removesuffix(")") + r"\rlap{)}"
     shown = {leading.best: rf"\textbf{{{text}}}", leading.second: rf"\underline{{{text}}}"}.get(text, text)

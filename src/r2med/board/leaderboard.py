@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.board.cells import percent
+from r2med.board.cells import OTHER_DATA, percent
 from r2med.board.chances import BETTER, WORSE, Sample, intervals, significance
 from r2med.board.model import Board, Line, Row
-from r2med.board.own import Newest, data_of, newest_runs, own_rows
+from r2med.board.own import newest_runs, own_rows
 from r2med.board.published import published, sources
 from r2med.board.sources import dispute, disputed, published_rows
 from r2med.board.table import GROUP_NOTES
 from r2med.data.tasks import registry
 from r2med.errors import R2medError, suggest
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import Current
 
 _ROUNDING = 5.1e-5
 """Averages were published times 100 with two digits."""
@@ -65,7 +66,7 @@ def board(ledger: Ledger, view: View) -> Board:
     return Board(view.group, view.measure, tasks, shown, _notes(view, shown, runs), len(lines) - len(shown), view.cost)
 
 
-def _decorated(ledger: Ledger, lines: Sequence[Line], runs: Newest, view: View) -> list[Line]:
+def _decorated(ledger: Ledger, lines: Sequence[Line], runs: Current, view: View) -> list[Line]:
     """The lines with intervals and marks of significance, where these are asked for."""
     if not (view.intervals or view.baseline):
         return list(lines)
@@ -85,7 +86,7 @@ def _decorated(ledger: Ledger, lines: Sequence[Line], runs: Newest, view: View) 
 
 
 def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
-    return Sample(entry.queries, ledger.scores(entry)[measure], data_of(entry))
+    return Sample(entry.queries, ledger.scores(entry)[measure], entry.data)
 
 
 def _tasks(view: View, ledger: Ledger) -> list[str]:
@@ -138,12 +139,13 @@ def _filtered(rows: Sequence[Row], view: View) -> list[Row]:
 def ranked(rows: Sequence[Row], tasks: Sequence[str]) -> list[Line]:
     """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
 
-    A system that lacks a task has no average; an oracle has one, and no rank. Equal averages share a rank.
+    A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
+    query completely have one, and no rank. Equal averages share a rank.
     """
     averages = [average(row, tasks) for row in rows]
     disputes = {id(row) for several in disputed(rows).values() for row in several}
-    able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and not row.oracle]
-    rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or row.oracle]
+    able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and row.rankable]
+    rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or not row.rankable]
     able.sort(key=lambda pair: -pair[0])
     rest.sort(key=lambda pair: -(pair[0] if pair[0] is not None else pair[1].stated or 0.0))
     values = [value for value, _ in able]
@@ -159,7 +161,7 @@ def average(row: Row, tasks: Sequence[str]) -> float | None:
     return row.stated if row.stated is not None and abs(mean - row.stated) <= _ROUNDING else mean
 
 
-def _notes(view: View, lines: Sequence[Line], runs: Newest) -> list[str]:
+def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
     """What a reader must know about these lines."""
     rows = [line.row for line in lines]
     notes = [dispute(system, several) for system, several in disputed(rows).items()]
@@ -169,11 +171,23 @@ def _notes(view: View, lines: Sequence[Line], runs: Newest) -> list[str]:
         for line in lines
         if line.row.stated is not None and line.row.stated != line.average
     ]
-    notes += [f"{row.name}: {row.incomplete} queries incomplete" for row in rows if row.incomplete]
+    notes += [incomplete_note(row) for row in rows if row.incomplete]
     notes += _about_runs(view, rows, runs)
     if view.baseline:
         notes.append(about_marks(view.baseline))
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
+
+
+def incomplete_note(row: Row) -> str:
+    """The sentence about queries for which a system did not do all it should have.
+
+    >>> incomplete_note(Row("hyde(x) >> bm25", ("own",), {}, queries=9, incomplete=9))
+    'hyde(x) >> bm25: all 9 queries incomplete, so it has no rank'
+    """
+    if row.unmeasured:
+        return f"{row.name}: all {row.incomplete} queries incomplete, so it has no rank"
+    count = f"{row.incomplete} of {row.queries}" if row.queries else str(row.incomplete)
+    return f"{row.name}: {count} queries incomplete"
 
 
 def about_marks(baseline: str) -> str:
@@ -181,7 +195,7 @@ def about_marks(baseline: str) -> str:
     return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"
 
 
-def _about_runs(view: View, rows: Sequence[Row], runs: Newest) -> list[str]:
+def _about_runs(view: View, rows: Sequence[Row], runs: Current) -> list[str]:
     """What is not as it should be with one's own runs."""
     notes = []
     shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
@@ -191,11 +205,13 @@ def _about_runs(view: View, rows: Sequence[Row], runs: Newest) -> list[str]:
             f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
             f" r2med run SYSTEM --metrics {view.measure} adds it"
         )
-    versions: dict[str, set[str]] = {}
-    for name in shown:
-        for task, entry in runs[name].items():
-            versions.setdefault(task, set()).add(data_of(entry))
-    changed = [task for task, found in versions.items() if len(found) > 1]
-    if changed:
-        notes.append(f"own runs on {', '.join(changed)} were not all made on the same data; run them again to compare")
+    stale: dict[str, list[str]] = {}
+    for row in rows:
+        for task in row.other_data:
+            stale.setdefault(task, []).append(row.name)
+    notes += [
+        f"{OTHER_DATA} on {task} measured on other data than the rest, so without a rank: {', '.join(names)};"
+        f" r2med run {' '.join(map(repr, names))} --tasks {task} measures it on the present data"
+        for task, names in stale.items()
+    ]
     return notes

@@ -42,8 +42,12 @@ class Row:
     stated: float | None = None
     """The average over these tasks that was published."""
     oracle: bool = False
+    queries: int = 0
+    """How many queries the figures are of; 0 where nobody said."""
     incomplete: int = 0
     """How many queries the system did not do all for that it should have."""
+    other_data: tuple[str, ...] = ()
+    """Tasks whose figure was measured on other data than the task has now: it compares with nothing here."""
     runs: Mapping[str, str] = field(default_factory=dict)
     """The ids of one's own runs, by task."""
     cost: Cost | None = None
@@ -54,6 +58,16 @@ class Row:
         """Whether it was measured here."""
         return OWN in self.sources
 
+    @property
+    def unmeasured(self) -> bool:
+        """Whether every single query is incomplete, so that the figures say nothing of the system."""
+        return 0 < self.queries <= self.incomplete
+
+    @property
+    def rankable(self) -> bool:
+        """Whether it may be ranked among the others, provided that it has an average."""
+        return not (self.oracle or self.unmeasured or self.other_data)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -63,7 +77,7 @@ class Line:
     average: float | None
     """Over all columns; None when a task is missing."""
     rank: int | None = None
-    """None for a system that lacks a task or is an oracle."""
+    """None for a system that lacks a task, is an oracle, saw other data, or did no query completely."""
     disputed: bool = False
     """Whether sources disagree about this system."""
     intervals: Mapping[str, Interval] = field(default_factory=dict)
@@ -92,6 +106,7 @@ class Line:
             "published_average": row.stated,
             "oracle": row.oracle,
             "incomplete": row.incomplete,
+            "other_data": list(row.other_data),
             "disputed": self.disputed,
             "runs": dict(row.runs),
             "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
@@ -99,7 +114,7 @@ class Line:
             "cost": row.cost.as_dict() if row.cost is not None else None,
             "note": row.note,
         }
-        return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {})}
+        return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
 
 
 @dataclass(frozen=True)

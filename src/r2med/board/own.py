@@ -1,8 +1,9 @@
-"""Rows of one's own: the newest run of each system on each task of the ledger."""
+"""Rows of one's own: the current run of each system on each task of the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,32 +12,37 @@ from r2med.errors import R2medError, SpecError
 from r2med.spec import Call, Chain, Value, parse
 from r2med.store.cost import Cost
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import Current, current_data, current_runs
 
 _AGENTS = ("search-o1", "search-r1")
 _FUSIONS = ("rrf", "wsum", "combmnz", "views")
 
-Newest = Mapping[str, Mapping[str, Entry]]
-"""System to task to its newest run."""
+
+def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Current:
+    """The current run of each system on each of these tasks, systems and tasks in a fixed order."""
+    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks])
+    return {
+        system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
+    }
 
 
-def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Newest:
-    """The newest run of each system on each of these tasks, systems and tasks in a fixed order."""
-    found: dict[str, dict[str, Entry]] = {}
-    for entry in ledger.entries(group=group):
-        if entry.task in tasks:
-            found.setdefault(entry.system, {}).setdefault(entry.task, entry)
-    return {system: {task: found[system][task] for task in tasks if task in found[system]} for system in sorted(found)}
-
-
-def own_rows(runs: Newest, means: Mapping[str, Mapping[str, float]], measure: str) -> list[Row]:
+def own_rows(runs: Current, means: Mapping[str, Mapping[str, float]], measure: str) -> list[Row]:
     """A row for each system; `means` are the ledger's."""
-    return [_row(system, entries, means, measure) for system, entries in runs.items()]
+    latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
+    data = current_data(latest)
+    return [
+        replace(
+            _row(system, entries, means, measure),
+            other_data=tuple(task for task, entry in entries.items() if entry.data != data[task]),
+        )
+        for system, entries in runs.items()
+    ]
 
 
 def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Row:
     measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
     records = [entry.record for entry in entries.values()]
-    oracle = any(record.get("oracle", False) for record in records)
+    oracle = any(entry.oracle for entry in entries.values())
     return Row(
         name=system,
         sources=(OWN,),
@@ -44,15 +50,11 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
         system=system,
         parts=parts_of(records[0].get("stages", ()), oracle=oracle),
         oracle=oracle,
-        incomplete=sum(len(record.get("incomplete", {})) for record in records),
+        queries=sum(len(entry.queries) for entry in entries.values()),
+        incomplete=sum(len(entry.incomplete) for entry in entries.values()),
         runs={task: entry.id for task, entry in entries.items()},
         cost=Cost.of_runs(list(entries.values())),
     )
-
-
-def data_of(entry: Entry) -> str:
-    """The fingerprint of the data that a run was made on."""
-    return str(entry.record.get("data", {}).get("fingerprint", ""))
 
 
 def parts_of(stages: Sequence[Mapping[str, Any]], *, oracle: bool = False) -> Parts:

@@ -21,7 +21,6 @@ import orjson
 
 import r2med
 from r2med.board.archive import archive_bytes, zipped
-from r2med.board.exporting import chosen_runs
 from r2med.data.tasks import groups, registry
 from r2med.errors import R2medError
 from r2med.export import file_name
@@ -29,6 +28,7 @@ from r2med.runfiles import FORMATS
 from r2med.store.cost import Cost
 from r2med.store.files import write_file
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import each_once, require_all, select
 
 FORMAT = "r2med submission"
 VERSION = 1
@@ -47,7 +47,9 @@ class About:
 
 def submit(ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = ()) -> list[Entry]:
     """Pack the runs that are named by spec or id; returns them."""
-    entries = chosen_runs(ledger, names, tasks=tasks)
+    chosen = select(ledger, names, tasks)
+    require_all(chosen)
+    entries = each_once(chosen)
     for entry in entries:
         _check(entry)
     content = archive_bytes(packed(ledger, entries, about))
@@ -58,7 +60,7 @@ def submit(ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks:
 def _check(entry: Entry) -> None:
     if entry.task not in registry():
         raise R2medError(f"run {entry.id} is on {entry.task}, which nobody else has; choose with --tasks")
-    if entry.record.get("oracle"):
+    if entry.oracle:
         raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
 
 
@@ -92,7 +94,7 @@ def _result(ledger: Ledger, entry: Entry, file: str) -> dict[str, Any]:
         "queries": len(entry.queries),
         "documents": entry.record["documents"],
         "metrics": {measure: float(scores[measure].mean()) for measure in sorted(scores)},
-        "incomplete": len(entry.record.get("incomplete", {})),
+        "incomplete": len(entry.incomplete),
         "cost": Cost.of_runs([entry]).as_dict(),
         "data": entry.record["data"],
     }
@@ -120,7 +122,7 @@ def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
 def _systems(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Every system once, with what its newest run recorded of it."""
     newest: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda each: each.created):
+    for entry in sorted(entries, key=lambda entry: entry.used):
         newest[entry.system] = entry
     return [
         {

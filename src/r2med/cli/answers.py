@@ -6,33 +6,37 @@ from typing import TYPE_CHECKING
 
 import click
 
-from r2med.cli.options import json_option, output, write_json
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
     from r2med.answers import AnswerReport
     from r2med.measure.correlation import Correlation
 
 
-@click.command("answers")
+@click.command("answers", cls=ManyValues)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
 @json_option()
-def command(runs: tuple[str, ...], judge: str, metric: str, as_json: bool) -> None:
+def command(runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, metric: str, as_json: bool) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
-    A RUN is a system's spec or a run's id. Without --judge only the free comparisons are made: the gold answer
-    word for word, or contained in the text.
+    A RUN is a system's spec or a run's id. Tasks without gold answers are left out, with a note. Without --judge only
+    the free comparisons are made: the gold answer word for word, or contained in the text.
 
     \b
     Examples:
-      r2med answers "replay >> bm25"
+      r2med answers "replay >> bm25" --tasks sample/MedQA-Diag
       r2med answers "hyde(gpt-4o) >> bm25" "answer(o3-mini) >> bm25" --judge gpt-4o
     """
     from r2med.answers import judge_runs
+    from r2med.data.tasks import resolve
     from r2med.measure.metrics import Measure
 
-    report = judge_runs(runs, judge, str(Measure.parse(metric)))
+    names = [task.name for task in resolve(tasks)]
+    report = judge_runs(runs, judge, str(Measure.parse(metric)), names)
+    remark(report.notes)
     if as_json:
         write_json(report.as_dict())
     else:
@@ -51,13 +55,14 @@ def _show(report: AnswerReport) -> None:
         table.add(each.system, each.task, *cells, *counts)
     console = output()
     table.show(console)
-    console.print(f"with {report.measure} over queries: {_line(report.over_queries)}")
-    console.print(f"with {report.measure} over systems: {_line(report.over_systems)}")
+    console.print(f"with {report.measure} over queries: {_line(report.over_queries, report)}")
+    console.print(f"with {report.measure} over systems: {_line(report.over_systems, report)}")
 
 
-def _line(found: Correlation) -> str:
+def _line(found: Correlation, report: AnswerReport) -> str:
     if found.pearson is None or found.spearman is None:
-        return f"not defined on {found.points} points"
+        points = "1 point" if found.points == 1 else f"{found.points} points"
+        return f"not defined on {points}: {report.too_few or 'the values do not vary'}"
     parts = []
     for name, value, interval in (
         ("Pearson", found.pearson, found.pearson_interval),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, output, write_json
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
     from r2med.compare import Comparison
@@ -25,7 +25,8 @@ _HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effec
 def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_json: bool) -> None:
     """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
 
-    A system is its spec or the id of one of its runs. Every pair is compared: the difference with its 95% interval, a
+    A system is its spec or an alias, the id of one of its runs, or an experiment file, which stands for all its systems
+    (FILE.toml:NAME for one of them). Every pair is compared: the difference with its 95% interval, a
     randomisation test (corrected after Holm when there are several pairs) and a paired t-test, wins, ties and
     losses, the effect size, and the smallest difference that so many queries could show.
 
@@ -39,11 +40,12 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
     from r2med.measure.metrics import Measure
     from r2med.store.ledger import Ledger
 
-    if len(systems) < 2:
+    if len(systems) < 2 and not systems[0].endswith(".toml"):
         raise click.UsageError("name at least two systems")
     with Ledger() as ledger:
         names = [task.name for task in resolve(tasks)]
         found = compare(ledger, systems, str(Measure.parse(metric)), names)
+    remark(found[0].notes)
     if as_json:
         write_json([each.as_dict() for each in found])
     else:
@@ -66,6 +68,8 @@ def _show(found: Sequence[Comparison], metric: str) -> None:
             table.add(*_row("all tasks", each.overall), style="bold")
         table.show(console)
         console.print(_verdict(each, len(found)))
+        for sentence in _incomplete(each):
+            console.print(sentence)
         console.print()
 
 
@@ -94,3 +98,12 @@ def _verdict(each: Comparison, pairs: int) -> str:
         return f"{better} is better than {worse} ({p})."
     size = f"{100 * each.overall.detectable:.1f}"
     return f"No difference is shown ({p}); these queries would show one of about {size} points."
+
+
+def _incomplete(each: Comparison) -> list[str]:
+    """What a reader must know before the verdict is quoted."""
+    return [
+        f"{count} of {each.overall.queries} queries of {name} were incomplete: it was not fully measured."
+        for name, count in zip((each.a, each.b), each.incomplete, strict=True)
+        if count
+    ]

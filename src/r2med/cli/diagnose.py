@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
 
 if TYPE_CHECKING:
     from r2med.data.model import Dataset
@@ -74,9 +74,12 @@ def command(part: str, against: str | None, runs: tuple[str, ...], **given: Any)
 
 def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[Opened, ...]]:
     from r2med.data.tasks import resolve
-    from r2med.diagnose.opened import open_tasks
+    from r2med.diagnose.opened import open_shared
+    from r2med.store.selection import share
 
-    return open_tasks(ledger, names, [task.name for task in resolve(asked.tasks)])
+    shared = share(ledger, names, [task.name for task in resolve(asked.tasks)])
+    remark(shared.notes)
+    return open_shared(ledger, shared)
 
 
 def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
@@ -181,8 +184,11 @@ def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     from r2med.data.tasks import resolve
     from r2med.diagnose.frontier import COSTS, frontier, price
     from r2med.diagnose.tables import show_costs
+    from r2med.store.selection import lacks
 
-    found = price(ledger, asked.runs, [task.name for task in resolve(asked.tasks)])
+    tasks = [task.name for task in resolve(asked.tasks)]
+    remark(lacks(ledger, asked.runs, tasks))
+    found = price(ledger, asked.runs, tasks)
     if asked.as_json:
         on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
         write_json({"systems": [each.as_dict() for each in found], "frontier": on})

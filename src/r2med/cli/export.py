@@ -11,7 +11,7 @@ from r2med.cli.options import ManyValues
 
 @click.command("export", cls=ManyValues)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--format", "form", required=True, type=click.Choice(["trec", "mteb", "r2med", "hakari"]))
+@click.option("--format", "form", required=True, type=click.Choice(["trec", "jsonl", "mteb", "r2med", "hakari"]))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write into.")
 @click.option(
     "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all that the format knows)."
@@ -21,9 +21,9 @@ from r2med.cli.options import ManyValues
 def command(runs: tuple[str, ...], form: str, out: Path, tasks: tuple[str, ...], name: str, revision: str) -> None:
     """Write runs of the ledger as files that other tools read. A RUN is a system's spec or the id of a run.
 
-    trec: ranked lists. mteb: results of the full tasks as MTEB keeps them. r2med: results of the full tasks as in the
-    benchmark's repository. hakari: results of the nano tasks as HAKARI-Bench keeps them. The figures are computed anew
-    from the ranked lists.
+    trec, jsonl: ranked lists. mteb: results of the full tasks as MTEB keeps them. r2med: results of the full tasks as
+    in the benchmark's repository. hakari: results of the nano tasks as HAKARI-Bench keeps them. The figures are
+    computed anew from the ranked lists. A task that is named and has no run is an error, and nothing is written then.
 
     \b
     Examples:

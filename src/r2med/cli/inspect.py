@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, output, write_json
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
     from r2med.diagnose.inspect import Case, Choice
@@ -43,14 +43,16 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
     """
     from r2med.data.tasks import resolve
     from r2med.diagnose.inspect import look
-    from r2med.diagnose.opened import open_tasks
+    from r2med.diagnose.opened import open_shared
     from r2med.store.ledger import Ledger
+    from r2med.store.selection import share
 
     names = [run, against] if against else [run]
     choice = _choice(given)
     with Ledger() as ledger:
-        opened = open_tasks(ledger, names, [task.name for task in resolve(tasks)])
-        cases = look(opened, choice)
+        shared = share(ledger, names, [task.name for task in resolve(tasks)])
+        remark(shared.notes)
+        cases = look(open_shared(ledger, shared), choice)
     if given["html"] is not None:
         _write(cases, names, given["html"])
     if given["as_json"]:

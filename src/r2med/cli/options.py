@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
@@ -16,7 +16,7 @@ else:
     Whole = click.ParamType  # older versions of click have no type in brackets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-__all__ = ["ManyValues", "Size", "json_option", "messages", "output", "write_json"]
+__all__ = ["ManyValues", "Size", "json_option", "messages", "output", "remark", "write_json"]
 
 
 class ManyValues(click.Command):
@@ -68,3 +68,9 @@ def write_json(value: object) -> None:
 
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     click.echo(text.decode("utf-8", "replace"))
+
+
+def remark(notes: Iterable[str]) -> None:
+    """What a person must know beside the results, on standard error: a line each."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)

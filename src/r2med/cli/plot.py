@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, messages
+from r2med.cli.options import ManyValues, messages, remark
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,12 +59,14 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
     from r2med.data.tasks import resolve
     from r2med.errors import require_extra
     from r2med.store.ledger import Ledger
+    from r2med.store.selection import lacks
 
     require_extra("plots", "matplotlib")
     if out.suffix.lower() not in ENDINGS:
         raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
     asked = Asked(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
     with Ledger() as ledger:
+        remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
         figure = _KINDS[kind](asked, ledger)
     save(figure, out)
     click.echo(f"the figure is in {out}", err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from r2med.cli.options import ManyValues, messages
+from r2med.cli.options import ManyValues, messages, remark
 
 
 @click.command("report", cls=ManyValues)
@@ -32,11 +32,13 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     from r2med.measure.metrics import Measure
     from r2med.store.files import write_file
     from r2med.store.ledger import Ledger
+    from r2med.store.selection import lacks
     from r2med.web.report import Choice, report
 
     require_extra("web", "jinja2")
     chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title)
     with Ledger() as ledger:
+        remark(lacks(ledger, runs, chosen.tasks))
         page = report(ledger, chosen, Engine(messages()))
     write_file(out, page)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from r2med.cli.options import ManyValues
+
+if TYPE_CHECKING:
+    from r2med.store.ledger import Entry
 
 
 @click.command("submit", cls=ManyValues)
@@ -21,7 +24,8 @@ from r2med.cli.options import ManyValues
 def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], **about: Any) -> None:
     """Pack runs with their results, settings, versions and a manifest into one file, and verify it.
 
-    A RUN is a system's spec or the id of a run. `r2med verify FILE.zip` checks the file anywhere.
+    A RUN is a system's spec or the id of a run. `r2med verify FILE.zip` checks the file anywhere. A task that is named
+    and has no run is an error. Queries for which a system did not do all it should have are counted.
 
     \b
     Examples:
@@ -36,10 +40,14 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], **about: A
     with Ledger() as ledger:
         entries = submit(ledger, runs, out, About(**about), wanted)
     for entry in entries:
-        click.echo(f"{entry.id} {entry.system} on {entry.task}")
+        click.echo(f"{entry.id} {entry.system} on {entry.task}{_incomplete(entry)}")
     found = verify(out)
     for fault in found.faults:
         click.secho(fault, fg="red", err=True)
     if not found.ok:
         raise click.exceptions.Exit(1)
     click.echo(f"{out}: {len(entries)} runs, {found.figures} figures verified, {out.stat().st_size:,} bytes")
+
+
+def _incomplete(entry: Entry) -> str:
+    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,7 +30,7 @@ def command(file: Path, as_json: bool) -> None:
             if found.description.get(name):
                 click.echo(_plain(f"{name}: {found.description[name]}"))
         for row in found.results:
-            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}"))
+            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}{_incomplete(row)}"))
         for fault in found.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
         verdict = "verified" if found.ok else "NOT as stated"
@@ -46,3 +48,8 @@ def _headline(row: object) -> str:
     metrics = row.get("metrics") if isinstance(row, dict) else None
     value = metrics.get("nDCG@10") if isinstance(metrics, dict) else None
     return f"nDCG@10 {100 * value:.2f}" if isinstance(value, float) else "no nDCG@10"
+
+
+def _incomplete(row: Mapping[str, Any]) -> str:
+    count = row.get("incomplete")
+    return f", {count} of {row.get('queries')} queries incomplete" if count else ""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from r2med.compare import find_runs
 from r2med.errors import R2medError
 from r2med.store.cost import Cost
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import Current, check_same_data, current_data, current_runs, select
 
 COSTS: Mapping[str, str] = {
     "money": "US dollars a query",
@@ -99,9 +99,7 @@ def price(
     ledger: Ledger, names: Sequence[str] = (), tasks: Sequence[str] = (), measure: str = "nDCG@10"
 ) -> list[Priced]:
     """Every system of the ledger, or those named, that was run on all of the tasks; the best first."""
-    known = dict.fromkeys(entry.system for entry in ledger.entries() if not tasks or entry.task in tasks)
-    chosen = names or list(known)
-    runs = {name: find_runs(ledger, name, tasks=tasks) for name in chosen}
+    runs = _chosen(ledger, names, tasks)
     wanted = set(tasks) or {task for found in runs.values() for task in found}
     groups = {entry.group for found in runs.values() for entry in found.values()}
     if len(groups) > 1:
@@ -112,6 +110,22 @@ def price(
     if not priced:
         raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
     return sorted(priced, key=lambda each: -each.score)
+
+
+def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
+    """The runs of named systems, which must have seen the same data; or those of every system on the current data."""
+    if names:
+        runs = {chosen.label: chosen.runs for chosen in select(ledger, names, tasks)}
+        for task in {task for found in runs.values() for task in found}:
+            check_same_data([found[task] for found in runs.values() if task in found])
+        return runs
+    entries = ledger.entries()
+    data = current_data(entries)
+    every = {
+        system: {task: run for task, run in found.items() if run.data == data[task] and (not tasks or task in tasks)}
+        for system, found in current_runs(entries).items()
+    }
+    return {system: found for system, found in every.items() if found}
 
 
 def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Priced:

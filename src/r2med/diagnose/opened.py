@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from r2med.compare import find_runs
+from r2med.compare import query_values
 from r2med.data import load
 from r2med.data.model import Dataset, Generation
-from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
-from r2med.measure.score import positive, score
+from r2med.measure.score import positive
 from r2med.ranking import Run
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import Shared, check_data, share
 
 TOP = 10
 """A document counts as found when it is among so many."""
@@ -50,8 +50,7 @@ class Opened:
     @property
     def incomplete(self) -> Mapping[str, str]:
         """Queries for which a stage did not do what it should have, and why."""
-        found: Mapping[str, str] = self.entry.record.get("incomplete", {})
-        return found
+        return self.entry.incomplete
 
     @cached_property
     def positives(self) -> Mapping[str, Mapping[str, int]]:
@@ -73,28 +72,19 @@ def open_tasks(
 ) -> Iterator[tuple[Opened, ...]]:
     """For each task that all the named systems were run on, their runs, in the order of the names.
 
-    A name is a spec or the id of a run. Tasks of one group only, and only runs made on the data as it is now.
+    Names are those of `selection.select`. Tasks of one group only, and only runs made on the data as it is now.
     """
-    found = {name: find_runs(ledger, name, tasks=tasks) for name in dict.fromkeys(names)}
-    first = found[names[0]]
-    shared = [task for task in first if all(task in runs for runs in found.values())]
-    if not shared:
-        raise R2medError(f"{' and '.join(names)} have no task in common in the ledger")
-    groups = {first[task].group for task in shared}
-    if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
-    for task in shared:
+    yield from open_shared(ledger, share(ledger, names, tasks), measure)
+
+
+def open_shared(ledger: Ledger, shared: Shared, measure: Measure = HEADLINE) -> Iterator[tuple[Opened, ...]]:
+    """The same for systems that were chosen already."""
+    for task in shared.tasks:
         dataset = load(task)
-        yield tuple(_open(ledger, found[name][task], dataset, measure) for name in names)
+        yield tuple(_open(ledger, entry, dataset, measure) for entry in shared.on(task))
 
 
 def _open(ledger: Ledger, entry: Entry, dataset: Dataset, measure: Measure) -> Opened:
-    if entry.record["data"]["fingerprint"] != dataset.fingerprint:
-        again = f"r2med run {entry.system!r} --tasks {entry.task}"
-        raise R2medError(f"the data of {entry.task} has changed since run {entry.id} of {entry.system}; {again}")
-    run = ledger.run(entry)
-    known = ledger.scores(entry).get(str(measure))
-    if known is None:
-        known = score(run, dataset.gold.qrels, [measure]).values(measure)
-    values = dict(zip(entry.queries, known.tolist(), strict=True))
-    return Opened(entry, dataset, run, values, ledger.generations(entry))
+    check_data(entry, dataset)
+    values = query_values(ledger, entry, str(measure), dataset)
+    return Opened(entry, dataset, ledger.run(entry), values, ledger.generations(entry))

@@ -12,6 +12,7 @@ from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.metrics import Measure
 from r2med.store.ledger import Ledger
+from r2med.store.selection import current_data, current_runs
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,13 @@ class Board:
 
 def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
     """The systems that the ledger has on all of these tasks, the best first; oracles are no systems."""
-    means = ledger.means()
-    found: dict[str, dict[str, float]] = {}
-    for entry in ledger.entries():
-        if entry.task in tasks and not entry.record.get("oracle"):
-            found.setdefault(entry.system, {}).setdefault(entry.task, means[entry.id].get(str(HEADLINE), 0.0))
-    whole = {system: float(np.mean(list(row.values()))) for system, row in found.items() if len(row) == len(tasks)}
+    means, entries = ledger.means(), ledger.entries()
+    data = current_data(entries)
+    whole: dict[str, float] = {}
+    for system, runs in current_runs(entries).items():
+        row = [runs[task] for task in tasks if task in runs and runs[task].data == data[task]]
+        if len(row) == len(tasks) and not any(entry.oracle for entry in row):
+            whole[system] = float(np.mean([means[entry.id].get(str(HEADLINE), 0.0) for entry in row]))
     if not whole:
         raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
     return sorted(whole, key=lambda system: -whole[system])
@@ -51,6 +53,6 @@ def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measu
         order = list(opened[0].positives)
         tables[opened[0].entry.task] = np.array([[each.values[query] for query in order] for each in opened])
         systems, group = [each.system for each in opened], opened[0].entry.group
-        oracles |= {each.system for each in opened if each.entry.record.get("oracle")}
+        oracles |= {each.system for each in opened if each.entry.oracle}
     by_task, average = board_intervals(tables)
     return Board(str(measure), group, systems, frozenset(oracles), by_task, average)

@@ -100,6 +100,17 @@ class Entry:
         """The fingerprint of the data that it was made on: documents, queries and gold."""
         return str(self.record.get("data", {}).get("fingerprint", ""))
 
+    @property
+    def incomplete(self) -> Mapping[str, str]:
+        """Queries for which the system did not do all it should have, and why."""
+        found: Mapping[str, str] = self.record.get("incomplete", {})
+        return found
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the system was shown gold answers."""
+        return bool(self.record.get("oracle", False))
+
 
 Written = Mapping[str, Sequence[Generation]]
 """Query id to what was generated for it."""

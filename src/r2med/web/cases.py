@@ -137,12 +137,9 @@ def _kinds(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _standings(library: Library, task: str, query: str) -> list[Standing]:
-    newest: dict[str, Entry] = {}
-    for entry in library.entries():
-        if entry.task == task:
-            newest.setdefault(entry.system, entry)
-    found = [Standing(each, _value(library, each, query)) for each in newest.values() if query in each.queries]
-    return sorted(found, key=lambda each: (bool(each.entry.record.get("oracle")), -each.value))
+    runs = [row[task] for row in library.current_runs().values() if task in row]
+    found = [Standing(each, _value(library, each, query)) for each in runs if query in each.queries]
+    return sorted(found, key=lambda each: (each.entry.oracle, -each.value))
 
 
 def _value(library: Library, entry: Entry, query: str) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from r2med.board.own import data_of
 from r2med.compare import Comparison, compare
 from r2med.diagnose.opened import TOP
 from r2med.errors import R2medError
 from r2med.store.ledger import Entry
+from r2med.store.selection import check_same_data
 from r2med.web.library import Library
 
 SORTS = ("b won", "a won", "moved", "task")
@@ -61,8 +61,7 @@ def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@1
     if a == b or not shared:
         raise R2medError("choose two different systems that were run on the same tasks")
     for task in shared:
-        if data_of(left[task]) != data_of(right[task]):
-            raise R2medError(f"the data of {task} has changed between the two runs; run both again to compare")
+        check_same_data((left[task], right[task]))
     keys = tuple(sorted(found[task].key for found in (left, right) for task in shared))
 
     def make() -> Contest:

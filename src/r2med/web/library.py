@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from r2med.board.chances import Sample, intervals
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
-from r2med.board.own import data_of
 from r2med.data.model import Dataset
-from r2med.data.tasks import Task, registry
+from r2med.data.tasks import Task
 from r2med.diagnose.causes import Diagnosis
 from r2med.diagnose.kept import recalled
 from r2med.diagnose.opened import Opened
@@ -22,6 +21,7 @@ from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.ranking import Run
 from r2med.store.home import home
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import Current, current_runs
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
@@ -92,13 +92,13 @@ class Library:
         return self.current("groups", lambda: list(dict.fromkeys(entry.group for entry in self.entries())))
 
     def newest(self, system: str, group: str) -> dict[str, Entry]:
-        """The newest run of a system on each task of a group, in the order of the tasks."""
-        found: dict[str, Entry] = {}
-        for entry in self.entries():
-            if entry.system == system and entry.group == group:
-                found.setdefault(entry.task, entry)
-        order = {task: place for place, task in enumerate(registry())}
-        return {task: found[task] for task in sorted(found, key=lambda task: (order.get(task, len(order)), task))}
+        """The current run of a system on each task of a group, in the order of the tasks."""
+        runs = self.current_runs().get(system, {})
+        return {task: entry for task, entry in runs.items() if entry.group == group}
+
+    def current_runs(self) -> Current:
+        """The current run of each system on each task."""
+        return self.current("runs", lambda: current_runs(self.entries()))
 
     def systems(self, group: str, task: str = "") -> list[str]:
         """The systems with a run in a group, or on one task of it."""
@@ -145,7 +145,7 @@ class Library:
         return known
 
     def _sample(self, entry: Entry, measure: str) -> Sample:
-        return Sample(entry.queries, self.ledger.scores(entry)[measure], data_of(entry))
+        return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
 
     def by_id(self) -> Mapping[str, Entry]:
         """Every run by its id."""
@@ -209,7 +209,7 @@ class Library:
     def opened(self, entry: Entry, measure: str = "nDCG@10") -> Opened | None:
         """A run beside its data; None where that is not at hand or has changed since."""
         dataset = self.dataset(entry.task)
-        if dataset is None or data_of(entry) != dataset.fingerprint:
+        if dataset is None or entry.data != dataset.fingerprint:
             return None
         scores = self.ledger.scores(entry)
         known = scores.get(measure, scores.get("nDCG@10"))

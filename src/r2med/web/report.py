@@ -12,7 +12,7 @@ from typing import Any
 from r2med.board.chances import Sample, intervals
 from r2med.board.leaderboard import ranked
 from r2med.board.model import Board
-from r2med.board.own import data_of, own_rows
+from r2med.board.own import own_rows
 from r2med.board.table import GROUP_NOTES, GROUP_TITLES
 from r2med.compare import Comparison, compare
 from r2med.diagnose.causes import Cause, Diagnosis
@@ -102,7 +102,7 @@ def gather(ledger: Ledger, choice: Choice, engine: Engine | None = None) -> Gath
         for opened in several:
             entry = opened.entry
             found.runs.setdefault(entry.system, {})[entry.task] = entry
-            values = Sample(entry.queries, _column(opened), data_of(entry))
+            values = Sample(entry.queries, _column(opened), entry.data)
             found.samples.setdefault(entry.system, {})[entry.task] = values
             diagnosis = _diagnosed(opened, ledger, engine, found) if choice.causes else None
             place = list(found.runs).index(entry.system)

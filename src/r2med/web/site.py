@@ -13,12 +13,12 @@ from r2med.board.formats import FORMATS
 from r2med.board.leaderboard import View, board
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.board.table import GROUP_TITLES
-from r2med.compare import find_runs
 from r2med.data.tasks import registry
 from r2med.engine import Engine
 from r2med.errors import R2medError
 from r2med.store.files import draft_folder, reason, write_file
 from r2med.store.ledger import Entry, Ledger
+from r2med.store.selection import select
 from r2med.web import boards, charts
 from r2med.web.pages import Frame, render, source_facts, static
 from r2med.web.report import Choice, report
@@ -75,8 +75,8 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
 def _own(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, dict[str, Entry]]]:
     """The chosen runs by group and system."""
     found: dict[str, dict[str, dict[str, Entry]]] = {}
-    for name in names:
-        for task, entry in find_runs(ledger, name).items():
+    for chosen in select(ledger, names) if names else ():
+        for task, entry in chosen.runs.items():
             if entry.group in _FILES and task in registry():
                 found.setdefault(entry.group, {}).setdefault(entry.system, {})[task] = entry
     if names and not found:

@@ -1,0 +1,198 @@
+"""Which runs are meant by what a person typed, in every verb that takes runs; and whether runs saw the same data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import r2med
+from r2med.cli.main import app
+from r2med.compare import compare
+from r2med.data import load
+from r2med.errors import R2medError
+from r2med.evaluation import Options
+from r2med.llm import Limits, add_model, scripted, session
+from r2med.measure.metrics import Measure
+from r2med.store.ledger import Ledger
+from r2med.store.selection import select, share
+
+A, B = "sample/Biology", "sample/MedQA-Diag"
+
+
+def command(*arguments: str) -> Result:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exception is None or isinstance(done.exception, R2medError | SystemExit)
+    return done
+
+
+def complaint(*arguments: str) -> str:
+    """The line that a wrong call ends in."""
+    done = command(*arguments)
+    assert isinstance(done.exception, R2medError)
+    return str(done.exception)
+
+
+def own_task(folder: Path, document: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    rows: dict[str, list[dict[str, object]]] = {
+        "corpus": [{"id": "a", "text": document}, {"id": "b", "text": "cat"}],
+        "query": [{"id": "q", "text": "cat"}],
+    }
+    rows["qrels"] = [{"q_id": "q", "p_id": "a", "score": 1}]
+    for name, lines in rows.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_every_way_to_name_a_system_finds_the_same_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r2med.toml").write_text('[aliases]\nmine = "bm25(k1=2)"\n')
+    Path("study.toml").write_text('[[system]]\nname = "tuned"\nspec = "bm25( k1=2.0 )"\n[[system]]\nspec = "bm25"\n')
+    run = r2med.evaluate(["bm25(k1=2)", "bm25"], A).results[0]
+    names = ["bm25(k1=2)", "bm25( k1 = 2.0 )", "mine", run.run_id, run.run_id[:4], "study.toml:tuned"]
+    with Ledger() as ledger:
+        for name in names:
+            [chosen] = select(ledger, [name])
+            assert {task: entry.id for task, entry in chosen.runs.items()} == {A: run.run_id}
+            assert chosen.system == "bm25(k1=2)"
+            assert chosen.label == ("tuned" if ":" in name else "bm25(k1=2)")
+        assert [(each.label, each.system) for each in select(ledger, ["study.toml"])] == [
+            ("tuned", "bm25(k1=2)"),
+            ("bm25", "bm25"),
+        ]
+        with pytest.raises(R2medError, match=r"study.toml: no system 'tunde'; did you mean tuned\?"):
+            select(ledger, ["study.toml:tunde"])
+    shown = command("compare", "study.toml")
+    assert shown.exit_code == 0
+    assert "bm25  minus  tuned" in shown.stdout
+
+
+def test_two_runs_of_one_system_are_told_apart_by_their_ids(tmp_path: Path) -> None:
+    folder = own_task(tmp_path / "own", "cat")
+    first = r2med.evaluate("bm25", folder).results[0].run_id
+    second = r2med.evaluate("bm25", own_task(folder, "dog")).results[0].run_id
+    with Ledger() as ledger:
+        assert [each.label for each in select(ledger, [first, second])] == [f"bm25 [{first}]", f"bm25 [{second}]"]
+        with pytest.raises(R2medError, match="did not see the same documents"):
+            share(ledger, [first, second])
+
+
+def test_a_run_file_is_told_from_a_system(tmp_path: Path) -> None:
+    r2med.evaluate("bm25", A)
+    file = tmp_path / "a.trec"
+    file.write_text("q Q0 d 1 1 x\n")
+    with Ledger() as ledger, pytest.raises(R2medError, match=f"{file} is a run file.*r2med eval {file} --task TASK"):
+        compare(ledger, [str(file), "bm25"])
+
+
+def test_data_changed_and_changed_back_shows_its_own_run_in_every_verb(tmp_path: Path) -> None:
+    folder = own_task(tmp_path / "own", "cat")
+    systems = ["bm25", "bm25-classic"]
+    first = r2med.evaluate(systems, folder)
+    values = {result.system: result.metrics["nDCG@10"] for result in first.results}
+    r2med.evaluate(systems, own_task(folder, "dog"))
+    own_task(folder, "cat")
+    # Before anything is run again there is nothing to show of this data, and the advice of the refusal works.
+    refused = complaint("diagnose", "bm25", "--coverage", "--json")
+    assert f"run it again: r2med run 'bm25' --tasks {folder}" in refused
+    assert command("run", "bm25", "--tasks", str(folder)).exit_code == 0
+    [line] = [
+        line for line in json.loads(command("board", "--group", "custom", "--format", "json").stdout)["lines"]
+        if line["name"] == "bm25"
+    ]  # fmt: skip
+    assert line["values"] == {str(folder): values["bm25"]}
+    assert json.loads(command("compare", *systems, "--json").stdout)[0]["overall"]["mean"] == 0.0
+    for verb in (("diagnose", "bm25", "--coverage", "--json"), ("inspect", "bm25", "--json")):
+        assert command(*verb).exit_code == 0
+    assert command("report", "bm25", "--no-causes", "--out", str(tmp_path / "r.html")).exit_code == 0
+
+
+def test_a_prompt_file_changed_and_changed_back_shows_its_own_run(tmp_path: Path) -> None:
+    prompt = tmp_path / "p.txt"
+    with session(Limits(retries=0)):
+        add_model(scripted(lambda request: request.messages[-1].content.split()[0], "echo"))
+        spec = f'hyde(echo, prompt="{prompt}") >> bm25'
+        ids = []
+        for text in ("cell {query}", "iron {query}", "cell {query}"):
+            prompt.write_text(text)
+            ids.append(r2med.evaluate(spec, A).results[0].run_id)
+    assert ids[0] == ids[2] != ids[1]
+    with Ledger() as ledger:
+        assert [entry.id for entry in select(ledger, [spec])[0].runs.values()] == [ids[0]]
+
+
+@pytest.fixture
+def uneven() -> None:
+    """One system on two tasks, another on one of them."""
+    r2med.evaluate("bm25", [A, B])
+    r2med.evaluate("bm25-classic", A)
+
+
+NOTE = f"note: bm25-classic has no run on {B}\n"
+
+
+@pytest.mark.usefixtures("uneven")
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("compare", "bm25", "bm25-classic"),
+        ("diagnose", "bm25", "bm25-classic", "--complement"),
+        ("diagnose", "bm25", "--against", "bm25-classic"),
+        ("diagnose", "bm25", "bm25-classic", "--cost"),
+        ("inspect", "bm25", "--against", "bm25-classic", "--worst", "1"),
+        ("report", "bm25", "bm25-classic", "--no-causes", "--out", "r.html"),
+        ("plot", "tasks", "bm25", "bm25-classic", "--out", "p.png"),
+        ("plot", "differences", "bm25", "bm25-classic", "--out", "p.png"),
+    ],
+    ids=lambda verb: " ".join(verb),
+)
+def test_a_task_that_was_named_and_not_run_is_said(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = command(*verb, "--tasks", A, B)
+    assert named.exit_code == 0, named.stderr
+    assert NOTE in named.stderr
+    assert "note:" not in command(*verb, "--tasks", A).stderr
+    nothing = complaint(*verb, "--tasks", B)
+    assert f"bm25-classic has no run on {B} in the ledger; r2med run 'bm25-classic' --tasks {B}" in nothing
+
+
+@pytest.mark.usefixtures("uneven")
+def test_what_is_packed_is_whole_or_refused(tmp_path: Path) -> None:
+    for verb in (("submit", "bm25-classic", "--out", str(tmp_path / "s.zip")),
+                 ("export", "bm25-classic", "--format", "trec", "--out", str(tmp_path / "runs"))):  # fmt: skip
+        assert f"bm25-classic has no run on {B} in the ledger" in complaint(*verb, "--tasks", A, B)
+        assert list(tmp_path.iterdir()) == []
+        assert command(*verb, "--tasks", A).exit_code == 0
+        for path in sorted(tmp_path.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_measure_nobody_asked_for_is_computed_from_the_lists() -> None:
+    report = r2med.evaluate(["bm25", "bm25-classic"], A)
+    shown = json.loads(command("compare", "bm25", "bm25-classic", "--metric", "Recall@7", "--json").stdout)
+    wanted = r2med.evaluate(["bm25", "bm25-classic"], A, Options(measures=[Measure("Recall", 7)]))
+    means = [result.metrics["Recall@7"] for result in wanted.results]
+    assert shown[0]["overall"]["mean"] == pytest.approx(means[1] - means[0])
+    assert "Recall@7" not in report.results[0].metrics
+
+
+def test_incomplete_queries_are_said_where_a_run_is_used(tmp_path: Path) -> None:
+    queries = load(B).collection.queries
+    lost = {queries.text(query) for query in list(queries.ids)[:2]}
+    with session(Limits(retries=0)):
+        add_model(scripted(lambda r: "" if any(t in r.messages[-1].content for t in lost) else "fever", "m"))
+        r2med.evaluate(["bm25", "answer(m) >> bm25"], B)
+    count = len(queries)
+    shown = command("compare", "bm25", "answer(m) >> bm25")
+    assert f"2 of {count} queries of answer(m) >> bm25 were incomplete" in shown.stdout
+    found = json.loads(command("compare", "bm25", "answer(m) >> bm25", "--json").stdout)
+    assert found[0]["incomplete"] == {"a": 0, "b": 2}
+    file = str(tmp_path / "s.zip")
+    packed = command("submit", "answer(m) >> bm25", "--out", file)
+    assert f"on {B}: 2 of {count} queries incomplete" in packed.stdout
+    assert f", 2 of {count} queries incomplete" in command("verify", file).stdout
