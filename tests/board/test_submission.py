@@ -261,7 +261,7 @@ def test_a_document_that_is_listed_twice_is_found(files: dict[str, bytes], tmp_p
     first = json.loads(lines[0])
     first["topk_pid"].append(first["topk_pid"][0])
     content = b"\n".join([json.dumps(first).encode(), *lines[1:]])
-    assert "repeat a document" in faults(sealed({**files, name: zipped(content)}), tmp_path)[0]
+    assert "repeats a document" in faults(sealed({**files, name: zipped(content)}), tmp_path)[0]
 
 
 @pytest.mark.parametrize(
