@@ -23,7 +23,7 @@ class Leaders:
 def leaders(board: Board) -> Mapping[str, Leaders]:
     """The two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
     found = {}
-    for column in board.columns:
+    for column in dict.fromkeys((*board.columns, AVERAGE)):
         values = [
             line.value(column) for line in board.lines if not line.row.oracle and not saw_other_data(line, column)
         ]
