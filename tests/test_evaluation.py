@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -165,6 +168,50 @@ def test_a_run_that_is_not_complete_is_tried_again_until_it_is() -> None:
         assert not r2med.evaluate(Echo() >> BM25(), "sample/Biology").results[0].incomplete
     assert r2med.evaluate(Echo() >> BM25(), "sample/Biology").results[0].cached
     assert CALLS == ["echo", "echo"]
+
+
+ENGINE = """
+from r2med.ranking import Run
+from r2med.spec import Call
+from r2med.stage import Retriever
+
+class Engine(Retriever):
+    depth = 100
+
+    @property
+    def spec(self):
+        return Call("engine")
+
+    def fingerprint(self):
+        return {"mine": 1}
+
+    def retrieve(self, collection, context):
+        ids = sorted(collection.documents.ids, reverse=BACKWARDS)
+        scores = [float(-place) for place in range(len(ids))]
+        return Run.from_lists({query: (ids, scores) for query in collection.queries.ids})
+"""
+
+
+def test_a_retriever_of_ones_own_never_meets_the_result_of_its_old_code(tmp_path: Path) -> None:
+    """With a fingerprint of its own too, in a file, in a base class's file, and without any file."""
+    code = "import r2med\n{}\nprint(r2med.evaluate({}(), 'sample/Biology').results[0].{})"
+
+    def run(source: str, name: str, shown: str = "cached") -> str:
+        script = code.format(source, name, shown)
+        return subprocess.run(
+            [sys.executable, "-B", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    derived = "from engine import Engine\nclass Derived(Engine):\n    pass"
+    values = set()
+    for backwards in ("False", "True"):
+        (tmp_path / "engine.py").write_text(ENGINE.replace("BACKWARDS", backwards))
+        typed = ENGINE.replace("BACKWARDS", backwards).replace('"engine"', '"typed"')
+        for source, name in (("from engine import Engine", "Engine"), (derived, "Derived"), (typed, "Engine")):
+            assert run(source, name) == "False"
+            assert run(source, name) == "True"
+        values.add(run("from engine import Engine", "Engine", "metrics['nDCG@10']"))
+    assert len(values) == 2
 
 
 def test_per_query_scores_are_a_frame_aligned_by_id() -> None:

@@ -105,7 +105,7 @@ class Deck(Generic[Kind]):
     def _read(self, file: Path) -> Mapping[str, Any]:
         try:
             found = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
             raise SpecError(f"{file}: cannot be read: {error}") from error
         for name in found:
             if name not in self.tables:

@@ -38,7 +38,7 @@ def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
     """A TOML file whose top-level keys must be among the known ones."""
     try:
         found = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise R2medError(f"{path}: cannot be read: {reason}") from error
     for key in found:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.store.cache import Cache, cache_key
+from r2med.store.provenance import user_code
 
 if TYPE_CHECKING:
     from r2med.data.model import Collection, Generation, Gold
@@ -164,8 +165,15 @@ class Stage(ABC):
         """The stage in the spec language, with every argument that is not at its default."""
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What the output depends on beyond the spec: code version, model revision, prompt text, file content."""
-        return {}
+        """What the output depends on beyond the spec: code version, model revision, prompt text, file content.
+
+        Of a class outside this package, the code is part of it, here and in `key` whatever a subclass says.
+        """
+        return self._code()
+
+    def _code(self) -> dict[str, object]:
+        code = user_code(type(self))
+        return {"code": code} if code else {}
 
     @property
     def requirements(self) -> Requirements:
@@ -186,7 +194,7 @@ class Stage(ABC):
 
     def key(self) -> str:
         """A hash of everything the output depends on, apart from the input."""
-        return cache_key(spec=str(self.spec), parts=sorted(self.fingerprint().items()))
+        return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
 
     def __rshift__(self, other: Stage | System) -> System:
         from r2med.system import System

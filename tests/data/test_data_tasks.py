@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+from pathlib import Path
 
 import pytest
 from folders import SMALL, write_r2med
 
 import needs
+import r2med
 from r2med.data.tasks import families, groups, registry, resolve, task
 from r2med.errors import DataError
 
@@ -106,15 +109,25 @@ def test_families_make_up_the_group():
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(name, suggestion):
-    with pytest.raises(DataError, match=rf"unknown task '{name}'; did you mean {suggestion}\?"):
+    with pytest.raises(DataError, match=rf"no such task or folder: '{name}'; did you mean {suggestion}\?"):
         resolve([name])
 
 
-@pytest.mark.parametrize("name", ["", "\0", "x" * 5000, "nowhere/at/all"])
+@pytest.mark.parametrize(
+    "name", ["", "\0", "x" * 5000, "nowhere/at/all", "~nobody-of-this-name/x", "\udcff", "./\udcff"]
+)
 def test_impossible_names_fail_in_one_line(name):
     with pytest.raises(DataError) as error:
         resolve([name])
     assert "\n" not in str(error.value)
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_in_one_line(tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    write_r2med(folder, SMALL)
+    for source in (folder, str(folder), tmp_path):
+        with pytest.raises(DataError, match=r"caf\\xe9: the name of the folder is not UTF-8; rename it"):
+            r2med.evaluate("bm25", source)
 
 
 def test_a_folder_is_a_custom_task(tmp_path):
@@ -154,6 +167,7 @@ def test_a_folder_can_say_what_it_is(tmp_path):
         (b"noun = 5", "noun must be a non-empty string"),
         (b"\nnoun = x", r"task\.toml: cannot be read: .*line 2"),
         (b'noun = "\xff"', r"task\.toml: cannot be read"),
+        (b"noun = " + b"[" * 3000, r"task\.toml: cannot be read"),
     ],
 )
 def test_a_wrong_task_file_is_one_line(tmp_path, content, message):

@@ -65,6 +65,23 @@ def test_the_nearest_documents_with_ties_by_id(encoder, depth, drop_self):
     assert run.scores.dtype == np.float32
 
 
+@pytest.mark.parametrize("quantize", ["", "int8"])
+def test_a_document_without_text_is_left_out_counted_and_never_found(encoder, quantize):
+    texts = ["" if number == 3 else " \n\u3000" if number == 7 else text for number, text in enumerate(DOCUMENTS.texts)]
+    notes = context()
+    stage = Dense("hash", depth=1000, quantize=quantize)
+    data = Collection(TASK, Texts(DOCUMENTS.ids, texts), QUERIES)
+    assert stage.forecast(data, notes)["documents to encode"] == len({*texts} - {"", " \n\u3000"})
+    run = stage.retrieve(data, notes)
+    assert notes.notes.warnings == ["2 documents without text cannot be found by vectors, the first 'd3'"]
+    kept = [name for name in DOCUMENTS.ids if name not in ("d3", "d7")]
+    assert {name: sorted(run[name].documents) for name in QUERIES.ids} == dict.fromkeys(QUERIES.ids, sorted(kept))
+    whole = Texts(kept, [DOCUMENTS.text(name) for name in kept])
+    assert run == stage.retrieve(Collection(TASK, whole, QUERIES), context())
+    with pytest.raises(R2medError, match="tiny: no document has any text"):
+        stage.retrieve(Collection(TASK, Texts(["a"], [" "]), QUERIES), context())
+
+
 def query_vector(encoder: HashEncoder, text: str) -> np.ndarray:
     return encoder.vector(f"query: {text}").astype(np.float64)
 

@@ -121,7 +121,7 @@ def test_json_has_everything(training) -> None:
 def test_what_cannot_be_checked(training, tmp_path) -> None:
     with pytest.raises(R2medError, match="name at least one task"):
         check(training, [])
-    with pytest.raises(DataError, match="unknown task 'Biologie'; did you mean Biology"):
+    with pytest.raises(DataError, match="no such task or folder: 'Biologie'; did you mean Biology"):
         check(training, ["Biologie"])
     with pytest.raises(R2medError, match="is training data"):
         check(training, TASKS, out=training[0])

@@ -11,6 +11,7 @@ from typing import Any
 
 from r2med.data import layout
 from r2med.data.nanoset import read_manifest
+from r2med.data.rows import shorten
 from r2med.errors import DataError, suggest
 
 GROUPS = ("full", "nano", "sample")
@@ -207,7 +208,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, str) and name.casefold() in _names():
         _refuse_split(name, split)
         return _names()[name.casefold()]
-    path = Path(name).expanduser()
+    path = _expanded(name)
     try:
         found = _at(path, split) if str(name) else ()
     except OSError as error:
@@ -217,7 +218,14 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
-    raise DataError(f"unknown task {name!r}{suggest(name, [*registry(), *groups()])}")
+    raise DataError(f"no such task or folder: {shorten(name)!r}{suggest(name, [*registry(), *groups()])}")
+
+
+def _expanded(name: str | Path) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{name}: no such folder ({error})") from error
 
 
 def _at(path: Path, split: str | None) -> Sequence[Task]:
@@ -257,6 +265,7 @@ def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
+    _check_name(folder)
     base, stored = folder.resolve().name, _stored_split(folder, split)
     published = {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
     known = {each["base"].casefold(): each for each in _facts()["task"]} | published
@@ -268,6 +277,15 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
     return replace(made, **(built.facts(stored) if built else {}) | _task_file(folder / _TASK_FILE))
+
+
+def _check_name(folder: Path) -> None:
+    """A name that is not UTF-8 can stand in no table and no ledger."""
+    try:
+        str(folder.resolve()).encode("utf-8")
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
+        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
 
 
 def _stored_split(folder: Path, split: str) -> str:
@@ -283,7 +301,7 @@ def _task_file(file: Path) -> dict[str, Any]:
 
     try:
         stated = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     for name, value in stated.items():
         if name not in _STATED:

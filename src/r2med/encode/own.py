@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import sys
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from r2med.encode.base import Encoder, Role, Vectors
 from r2med.encode.cards import SIMILARITIES
 from r2med.errors import R2medError, SpecError
+from r2med.store.provenance import source_hash
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -136,10 +136,3 @@ def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None
     except TypeError as error:
         takes = ", ".join(name for name in _parameters(kind) if name != "task") or "no options"
         raise SpecError(f"{address}: {error}; it takes {takes}") from error
-
-
-def source_hash(kind: Any) -> str:
-    """A hash of the file that a class is in."""
-    file = inspect.getsourcefile(kind)
-    data = Path(file).read_bytes() if file and Path(file).is_file() else repr(kind).encode()
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

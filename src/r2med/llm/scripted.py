@@ -76,7 +76,7 @@ def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
     if path.suffix == ".toml":
         try:
             table = tomllib.loads(content.decode("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SpecError(f"{path}: not readable as TOML: {error}") from error
         return [(f"{path}: rule {number}", entry) for number, entry in enumerate(table.get("rule", []), 1)]
     entries = []

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from r2med.encode.own import check_arguments, import_class, source_hash
+from r2med.encode.own import check_arguments, import_class
 from r2med.errors import R2medError, SpecError
 from r2med.rerank.candidates import Candidates, Outcome, Unusable, candidates, check_depth, checked, reranked
 from r2med.spec import Call
 from r2med.stage import Context, Reranker
+from r2med.store.provenance import source_hash
 
 if TYPE_CHECKING:
     from r2med.data.model import Collection

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2med.data.model import Texts
+from r2med.data.rows import shorten
 from r2med.data.tasks import Task
 from r2med.encode.base import Encoder, Role, Vectors
 from r2med.encode.cards import cards
@@ -18,7 +19,7 @@ from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimension
 from r2med.encode.resolve import card_for, check_options, encoder_for, is_class, known
 from r2med.encode.search import Hits, Similarity
 from r2med.encode.store import PRECISIONS, StoredVectors
-from r2med.errors import R2medError, SpecError, suggest
+from r2med.errors import R2medError, SpecError, counted, suggest
 from r2med.ranking import Run, id_order
 from r2med.registry import bind, spec_of
 from r2med.retrieve.joining import Parts, parts, query_copies
@@ -179,7 +180,7 @@ class Dense(Retriever):
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many texts are still to be encoded."""
         encoder = self.encoder(collection.task)
-        documents = to_encode(encoder, collection.documents, Role.DOCUMENT, self.store)
+        documents = to_encode(encoder, _with_text(collection.documents), Role.DOCUMENT, self.store)
         queries, _ = _split(collection, self._parts(collection))
         return {
             "documents to encode": documents,
@@ -189,6 +190,7 @@ class Dense(Retriever):
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's nearest documents."""
         encoder = self.encoder(collection.task)
+        collection = _searchable(collection, context)
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
             index = self._index(stored, encoder.similarity, context)
@@ -228,6 +230,24 @@ class Dense(Retriever):
         counts = [bool(part.query) + len(part.passages) for part in found]
         mean = (sums / np.array(counts, dtype=np.float64).reshape(-1, 1)).astype(np.float32)
         return mean[:, : self.dim] if self.dim else mean
+
+
+def _searchable(collection: Collection, context: Context) -> Collection:
+    """The collection without the documents that have no text, for those have no vector; how many is said."""
+    documents = _with_text(collection.documents)
+    empty = len(collection.documents) - len(documents)
+    if not empty:
+        return collection
+    if not len(documents):
+        raise R2medError(f"{collection.task.name}: no document has any text")
+    first = next(name for name in collection.documents.ids if name not in documents.position)
+    context.warn(f"{counted(empty, 'document')} without text cannot be found by vectors, the first {shorten(first)!r}")
+    return replace(collection, documents=documents)
+
+
+def _with_text(documents: Texts) -> Texts:
+    kept = [(name, text) for name, text in documents if text and not text.isspace()]
+    return documents if len(kept) == len(documents) else Texts([name for name, _ in kept], [text for _, text in kept])
 
 
 def _texts(part: Parts, label: str) -> tuple[str, ...]:
