@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -197,10 +198,10 @@ def test_a_retriever_of_ones_own_never_meets_the_result_of_its_old_code(tmp_path
     code = "import r2med\n{}\nprint(r2med.evaluate({}(), 'sample/Biology').results[0].{})"
 
     def run(source: str, name: str, shown: str = "cached") -> str:
-        script = code.format(source, name, shown)
-        return subprocess.run(
-            [sys.executable, "-B", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        command = [sys.executable, "-B", "-c", code.format(source, name, shown)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(r2med.__file__).resolve().parents[1])}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     derived = "from engine import Engine\nclass Derived(Engine):\n    pass"
     values = set()
