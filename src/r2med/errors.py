@@ -23,6 +23,10 @@ class MissingExtra(R2medError):
     """An optional dependency that is needed now and not installed."""
 
 
+class StoreWarning(UserWarning):
+    """What a person should know of kept values: one is damaged and made again or left out, or one cannot be kept."""
+
+
 def require_extra(extra: str, *modules: str) -> None:
     """Raise `MissingExtra` with the one line that mends it, unless every module can be imported.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from r2med.store.cache import Cache
 from r2med.store.ledger import Entry, Finished, Ledger
 from r2med.store.progress import account
 from r2med.store.provenance import provenance
+from r2med.store.sqlite import DamagedError, StoreError, warn
 from r2med.system import System
 
 
@@ -101,8 +103,10 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     entry = None if options.fresh else ledger.find(key)
     # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
     if entry is not None and not entry.record["incomplete"]:
-        ledger.use(entry)
-        return _remembered(entry, system, dataset, options, ledger)
+        try:
+            return _remembered(entry, system, dataset, options, ledger)
+        except DamagedError as error:
+            warn(f"{error}; it is made again now")
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     with account.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
@@ -113,18 +117,28 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     values = {str(measure): scores.values(measure) for measure in options.measures}
     finished = Finished(state.ranked, values, context.notes.written)
     shallow = _shallow(system, dataset, options)
-    return _result(ledger.add(entry, finished), values, shallow, cached=False)
+    try:
+        return _result(ledger.add(entry, finished), values, shallow, cached=False)
+    except StoreError as error:
+        # What was computed is shown all the same; only its place in the ledger is missing.
+        unkept = _result(entry, values, shallow, cached=False)
+        return replace(unkept, run_id="", warnings=(*unkept.warnings, f"not kept in the ledger: {error}"))
 
 
 def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
     """A run of the ledger, with measures it was not asked for before computed from its ranked lists."""
     known = ledger.scores(entry)
     missing = [measure for measure in options.measures if str(measure) not in known]
+    added: dict[str, Any] = {}
     if missing:
         scores = score(ledger.run(entry), dataset.gold.qrels, missing)
         added = {str(measure): scores.values(measure) for measure in missing}
-        ledger.add_scores(entry, added)
         known |= added
+    with suppress(StoreError):
+        # A ledger that can only be read still answers.
+        ledger.use(entry)
+        if added:
+            ledger.add_scores(entry, added)
     values = {str(measure): known[str(measure)] for measure in options.measures}
     return _result(entry, values, _shallow(system, dataset, options), cached=True)
 

@@ -98,7 +98,7 @@ def test_scores_must_fit_the_queries() -> None:
 
 def test_a_file_that_is_no_ledger_is_one_line(own_home: Path) -> None:
     (own_home / "ledger.sqlite").write_bytes(b"not a database at all, but long enough to be looked at" * 20)
-    with pytest.raises(R2medError, match="not a usable ledger"):
+    with pytest.raises(R2medError, match="not a ledger"):
         Ledger()
 
 

@@ -169,7 +169,7 @@ def _run(asked: Asked, systems: list[System]) -> None:
         show_report(report.named(names), output(), [str(measure) for measure in measures], shown)
         for spec, name in names.items():
             click.echo(f"{name}: {spec}")
-    if report.failures:
+    if report.failures or any(not result.run_id for result in report.results):
         raise click.exceptions.Exit(1)
 
 

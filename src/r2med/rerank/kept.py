@@ -8,20 +8,18 @@ query and a document that meet again in another task cost nothing.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import orjson
 
-from r2med.errors import R2medError
 from r2med.store.cache import cache_key
 from r2med.store.home import home
+from r2med.store.sqlite import Database, Format, StoreError, seal, warn
 
-_VERSION = 1
-_SCHEMA = """
+_FORMAT_1 = """
 CREATE TABLE IF NOT EXISTS settings (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -36,6 +34,13 @@ CREATE TABLE IF NOT EXISTS scores (
     PRIMARY KEY (setting, pair)
 ) WITHOUT ROWID;
 """
+_FORMAT_2 = """
+ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE scores SET seal = seal(
+    (SELECT key FROM settings WHERE settings.id = scores.setting), pair, score, tokens, query_lost
+);
+"""
+_FORMAT = Format("file of kept scores", (_FORMAT_1, _FORMAT_2))
 _AT_A_TIME = 500
 
 
@@ -69,19 +74,8 @@ class ScoreStore:
 
     def __init__(self, settings: Mapping[str, object], path: Path | None = None) -> None:
         self.path = path or home() / "rerank.sqlite"
-        try:
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            # With a write-ahead log this survives any death of the process; only a power cut may take the last scores.
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version = {_VERSION};COMMIT;")
-            elif version > _VERSION:
-                raise R2medError(f"{self.path}: written by a newer r2med (format {version}); upgrade r2med to read it")
-            self._setting = self._find_setting(settings)
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise R2medError(f"{self.path}: cannot keep scores there ({error}); move the file away") from error
+        self._db = Database(self.path, _FORMAT)
+        self._setting = self._find_setting(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -92,10 +86,13 @@ class ScoreStore:
         self._db.close()
 
     def _find_setting(self, settings: Mapping[str, object]) -> int:
-        key = cache_key(settings=sorted(settings.items()))
+        key = self._key = cache_key(settings=sorted(settings.items()))
         text = orjson.dumps(dict(settings), default=repr, option=orjson.OPT_SORT_KEYS).decode()
-        self._db.execute("INSERT OR IGNORE INTO settings (key, settings) VALUES (?, ?)", (key, text))
-        return int(self._db.execute("SELECT id FROM settings WHERE key = ?", (key,)).fetchone()[0])
+        query = "SELECT id FROM settings WHERE key = ?"
+        if not self._db.rows(query, (key,)) and not self._db.obstacle:
+            with self._db.transaction() as db:
+                db.execute("INSERT OR IGNORE INTO settings (key, settings) VALUES (?, ?)", (key, text))
+        return int(next(iter(self._db.rows(query, (key,))), (-1,))[0])
 
     def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
         """What is known of these pairs."""
@@ -104,26 +101,23 @@ class ScoreStore:
         for start in range(0, len(wanted), _AT_A_TIME):
             part = wanted[start : start + _AT_A_TIME]
             marks = ",".join("?" * len(part))
-            query = f"SELECT pair, score, tokens, query_lost FROM scores WHERE setting = ? AND pair IN ({marks})"
-            rows = self._execute(query, (self._setting, *part))
-            found |= {pair: Scored(score, tokens, lost) for pair, score, tokens, lost in rows}
+            query = f"SELECT pair, score, tokens, query_lost, seal FROM scores WHERE setting = ? AND pair IN ({marks})"
+            rows = self._db.rows(query, (self._setting, *part))
+            sound = [row for row in rows if seal(self._key, *row[:4]) == row[4]]
+            if len(sound) < len(rows):
+                warn(f"{self.path}: {len(rows) - len(sound)} kept scores are damaged and computed again")
+            found |= {pair: Scored(score, tokens, lost) for pair, score, tokens, lost, _ in sound}
         return found
 
     def keep(self, pairs: Sequence[bytes], scored: Sequence[Scored]) -> None:
-        """Write a batch down for good."""
-        rows = [(self._setting, pair, *values) for pair, values in zip(pairs, scored, strict=True)]
+        """Write a batch down for good; where that cannot be done, it is said and the work goes on."""
+        rows = [(pair, float(score), tokens, lost) for pair, (score, tokens, lost) in zip(pairs, scored, strict=True)]
+        sealed = [(self._setting, *row, seal(self._key, *row)) for row in rows]
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", rows)
-            self._db.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            raise R2medError(f"{self.path}: scores cannot be kept ({error})") from error
+            with self._db.transaction() as db:
+                db.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?)", sealed)
+        except StoreError as error:
+            warn(f"scores are computed but not kept: {error}")
 
     def __len__(self) -> int:
-        return int(self._execute("SELECT count(*) FROM scores WHERE setting = ?", (self._setting,))[0][0])
-
-    def _execute(self, query: str, values: tuple[object, ...]) -> list[Any]:
-        try:
-            return self._db.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise R2medError(f"{self.path}: cannot be read ({error}); move the file away") from error
+        return int(self._db.rows("SELECT count(*) FROM scores WHERE setting = ?", (self._setting,))[0][0])

@@ -6,13 +6,12 @@ process, the ledger holds all finished tasks whole and nothing of the unfinished
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from r2med.errors import R2medError
 from r2med.ranking import Run
 from r2med.runfiles import pack, unpack
 from r2med.store.home import home
+from r2med.store.sqlite import DamagedError, Database, Format, seal, warn
 
 _FORMAT_1 = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -61,9 +61,21 @@ UPDATE runs SET used = dated.place
     WHERE dated.id = runs.id;
 CREATE INDEX runs_by_use ON runs (used);
 """
-_FORMATS = (_FORMAT_1, _FORMAT_2)
-"""What makes each format out of the one before; the first out of nothing."""
+_FORMAT_3 = """
+ALTER TABLE runs ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN used_seal INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET seal = seal(id, key, system, task, task_group, created, seconds, queries, record),
+    used_seal = seal(id, used);
+ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE scores SET seal = seal(run, measure, mean, per_query);
+ALTER TABLE rankings ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE rankings SET seal = seal(run, data);
+ALTER TABLE generations ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE generations SET seal = seal(run, data);
+"""
+_FORMAT = Format("ledger", (_FORMAT_1, _FORMAT_2, _FORMAT_3))
 _COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
+_SEALED = f"{_COLUMNS}, seal, used_seal"
 _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
 
 
@@ -127,34 +139,14 @@ class Finished:
 
 
 class Ledger:
-    """The SQLite file in `R2MED_HOME`. One object a thread; any number of processes."""
+    """The SQLite file in `R2MED_HOME`. One object a thread; any number of processes.
+
+    What turns out damaged is named by a `StoreWarning` and left out, or an error where it was asked for by name.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or home() / "ledger.sqlite"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA foreign_keys = ON")
-            version = self._upgraded()
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise R2medError(f"{self.path}: not a usable ledger ({error}); move it away to start a new one") from error
-        if version > len(_FORMATS):
-            raise R2medError(f"{self.path}: written by a newer r2med (format {version}); upgrade r2med to read it")
-
-    def _format(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _upgraded(self) -> int:
-        """Bring an older file to the present format, in one transaction; the format that it has then."""
-        if self._format() < len(_FORMATS):
-            with self._transaction() as db:
-                # Another process may have done it while this one waited.
-                for number, script in enumerate(_FORMATS[self._format() :], self._format() + 1):
-                    for statement in script.split(";"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {number}")
-        return self._format()
+        self._db = Database(self.path, _FORMAT)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -166,16 +158,6 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._db
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-
     def add(self, entry: Entry, finished: Finished) -> Entry:
         """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
@@ -186,105 +168,139 @@ class Ledger:
             entry.task,
             entry.group,
             created,
-            entry.seconds,
+            float(entry.seconds),
             orjson.dumps(entry.queries).decode(),
             orjson.dumps(entry.record, option=orjson.OPT_NON_STR_KEYS).decode(),
         )
         data = pack(finished.run)
         texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.execute("DELETE FROM runs WHERE key = ?", (entry.key,))
-            db.execute(f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_USE})", row)
-            db.execute("INSERT INTO rankings VALUES (?, ?)", (entry.id, data))
+            (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
+            sealed = (*row, used, seal(*row), seal(entry.id, used))
+            db.execute(f"INSERT INTO runs ({_SEALED}) VALUES ({', '.join('?' * len(sealed))})", sealed)
+            self._write_data(db, "rankings", entry, data)
             if texts:
-                db.execute("INSERT INTO generations VALUES (?, ?)", (entry.id, zlib.compress(orjson.dumps(texts))))
-            self._write_scores(entry, finished.scores)
-            used = db.execute("SELECT used FROM runs WHERE id = ?", (entry.id,)).fetchone()
-        return self._entry((*row, *used))
+                self._write_data(db, "generations", entry, zlib.compress(orjson.dumps(texts)))
+            self._write_scores(db, entry, finished.scores)
+        return self._entry((*row, used))
+
+    @staticmethod
+    def _write_data(db: Connection, table: str, entry: Entry, data: bytes) -> None:
+        db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (entry.id, data, seal(entry.id, data)))
 
     def use(self, entry: Entry) -> None:
         """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
 
         Data, a prompt or a model that was changed and changed back thus has its own runs shown again.
         """
-        query = f"SELECT {_COLUMNS} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
-        last, last_own = (
-            self._entry(self._db.execute(query, (entry.task, system)).fetchone()) for system in ("", entry.system)
-        )
-        if last_own.key != entry.key or last.data != entry.data:
-            with self._transaction() as db:
-                db.execute(f"UPDATE runs SET used = {_NEXT_USE} WHERE id = ?", (entry.id,))
+        query = f"SELECT {_SEALED} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
+        last, last_own = (self._sound(self._db.rows(query, (entry.task, system))) for system in ("", entry.system))
+        if [row.key for row in last_own] != [entry.key] or [row.data for row in last] != [entry.data]:
+            with self._db.transaction() as db:
+                (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
+                row = (used, seal(entry.id, used), entry.id)
+                db.execute("UPDATE runs SET used = ?, used_seal = ? WHERE id = ?", row)
 
     def find(self, key: str) -> Entry | None:
         """The run with exactly this key, if it was ever made."""
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM runs WHERE key = ?", (key,)).fetchone()
-        return self._entry(row) if row else None
+        return next(iter(self._sound(self._db.rows(f"SELECT {_SEALED} FROM runs WHERE key = ?", (key,)))), None)
 
     def get(self, name: str) -> Entry:
         """The run whose id starts with `name`."""
         pattern = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        query = f"SELECT {_COLUMNS} FROM runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2"
-        rows = self._db.execute(query, (pattern,)).fetchall()
+        rows = self._db.rows(f"SELECT {_SEALED} FROM runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,))
         if not rows or not name:
             raise R2medError(f"no run {name!r} in the ledger; `r2med runs` lists them")
         if len(rows) > 1:
             raise R2medError(f"several runs start with {name!r}; give more of the id")
+        if not _is_sound(rows[0]):
+            raise DamagedError(f"run {name} is damaged in the ledger; make it again with r2med run")
         return self._entry(rows[0])
 
     def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
         """The runs, the last one used first, of one system or one group where that is asked."""
         query = (
-            f"SELECT {_COLUMNS} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
+            f"SELECT {_SEALED} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
             " ORDER BY used DESC LIMIT ?3"
         )
-        return [self._entry(row) for row in self._db.execute(query, (system, group, limit))]
+        return self._sound(self._db.rows(query, (system, group, limit)))
 
     def run(self, entry: Entry) -> Run:
         """The ranked lists of a run."""
-        row = self._db.execute("SELECT data FROM rankings WHERE run = ?", (entry.id,)).fetchone()
-        if row is None:
+        data = self._data("rankings", entry)
+        if data is None:
             raise R2medError(f"run {entry.id} has no ranked lists; run it again with --fresh")
-        return unpack(row[0])
+        return unpack(data)
 
     def generations(self, entry: Entry) -> dict[str, list[Generation]]:
         """What was generated for each query of a run; empty for a run without expanders."""
-        row = self._db.execute("SELECT data FROM generations WHERE run = ?", (entry.id,)).fetchone()
-        texts = orjson.loads(zlib.decompress(row[0])) if row else {}
+        data = self._data("generations", entry)
+        texts = orjson.loads(zlib.decompress(data)) if data is not None else {}
         return {query: [Generation(**each) for each in found] for query, found in texts.items()}
+
+    def _data(self, table: str, entry: Entry) -> bytes | None:
+        rows = self._db.rows(f"SELECT data, seal FROM {table} WHERE run = ?", (entry.id,))
+        if not rows:
+            return None
+        data, written = rows[0]
+        if seal(entry.id, data) != written:
+            raise DamagedError(f"the {table} of run {entry.id} are damaged; r2med run {entry.system!r} --fresh")
+        return bytes(data)
 
     def add_scores(self, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
         """Remember further measures of a run, one value a query in the order of `entry.queries`."""
-        with self._transaction():
-            self._write_scores(entry, scores)
+        with self._db.transaction() as db:
+            self._write_scores(db, entry, scores)
 
-    def _write_scores(self, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
+    @staticmethod
+    def _write_scores(db: Connection, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
         for measure, values in scores.items():
             if len(values) != len(entry.queries):
                 raise ValueError(f"{measure}: {len(values)} values for {len(entry.queries)} queries")
             data = np.ascontiguousarray(values, dtype="<f8").tobytes()
-            mean = float(values.mean()) if len(values) else 0.0
-            self._db.execute("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?)", (entry.id, measure, mean, data))
+            row = (entry.id, measure, float(values.mean()) if len(values) else 0.0, data)
+            db.execute("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", (*row, seal(*row)))
 
     def scores(self, entry: Entry) -> dict[str, NDArray[np.float64]]:
         """Each measure's per-query values."""
-        rows = self._db.execute("SELECT measure, per_query FROM scores WHERE run = ?", (entry.id,))
-        return {measure: np.frombuffer(data, dtype="<f8") for measure, data in rows}
+        rows = self._scores("SELECT run, measure, mean, per_query, seal FROM scores WHERE run = ?", (entry.id,))
+        return {measure: np.frombuffer(data, dtype="<f8") for _, measure, _, data in rows}
 
     def means(self) -> dict[str, dict[str, float]]:
-        """Every run's means, by run id and measure, without touching per-query values."""
+        """Every run's means, by run id and measure."""
         found: dict[str, dict[str, float]] = {}
-        for run, measure, mean in self._db.execute("SELECT run, measure, mean FROM scores"):
+        for run, measure, mean, _ in self._scores("SELECT run, measure, mean, per_query, seal FROM scores"):
             found.setdefault(run, {})[measure] = mean
         return found
 
+    def _scores(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float, bytes]]:
+        for run, measure, mean, data, written in self._db.rows(query, values):
+            if seal(run, measure, mean, data) == written:
+                yield run, measure, mean, data
+            else:
+                warn(f"the {measure} of run {run} is damaged in the ledger and left out; run it again")
+
     def remove(self, entries: Sequence[Entry]) -> None:
         """Forget runs, their scores and their ranked lists."""
-        with self._transaction() as db:
+        with self._db.transaction() as db:
             db.executemany("DELETE FROM runs WHERE id = ?", [(entry.id,) for entry in entries])
+
+    def _sound(self, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+        """The runs whose rows are what was written; the others are named."""
+        for row in rows:
+            if not _is_sound(row):
+                warn(f"run {row[0]} is damaged in the ledger and left out; make it again with r2med run")
+        return [self._entry(row) for row in rows if _is_sound(row)]
 
     @staticmethod
     def _entry(row: tuple[Any, ...]) -> Entry:
-        _, key, system, task, group, created, seconds, queries, record, used = row
+        _, key, system, task, group, created, seconds, queries, record, used = row[:10]
         return Entry(
             key, system, task, group, tuple(orjson.loads(queries)), seconds, orjson.loads(record), created, used
         )
+
+
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    *values, used, written, used_written = row
+    return bool(seal(*values) == written and seal(values[0], used) == used_written)
