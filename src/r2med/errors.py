@@ -46,6 +46,20 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
+def one_line(error: BaseException) -> str:
+    """What a person can make use of, of an error that may come from anywhere.
+
+    >>> one_line(MemoryError()), one_line(OSError(28, "No space left on device", "/x"))
+    ('not enough memory', '/x: No space left on device')
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({text})" if text else "not enough memory"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return text or type(error).__name__
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error message about an unknown name: the nearest known one, or all of them when few.
 

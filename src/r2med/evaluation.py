@@ -13,7 +13,7 @@ from r2med.data import load
 from r2med.data.model import Dataset
 from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
-from r2med.errors import R2medError
+from r2med.errors import R2medError, one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.plan import run_key
@@ -67,8 +67,8 @@ def evaluate(
             for system in built:
                 try:
                     results.append(_measure(system, dataset, chosen, ledger, memo))
-                except R2medError as error:
-                    failures.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
+                except (R2medError, MemoryError, OSError) as error:
+                    failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
     return Report(results, failures, columns)
 
 

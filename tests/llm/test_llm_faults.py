@@ -14,6 +14,7 @@ from chat_server import Say
 
 from r2med.errors import R2medError
 from r2med.llm import Client, Failed, Reply, ServerError, account, find_model
+from r2med.llm.answers import _USED
 
 FAULTS = {
     "rate limit": Say(status=429, headers={"Retry-After": "0.05"}),
@@ -301,9 +302,9 @@ def test_an_answer_that_cannot_be_kept_stops_the_asking(serve, connect, tmp_path
     client.ask_all(questions(server, 1))
     with sqlite3.connect(tmp_path / "home" / "llm.sqlite") as other:
         other.execute("DROP TABLE answers")
-        other.execute("CREATE TABLE answers (key TEXT, answer TEXT)")
+        other.execute(f"CREATE TABLE answers ({_USED}, seal)")
     other.close()
-    with pytest.raises(R2medError, match="cannot be kept"):
+    with pytest.raises(R2medError, match="nothing more is asked"):
         client.ask_all(questions(server, 20))
     assert server.attempts == 2
 

@@ -359,7 +359,7 @@ def test_a_kill_in_the_middle_repeats_less_than_one_batch(
 
 def test_a_file_of_scores_that_is_none_says_what_to_do(own_home: Path) -> None:
     (own_home / "rerank.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 20)
-    with pytest.raises(R2medError, match="move the file away"):
+    with pytest.raises(R2medError, match="move it away"):
         ScoreStore({"model": "m"})
 
 

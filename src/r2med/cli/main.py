@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -85,21 +86,44 @@ def app() -> None:
 
 def main() -> None:
     """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
-    from r2med.errors import R2medError
+    from r2med.errors import R2medError, one_line
 
+    _prepare_streams()
     try:
         status: Any = app.main(standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; what was finished is kept", err=True)
-        status = 130
+    except (click.Abort, KeyboardInterrupt) as error:
+        # click takes the end of a file for the end of the user's patience.
+        cut = isinstance(error.__cause__, EOFError)
+        click.echo("r2med: a file ended too early" if cut else "stopped; what was finished is kept", err=True)
+        status = 1 if cut else 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
-    except R2medError as error:
-        click.echo(f"r2med: {error}", err=True)
+    except (R2medError, MemoryError, OSError) as error:
+        click.echo(f"r2med: {one_line(error)}", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _prepare_streams() -> None:
+    """Have what the terminal cannot show escaped, not refused, and warnings about kept values as one line."""
+    import warnings
+
+    from r2med.errors import StoreWarning
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    plain = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, StoreWarning):
+            click.echo(f"warning: {message}", err=True)
+        else:
+            plain(message, category, *rest, **more)
+
+    warnings.showwarning = show

@@ -100,6 +100,9 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
+            if "memory" in error.msg.lower():
+                # So orjson calls it when the system gives no more.
+                raise MemoryError(f"while {path} was read") from error
             if line.strip():
                 code, message = _broken(line, error)
                 found.add(code, path, number, message)

@@ -14,12 +14,12 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -27,10 +27,10 @@ from r2med.errors import R2medError
 from r2med.llm.types import Answer, Request, Token, Usage
 from r2med.llm.wire import body
 from r2med.store.home import home
+from r2med.store.sqlite import Database, Format, StoreError, seal, warn
 
 Value = TypeVar("Value")
 
-_VERSION = 2
 _ANSWERS = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY,
@@ -52,8 +52,14 @@ CREATE TABLE claims (
     expires REAL NOT NULL
 );
 """
-_STEPS = (_ANSWERS, _CLAIMS)
-"""From each version of the file to the next; rows that were written before servers were kept have none."""
+_USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
+"""What is used of an answer, and sealed; the request is there for people."""
+_SEALS = f"""
+ALTER TABLE answers ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE answers SET seal = seal({_USED});
+"""
+_FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS))
+"""Rows that were written before servers were kept have none."""
 _AT_A_TIME = 500
 _LEASE = 10.0
 """Seconds for which a claim holds without a sign of its process."""
@@ -95,37 +101,11 @@ class Answers:
         self._claims: set[str] = set()
         self._closing = threading.Event()
         self._renewer: threading.Thread | None = None
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = self._patiently(self._connect)
-            self._migrate()
-            self._reader = self._patiently(self._connect)
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise R2medError(f"{self.path}: cannot keep answers there ({error}); move the file away") from error
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=1, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        # With a write-ahead log this survives any death of the process; only a power cut may take the last answers.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
-
-    def _migrate(self) -> None:
-        if self._version() < _VERSION:
-            self._write(self._upgrade)
-        if self._version() > _VERSION:
-            raise R2medError(
-                f"{self.path}: written by a newer r2med (format {self._version()}); upgrade r2med to read it"
-            )
-
-    def _version(self) -> int:
-        return int(self._writer.execute("PRAGMA user_version").fetchone()[0])
-
-    def _upgrade(self) -> None:
-        for step in _STEPS[self._version() :]:
-            for statement in filter(str.strip, step.split(";")):
-                self._writer.execute(statement)
-        self._writer.execute(f"PRAGMA user_version = {_VERSION}")
+        self._files = [Database(self.path, _FORMAT, patience, shared=True) for _ in range(2)]
+        self._writer, self._reader = (file.connection for file in self._files)
+        for connection in (self._writer, self._reader):
+            # From here on it is this class that waits, where a signal can reach it.
+            connection.execute("PRAGMA busy_timeout = 1000")
 
     def close(self) -> None:
         """Let go of the claims and of the file."""
@@ -134,9 +114,9 @@ class Answers:
             # If this fails, they run out by themselves.
             with suppress(R2medError, sqlite3.DatabaseError):
                 self._write(lambda: self._writer.execute("DELETE FROM claims WHERE owner = ?", (self._owner,)))
-        for lock, connection in ((self._read_lock, self._reader), (self._write_lock, self._writer)):
+        for lock, file in zip((self._write_lock, self._read_lock), self._files, strict=True):
             with lock:
-                connection.close()
+                file.close()
 
     def find(self, keys: Iterable[str]) -> dict[str, Answer]:
         """The kept answers among these keys."""
@@ -145,9 +125,8 @@ class Answers:
         for start in range(0, len(wanted), _AT_A_TIME):
             part = wanted[start : start + _AT_A_TIME]
             marks = ",".join("?" * len(part))
-            with self._read_lock:
-                rows = self._reader.execute(f"SELECT key, answer FROM answers WHERE key IN ({marks})", part).fetchall()
-            found |= {key: _decode(text) for key, text in rows}
+            rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
+            found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
         return found
 
     def claim(self, key: str, reject: Answer | None = None) -> Claim:
@@ -188,10 +167,11 @@ class Answers:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
         model, usage = request.model, answer.usage
-        row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem)
+        written = seal(key, model.id, model.server, usage.prompt, usage.completion, said, problem)
+        row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
 
         def work() -> Answer:
-            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
             return answer if fresh.rowcount else self._kept(key) or answer
 
@@ -202,8 +182,7 @@ class Answers:
     def typical_length(self, model: str) -> float | None:
         """The mean length of a model's kept answers in tokens, or None when there are none."""
         query = "SELECT avg(completion_tokens) FROM answers WHERE model = ?"
-        with self._read_lock:
-            mean = self._reader.execute(query, (model,)).fetchone()[0]
+        mean = self._read(query, (model,))[0][0]
         return None if mean is None else float(mean)
 
     def holdings(self) -> list[Holding]:
@@ -212,8 +191,7 @@ class Answers:
             "SELECT model, server, count(*), sum(problem != ''), sum(length(CAST(request AS BLOB))"
             " + length(CAST(answer AS BLOB))) FROM answers GROUP BY model, server ORDER BY model, server"
         )
-        with self._read_lock:
-            return [Holding(*row) for row in self._reader.execute(query).fetchall()]
+        return [Holding(*row) for row in self._read(query)]
 
     def clear(self, model: str = "", *, unusable: bool = False) -> int:
         """Forget answers: of one model or of all, all of them or those of no use. Returns how many went."""
@@ -225,19 +203,33 @@ class Answers:
         return gone
 
     def __len__(self) -> int:
+        return int(self._read("SELECT count(*) FROM answers")[0][0])
+
+    def _read(self, query: str, values: Sequence[str] = ()) -> list[Any]:
         with self._read_lock:
-            return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
+            return self._files[1].rows(query, values)
+
+    def _sound(self, row: tuple[Any, ...]) -> Answer | None:
+        """The answer of a row; None when the row is not what was written, so that it is asked again."""
+        *values, written = row
+        if seal(*values) != written:
+            warn(f"{self.path}: a kept answer of {values[1]} is damaged and is asked again")
+            return None
+        return _decode(values[5])
 
     def _kept(self, key: str) -> Answer | None:
-        row = self._writer.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else _decode(row[0])
+        row = self._writer.execute(f"SELECT {_USED}, seal FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._sound(row)
 
     def _write(self, work: Callable[[], Value]) -> Value:
         """Do some work in one transaction."""
+        file = self._files[0]
+        if file.obstacle:
+            raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
         try:
             return self._patiently(lambda: self._transaction(work))
         except sqlite3.DatabaseError as error:
-            raise R2medError(f"{self.path}: an answer cannot be kept ({error}); nothing more is asked") from error
+            raise StoreError(f"{file.explained(error)}; nothing more is asked") from error
 
     def _patiently(self, work: Callable[[], Value]) -> Value:
         """Do some work, and wait while another process holds the file, for so long and no longer."""

@@ -14,15 +14,14 @@ from r2med.store.files import reason
 def home() -> Path:
     """The folder of the ledger and the caches; made when it is missing."""
     chosen = os.environ.get("R2MED_HOME")
+    place = f"R2MED_HOME={chosen}" if chosen else "the folder for results"
     try:
         folder = Path(chosen).expanduser() if chosen else user_data_path("r2med", appauthor=False)
+        place = place if chosen else f"{folder}, where results are kept,"
         folder.mkdir(parents=True, exist_ok=True)
         # A folder that cannot be looked into is of no use, and says so only now.
-        os.stat(folder / "ledger.sqlite")
-    except FileNotFoundError:
-        return folder
+        next(folder.iterdir(), None)
     except (OSError, RuntimeError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        place = f"R2MED_HOME={chosen}" if chosen else f"{folder}, where results are kept,"
         raise R2medError(f"{place} cannot be used ({why}); set R2MED_HOME to a folder that can be written") from error
     return folder

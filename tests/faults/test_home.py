@@ -1,0 +1,194 @@
+"""A home that is full, read-only or no folder at all, and a ledger that another process holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from disks import NOBODY, fill, one_line, r2med, small_disk
+
+import r2med as library
+from r2med.cli.main import app
+from r2med.errors import R2medError
+from r2med.store import sqlite
+from r2med.store.ledger import Ledger
+
+BIOLOGY = ["--tasks", "sample/Biology"]
+READING = [
+    ["runs"],
+    ["board", *BIOLOGY],
+    ["compare", "bm25", "bm25-classic", *BIOLOGY],
+    ["run", "bm25", "bm25-classic", *BIOLOGY],
+    ["inspect", "bm25", *BIOLOGY],
+    ["diagnose", "bm25", *BIOLOGY, "--coverage"],
+    ["doctor"],
+    ["cache"],
+]
+
+
+@pytest.fixture
+def unusable(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "else")
+    return {
+        "file": str(tmp_path / "file"),
+        "below": str(tmp_path / "file" / "home"),
+        "proc": "/proc/r2med",
+        "dangling": str(tmp_path / "dangling"),
+        "long": str(tmp_path / ("x" * 300)),
+        "nobody": "~nobody-of-that-name/r2med",
+        "null": "/dev/null",
+    }
+
+
+@pytest.mark.parametrize("verb", [["doctor"], ["runs"], ["run", "bm25", *BIOLOGY], ["board"], ["cache"]])
+@pytest.mark.parametrize("kind", ["file", "below", "proc", "dangling", "long", "nobody", "null"])
+def test_a_home_that_cannot_be_is_one_line(verb, kind, unusable, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", unusable[kind])
+    done = CliRunner().invoke(app, verb)
+    if verb == ["doctor"] and done.exit_code == 0:
+        assert "cannot be used" in done.output
+        return
+    assert isinstance(done.exception, R2medError), done.exception
+    assert f"R2MED_HOME={unusable[kind]} cannot be used" in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_without_r2med_home_the_line_names_the_place(tmp_path):
+    (tmp_path / "file").write_text("x")
+    gone = {name: value for name, value in os.environ.items() if name != "R2MED_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-m", "r2med", "runs"], env={**gone, "HOME": str(tmp_path / "file"), "XDG_DATA_HOME": ""},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert f"{tmp_path}/file/.local/share/r2med, where results are kept, cannot be used" in one_line(done)
+
+
+def read_only(folder: Path) -> None:
+    """Mount a folder over itself so that not even root can write to it."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root on Linux can mount a folder read-only")
+    for options in (["--bind"], ["-o", "remount,ro,bind"]):
+        if subprocess.run(["mount", *options, str(folder), str(folder)], check=False).returncode:
+            pytest.skip("folders cannot be mounted read-only here")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_read_only_home_can_be_read(killed, measured, tmp_path):
+    home = Path(shutil.copytree(measured, tmp_path / "home"))
+    if killed:
+        # Its last writes are in the write-ahead log still, as after a kill.
+        held = sqlite3.connect(home / "ledger.sqlite")
+        held.execute("PRAGMA wal_autocheckpoint = 0")
+        held.execute("UPDATE runs SET used = used")
+        held.commit()
+        shutil.copytree(home, tmp_path / "dead")
+        held.close()
+        home = tmp_path / "dead"
+        (home / "ledger.sqlite-shm").unlink()
+    read_only(home)
+    try:
+        before = {verb[0]: r2med(*verb, home=measured).stdout for verb in READING if verb[0] not in ("doctor", "cache")}
+        for verb in READING:
+            done = r2med(*verb, home=home)
+            assert done.returncode == 0, (verb, done.stderr)
+            assert "Traceback" not in done.stderr
+            assert done.stdout == before.get(verb[0], done.stdout), verb
+        done = r2med("run", "bm25(k1=1.3)", *BIOLOGY, home=home)
+        assert "bm25(k1=1.3)" in done.stdout
+        assert "not kept in the ledger" in done.stdout + done.stderr
+        assert "read-only" in done.stdout + done.stderr
+        assert "move it away" not in done.stdout + done.stderr
+        assert done.returncode == 1
+        assert not (home / "llm.sqlite").exists()
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+def test_a_home_of_another_user_can_be_read(measured, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    home = Path(shutil.copytree(measured, tmp_path / "home"))
+    for folder in (home, *home.parents):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(0o755)
+    # Imported as root, since another user may not be able to read this installation.
+    look = "CliRunner().invoke(app, ['runs'])"
+    code = "import os; from click.testing import CliRunner; from r2med.cli.main import app; "
+    code += f"{look}; os.environ['R2MED_HOME'] = {str(home)!r}; os.setuid({NOBODY}); print({look}.output)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "bm25-classic" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_old_ledger_is_read_where_it_cannot_be_brought_to_the_new_format(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    old = Path(__file__).parents[1] / "store" / "ledger_format_1.sql"
+    connection = sqlite3.connect(home / "ledger.sqlite")
+    connection.executescript(old.read_text())
+    connection.close()
+    with Ledger(Path(shutil.copy(home / "ledger.sqlite", tmp_path / "new.sqlite"))) as ledger:
+        expected = ledger.entries()
+    read_only(home)
+    try:
+        with Ledger(home / "ledger.sqlite") as ledger:
+            assert expected == ledger.entries() != []
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+def test_a_full_disk_is_one_true_line_and_what_was_computed_is_shown(measured, tmp_path):
+    with small_disk(tmp_path / "disk", 24 << 20) as home:
+        shutil.copytree(measured, home, dirs_exist_ok=True)
+        filler = fill(home)
+        for verb in READING:
+            done = r2med(*verb, home=home)
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False), (verb, done.stderr)
+        done = r2med("run", "bm25(k1=1.3)", "wordllama", "bm25(b=0.5)", *BIOLOGY, home=home)
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "Traceback" not in said
+        assert done.returncode == 1
+        for system in ("bm25(k1=1.3)", "bm25(b=0.5)"):
+            assert any(line.startswith((system, f" {system}")) for line in done.stdout.splitlines()), said
+        assert "not kept in the ledger: " in said, said
+        assert "the disk is full" in said, said
+        assert "move it away" not in said
+        filler.unlink()
+        with Ledger(home / "ledger.sqlite") as ledger:
+            assert len(ledger.entries()) == 2
+        assert r2med("run", "bm25(k1=1.3)", *BIOLOGY, home=home).returncode == 0
+
+
+def test_a_lock_held_for_long_is_one_line_that_says_by_whom(measured, tmp_path, monkeypatch):
+    home = Path(shutil.copytree(measured, tmp_path / "home"))
+    monkeypatch.setenv("R2MED_HOME", str(home))
+    monkeypatch.setattr(sqlite, "PATIENCE", 1.0)
+    code = f"import sqlite3, sys; d = sqlite3.connect({str(home / 'ledger.sqlite')!r}, isolation_level=None)"
+    code += "; d.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        report = library.evaluate(["bm25(k1=1.3)", "bm25(b=0.5)", "bm25"], "sample/Biology")
+    finally:
+        holder.communicate()
+    assert [result.system for result in report.results] == ["bm25(k1=1.3)", "bm25(b=0.5)", "bm25"]
+    assert report.failures == []
+    for result in report.results[:2]:
+        assert f"locked by process {holder.pid}" in result.warnings[-1]
+        assert result.run_id == ""
+    assert report.results[2].run_id
+    again = library.evaluate("bm25(k1=1.3)", "sample/Biology").results[0]
+    assert again.metrics == report.results[0].metrics
+    assert not again.warnings
+
+
+def test_bm25_does_not_touch_the_answers(own_home):
+    assert CliRunner().invoke(app, ["run", "bm25", *BIOLOGY]).exit_code == 0
+    assert not (own_home / "llm.sqlite").exists()
