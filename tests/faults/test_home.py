@@ -121,7 +121,8 @@ def test_a_home_of_another_user_can_be_read(measured, tmp_path):
     # Imported as root, since another user may not be able to read this installation.
     look = "CliRunner().invoke(app, ['runs'])"
     code = "import os; from click.testing import CliRunner; from r2med.cli.main import app; "
-    code += f"{look}; os.environ['R2MED_HOME'] = {str(home)!r}; os.setuid({NOBODY}); print({look}.output)"
+    code += "".join(f"os.environ['R2MED_HOME'] = {str(place)!r}; {look}; " for place in (measured, home))
+    code += f"os.setuid({NOBODY}); print({look}.output)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "bm25-classic" in done.stdout, done.stdout + done.stderr
 
