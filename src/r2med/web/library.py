@@ -12,7 +12,7 @@ from r2med.board.chances import Sample, intervals
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
 from r2med.data.model import Dataset
-from r2med.data.tasks import Task
+from r2med.data.tasks import Task, registry
 from r2med.diagnose.causes import Diagnosis
 from r2med.diagnose.kept import recalled
 from r2med.diagnose.opened import Opened
