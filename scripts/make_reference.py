@@ -20,6 +20,7 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
+from schemas import SHAPES, schema_file
 
 from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
@@ -228,6 +229,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/cards.md": cards_page,
     "CITATION.cff": citation_file,
     **{path: partial(howto_page, path) for path in HOWTO},
+    **{f"docs/schemas/{name}.json": partial(schema_file, name) for name in SHAPES},
 }
 """Every file that is made, and what makes it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -10,15 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import make_reference
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-_spec = importlib.util.spec_from_file_location("make_reference", ROOT / "scripts" / "make_reference.py")
-assert _spec is not None
-assert _spec.loader is not None
-make_reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(make_reference)
 
 
 @pytest.mark.parametrize("path", make_reference.PAGES)

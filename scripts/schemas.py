@@ -1,0 +1,541 @@
+"""The JSON Schemas of what `--json` prints, each shared part described once; `make reference` writes docs/schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+def value(kind: str, text: str = "", **more: Any) -> Schema:
+    """A value of a kind, and what it means."""
+    return {"type": kind, **({"description": text} if text else {}), **more}
+
+
+def string(text: str = "") -> Schema:
+    """A text."""
+    return value("string", text)
+
+
+def number(text: str = "") -> Schema:
+    """Any number."""
+    return value("number", text)
+
+
+def count(text: str = "") -> Schema:
+    """A number of things."""
+    return value("integer", text, minimum=0)
+
+
+def share(text: str = "") -> Schema:
+    """A share of 1."""
+    return value("number", text, minimum=0, maximum=1)
+
+
+def flag(text: str = "") -> Schema:
+    """True or false."""
+    return value("boolean", text)
+
+
+def unknown(schema: Schema) -> Schema:
+    """A value that may be null, which means that it is not known or does not apply."""
+    return schema | {"type": [schema["type"], "null"]}
+
+
+def record(required: Mapping[str, Schema], /, text: str = "", **optional: Schema) -> Schema:
+    """An object with fields that are always there, and some that may be."""
+    return value("object", text, required=list(required), properties={**required, **optional})
+
+
+def table(values: Schema, text: str = "") -> Schema:
+    """An object whose keys are names."""
+    return value("object", text, additionalProperties=values)
+
+
+def anything(text: str) -> Schema:
+    """An object whose fields depend on what was run."""
+    return value("object", text, additionalProperties=True)
+
+
+def array(items: Schema, text: str = "", **more: Any) -> Schema:
+    """A list."""
+    return value("array", text, **more, items=items)
+
+
+SPEC = string("The system's spec.")
+TASK = string("The task's name, or the path of a folder.")
+WHERE = {"system": SPEC, "task": TASK}
+GROUP = string("full, nano, sample, or one of the groups of data of one's own.")
+NOTES = array(string(), "What a reader must know, a sentence each.")
+METRICS = table(share(), "Measure, such as nDCG@10, to its mean over the queries with judgements.")
+ENDS = array(number(), "Low and high end of the 95% interval.", minItems=2, maxItems=2)
+MEAN = record({"mean": number(), "low": number(), "high": number()}, "A mean with its 95% interval.")
+COST = record(
+    {
+        "requests": unknown(count()),
+        "prompt_tokens": unknown(count()),
+        "completion_tokens": unknown(count()),
+        "reasoning_tokens": unknown(count()),
+        "dollars": unknown(number("US dollars.")),
+        "seconds": number("Of the whole run on the clock."),
+        "loading": unknown(number("Seconds to bring models into memory.")),
+        "indexing": unknown(number("Seconds to encode or index the documents.")),
+        "searching": unknown(number("Seconds to answer the queries.")),
+        "queries": count(),
+        "seconds_per_query": unknown(number()),
+    },
+    "What the runs took; null where the records do not say.",
+)
+
+RESULT = record(
+    {
+        **WHERE,
+        "queries": count("Queries with judgements."),
+        "documents": count(),
+        "metrics": METRICS,
+        "seconds": number("Of the whole run on the clock."),
+        "warnings": array(string()),
+        "group": GROUP,
+    },
+    "One system on one task.",
+    run=string("The run's id in the ledger; absent for a run file."),
+    cached=flag("Whether it was taken from the ledger."),
+    cost=COST,
+    oracle=flag("Whether a stage read the gold answers: a ceiling, not a system."),
+    incomplete=table(string(), "Query to the reason why a stage could not serve it."),
+)
+RUN = record(
+    {
+        "results": array(RESULT),
+        "averages": table(METRICS, "System to its means over tasks; empty where tasks of several groups were run."),
+        "groups": table(table(METRICS, "System to its means over the group's tasks."), "Group to its averages."),
+        "intervals": table(
+            table(table(ENDS, "Task, or average, to the interval."), "System to its intervals."),
+            "Group to the intervals of the first measure.",
+        ),
+    },
+    failures=array(record({**WHERE, "error": string()}, "A system that could not be measured on a task.")),
+)
+
+STAGE = record(
+    {
+        "spec": string(),
+        "kind": string("expander, retriever, reranker or fusion."),
+        "settings": anything("Every setting with its value, defaults included."),
+        "needs": anything("Extras, keys, models and files that the stage needs."),
+    }
+)
+PLANNED = record(
+    {
+        "task": TASK,
+        "state": string("Whether it is in the ledger or is to be computed."),
+        "forecast": anything("Requests, tokens and dollars, where models are asked."),
+    }
+)
+PLAN = array(record({"system": SPEC, "stages": array(STAGE), "tasks": array(PLANNED)}, "One system."))
+
+
+def difference(text: str, **more: Schema) -> Schema:
+    """A paired difference of two systems."""
+    fields = {
+        "queries": count(),
+        "mean": number("The mean difference, b less a."),
+        "low": number(),
+        "high": number(),
+        "randomisation": unknown(share("p-value of a paired randomisation test.")),
+        "t_test": unknown(share("p-value of a paired t test.")),
+        "effect": unknown(number("The mean difference in standard deviations.")),
+        "detectable": unknown(number("The smallest difference that so many queries would show.")),
+        "wins": count(),
+        "ties": count(),
+        "losses": count(),
+    }
+    return record(fields, text, **more)
+
+
+COMPARE = array(
+    record(
+        {
+            "a": SPEC,
+            "b": SPEC,
+            "overall": difference("Over all queries.", holm=unknown(share("p-value, corrected for several pairs."))),
+            "families": table(difference("One family of tasks.")),
+            "tasks": table(difference("One task.")),
+            "incomplete": table(count(), "a or b to its queries that a stage could not serve."),
+            "notes": NOTES,
+        },
+        "Two systems.",
+    )
+)
+
+LINE = record(
+    {
+        "rank": unknown(count("null for an oracle, and for a system that lacks a task.")),
+        "name": string(),
+        "system": unknown(string("The spec that runs it here; null where there is none.")),
+        "sources": array(string()),
+        "own": flag("Whether it is a run of the ledger."),
+        "kind": string(),
+        "retrievers": array(string()),
+        "llms": array(string()),
+        "rerankers": array(string()),
+        "average": unknown(number()),
+        "values": table(unknown(number()), "Task to score."),
+    },
+    "A row.",
+    published_average=number("The average as its authors printed it."),
+    oracle=flag("Whether a stage read the gold answers."),
+    incomplete=count("Queries that a stage could not serve."),
+    disputed=flag("Whether sources disagree about it."),
+    runs=table(string(), "Task to the run's id in the ledger."),
+    intervals=table(ENDS, "Task, or average, to the interval; local runs only."),
+    significance=table(string(), "Task, or average, to the mark of significance against --baseline."),
+    cost=COST,
+    note=string(),
+)
+BOARD = record(
+    {
+        "group": GROUP,
+        "measure": string(),
+        "tasks": array(string(), "The columns."),
+        "lines": array(LINE),
+        "notes": NOTES,
+        "left_out": count("Rows that a limit left out."),
+    }
+)
+
+RUNS = array(
+    record(
+        {
+            "run": string("Its id."),
+            **WHERE,
+            "group": GROUP,
+            "created": string("ISO 8601."),
+            "queries": count(),
+            "documents": count(),
+            "seconds": number("Of the whole run on the clock."),
+            "metrics": METRICS,
+            "warnings": array(string()),
+        },
+        record=anything("Everything remembered; `runs show` only."),
+    )
+)
+
+POSITIVE = record(
+    {
+        "document": string(),
+        "cause": string(),
+        "rank": unknown(count()),
+        "oracle_rank": unknown(count("Its rank when the gold answer is searched with.")),
+        "beyond": unknown(number("How much of what it shares with the answer lies beyond what the encoder reads.")),
+    }
+)
+CASE = record({"query": string(), "cause": string(), "reason": string(), "positives": array(POSITIVE)})
+LEVELS = record({level: table(MEAN, "Cause to its share.") for level in ("queries", "documents")})
+DIAGNOSIS = record(
+    {
+        **WHERE,
+        "deep_cutoff": count("What stands deeper counts as not found."),
+        "shares": record({level: table(share(), "Cause to its share.") for level in ("queries", "documents")}),
+        "oracle_run": string("The run with the gold answers that it is compared with; empty where there is none."),
+        "notes": NOTES,
+        "queries": array(CASE),
+    },
+    "One system on one task.",
+)
+CAUSES = record(
+    {
+        "diagnoses": array(DIAGNOSIS),
+        "overall": table(LEVELS, "System to its shares over all tasks."),
+        "changes": table(LEVELS, "System to how its shares differ from those of `against`."),
+        "against": string("The system that is compared with; empty without --against."),
+    }
+)
+
+CLIMB = record(
+    {
+        "plain": unknown(number("Without generation.")),
+        "oracle": unknown(number("With the gold answer.")),
+        "system": unknown(number()),
+        "closed": unknown(number("The share of the way between plain and oracle that the system goes.")),
+        "low": unknown(number()),
+        "high": unknown(number()),
+    }
+)
+GAP = record(
+    {
+        "gap": array(
+            record(
+                {
+                    "task": TASK,
+                    "queries": count(),
+                    "encoder": string(),
+                    "overlap": table(MEAN, "Pair of texts to the words that they have in common, weighted by rarity."),
+                    "similarity": table(MEAN, "Pair of texts to the cosine of their vectors."),
+                }
+            )
+        ),
+        "ceiling": array(
+            record(
+                {
+                    "base": SPEC,
+                    "oracle": SPEC,
+                    "system": SPEC,
+                    "measure": string(),
+                    "tasks": table(CLIMB),
+                    "overall": CLIMB,
+                }
+            )
+        ),
+    }
+)
+
+PAIR = record(
+    {
+        "a": SPEC,
+        "b": SPEC,
+        "only_a": count(),
+        "only_b": count(),
+        "both": count(),
+        "neither": count(),
+        "recall_a": share(),
+        "recall_b": share(),
+        "union": share("Recall of both together."),
+        "overlap": share("Documents that the first ten of both have in common."),
+        "relevant": count(),
+    }
+)
+COMPLEMENT = array(
+    record({"task": TASK, "deep_cutoff": count(), "union": share("Recall of all together."), "pairs": array(PAIR)})
+)
+HOLE = record(
+    {
+        "query": string(),
+        "document": string(),
+        "systems": count("How many systems return it."),
+        "best": count("Its best rank."),
+    }
+)
+COVERAGE = array(
+    record(
+        {
+            "task": TASK,
+            "judged": table(share(), "System to the judged share of its first ten."),
+            "positives_only": flag("Whether no document is judged irrelevant."),
+            "holes": array(HOLE, "Documents that systems return and nobody judged."),
+            "twins": array(anything("A document nearly equal to a relevant one, and not judged relevant.")),
+        }
+    )
+)
+SLICES = table(
+    array(record({"slice": string(), "queries": count(), "means": array(MEAN, "One for each system, in order.")})),
+    "Way of slicing to its slices.",
+)
+FRONTIER = record(
+    {
+        "systems": array(
+            record(
+                {
+                    "system": SPEC,
+                    "score": number(),
+                    "money": unknown(number("US dollars a query.")),
+                    "tokens": unknown(number("Tokens a query.")),
+                    "seconds": unknown(number("Seconds a query.")),
+                    "machine": string("Where the runs were made."),
+                    "oracle": flag(),
+                }
+            )
+        ),
+        "frontier": table(array(string()), "Kind of cost to the systems that no other beats for as little."),
+    }
+)
+
+CORRELATION = record(
+    {
+        "points": count(),
+        "pearson": unknown(number()),
+        "pearson_interval": unknown(ENDS),
+        "spearman": unknown(number()),
+        "spearman_interval": unknown(ENDS),
+    },
+    "A correlation; null where there are too few points.",
+)
+COUNTS = ("requests", "cached", "failed", "incomplete", "prompt_tokens", "completion_tokens", "reasoning_tokens")
+ACCOUNT = record(
+    {name: count() for name in COUNTS} | {"cost": unknown(number()), "paid": unknown(number()), "seconds": number()},
+    "What was asked of the judge.",
+)
+ANSWERS = record(
+    {
+        "measure": string(),
+        "results": array(
+            record(
+                {
+                    **WHERE,
+                    "queries": count(),
+                    "accuracy": unknown(share("As judged by a model; null where none was asked.")),
+                    "exact": share("Share that equals the gold answer."),
+                    "contained": share("Share that contains it."),
+                    "judged": count(),
+                    "unparsable": count("Verdicts that could not be read."),
+                    "missing": anything("Why answers were not judged."),
+                    "correlation": CORRELATION,
+                    "account": ACCOUNT,
+                }
+            )
+        ),
+        "over_queries": CORRELATION,
+        "over_systems": CORRELATION,
+        "notes": NOTES,
+    }
+)
+
+PROBLEM = record(
+    {
+        "severity": string("error or warning."),
+        "code": string("The kind of problem, in a word."),
+        "file": string(),
+        "line": count("Or the row of a parquet file, counted from 1; 0 where it concerns the whole file."),
+        "message": string(),
+    }
+)
+VALIDATE = array(
+    record(
+        {
+            "source": string(),
+            "ok": flag("Whether there is no error."),
+            "errors": count(),
+            "warnings": count(),
+            "queries": count(),
+            "documents": count(),
+            "judgements": count(),
+            "problems": array(PROBLEM),
+        }
+    )
+)
+
+AFFECTED = record(
+    {
+        "total": count(),
+        "affected": count(),
+        "methods": table(count()),
+        "too_short": count("Texts with too few words to be compared."),
+        "share": share(),
+    }
+)
+HIT = record(
+    {
+        "file": string(),
+        "line": count(),
+        "task": TASK,
+        "kind": string("query, positive or document."),
+        "id": string(),
+        "method": string(),
+        "score": share(),
+    }
+)
+LEAKAGE = record(
+    {
+        "leaks": flag(),
+        "rows": count(),
+        "affected_rows": count(),
+        "affected_rows_with_documents": count(),
+        "tasks": array(record({"task": TASK, "queries": AFFECTED, "positives": AFFECTED, "documents": AFFECTED})),
+        "pairs": count(),
+        "strongest": array(HIT),
+        "files": table(count(), "File to its rows."),
+        "settings": anything("What was compared, and how."),
+        "excluded": table(count(), "Cleaned file to the rows that were left out."),
+    }
+)
+
+SUBMITTED = record(
+    {
+        **WHERE,
+        "group": GROUP,
+        "run": string(),
+        "created": string("ISO 8601."),
+        "file": string("The ranked lists, in the archive."),
+        "queries": count(),
+        "documents": count(),
+        "metrics": METRICS,
+        "incomplete": count(),
+        "cost": COST,
+        "data": anything("Fingerprints and revision."),
+    }
+)
+VERIFY = record(
+    {
+        "ok": flag(),
+        "path": string(),
+        "description": anything("Title, authors, systems and versions."),
+        "results": array(SUBMITTED),
+        "figures": count("Figures that were computed again."),
+        "faults": array(string()),
+    }
+)
+
+WORDS = record({name: number() for name in ("mean", "p5", "p50", "p95", "max")})
+STATS = array(
+    record(
+        {
+            "task": TASK,
+            "queries": count(),
+            "documents": count(),
+            "qrels": count(),
+            "positives": number("Relevant documents a query."),
+            "query_words": WORDS,
+            "document_words": WORDS,
+            "distinct_texts": count(),
+            "empty_documents": count(),
+            "one_character_documents": count(),
+            "shared_ids": count("Ids that a query and a document have in common."),
+            "fingerprint": string(),
+        }
+    )
+)
+TEXTS = ("name", "family", "scenario", "noun", "target", "purpose", "hub", "revision")
+TASKS = array(
+    record(
+        {name: string() for name in TEXTS}
+        | {
+            "group": GROUP,
+            "queries": count(),
+            "documents": count(),
+            "qrels": count(),
+            "query_length": unknown(number("Mean, in words (full) or characters (nano).")),
+            "document_length": unknown(number()),
+            "sentence": string("The instruction that prompts are made of."),
+        }
+    )
+)
+
+SHAPES: Mapping[str, tuple[str, str, Schema]] = {
+    "run": ("r2med run --json, r2med eval --json", "Scores of systems on tasks; what failed is in no average.", RUN),
+    "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
+    "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
+    "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),
+    "runs": ("r2med runs --json", "Runs of the ledger, the last one made or used first.", RUNS),
+    "causes": ("r2med diagnose --json", "Why relevant documents are missed, by query and by document.", CAUSES),
+    "gap": ("r2med diagnose --gap --json", "How far queries are from their documents, and the ceiling.", GAP),
+    "complement": ("r2med diagnose --complement --json", "What one system finds and another does not.", COMPLEMENT),
+    "coverage": ("r2med diagnose --coverage --json", "How much of the results is judged.", COVERAGE),
+    "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
+    "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
+    "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
+    "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
+    "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),
+    "verify": ("r2med verify --json", "Whether a submission is what it says.", VERIFY),
+    "stats": ("r2med stats --json", "Sizes and lengths of tasks.", STATS),
+    "tasks": ("r2med tasks --json", "The registered tasks.", TASKS),
+}
+"""Every schema by name: the commands that print it, what it says, and the shape."""
+
+
+def schema_file(name: str) -> str:
+    """A schema as its file holds it."""
+    commands, text, shape = SHAPES[name]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": commands}
+    return json.dumps(head | shape | {"description": text}, indent=2, ensure_ascii=False) + "\n"
