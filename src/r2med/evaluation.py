@@ -14,6 +14,7 @@ from r2med.data.model import Dataset
 from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
 from r2med.errors import R2medError, one_line
+from r2med.llm import forget_outages
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.plan import run_key
@@ -56,6 +57,7 @@ def evaluate(
     True
     """
     chosen = options or Options()
+    forget_outages()
     built = [_system(system) for system in _listed(systems)]
     results: list[Result] = []
     failures: list[Failure] = []

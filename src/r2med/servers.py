@@ -9,6 +9,7 @@ share what they answer when `r2med.toml` (or `config.toml` in `R2MED_HOME`) give
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
@@ -49,3 +50,21 @@ def server_name(url: str) -> str:
         if any(fnmatchcase(url, pattern.rstrip("/")) for pattern in patterns):
             return name
     return url
+
+
+@dataclass
+class Outages:
+    """Which embedding and rerank servers answered in this command, and which came to nothing and are left alone."""
+
+    answered: set[str] = field(default_factory=set)
+    dead: dict[str, str] = field(default_factory=dict)
+    """Why a server is not asked again."""
+
+    def clear(self) -> None:
+        """Give every server another chance: a new command begins."""
+        self.answered.clear()
+        self.dead.clear()
+
+
+OUTAGES = Outages()
+"""Of this process."""

@@ -11,12 +11,14 @@ from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 from encoders import context
 
 from r2med.data.model import Texts
+from r2med.encode import link
 from r2med.encode.api import ApiEncoder, ApiModel, model_at
 from r2med.encode.base import Role
 from r2med.encode.link import ApiLimits
 from r2med.encode.loop import encode_all
 from r2med.encode.store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
+from r2med.llm import forget_outages
 
 pytest.importorskip("httpx")
 
@@ -147,8 +149,37 @@ def test_what_will_not_pass_is_not_asked_again(say, message):
 def test_nobody_there():
     with EmbeddingServer() as server:
         pass
-    with pytest.raises(R2medError, match=r"nobody answers at http://127.*; is the server running\? \(4 attempts\)"):
+    with pytest.raises(
+        R2medError, match=r"no server is listening at http://127.*; is the server running\? \(3 attempts\)"
+    ):
         encoder_at(server).encode(["a"], Role.QUERY)
+
+
+def test_a_server_that_never_answers_is_asked_once_a_command():
+    with serve(then=Say(503)) as server:
+        for _ in range(2):
+            with pytest.raises(R2medError, match="503 from"):
+                encoder_at(server).encode(["a"], Role.QUERY)
+        assert len(server.bodies) == 1 + QUICK.retries
+        server.plan = lambda nth, body: Say()
+        forget_outages()
+        assert len(encoder_at(server).encode(["a"], Role.QUERY)) == 1
+
+
+def test_a_redirect_is_not_followed(monkeypatch):
+    monkeypatch.setenv("R2MED_EMBED_KEY", "sk-123")
+    with EmbeddingServer() as other, serve(then=Say(307, {"Location": f"{other.url}/embeddings"})) as server:
+        with pytest.raises(R2medError, match="redirects to http://127"):
+            encoder_at(server).encode(["a"], Role.QUERY)
+        assert (len(server.bodies), len(other.bodies)) == (1, 0)
+
+
+def test_a_body_without_end_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(link, "_LARGEST", 1 << 20)
+    with serve(then=Say(body=b"x" * (2 << 20))) as server:
+        with pytest.raises(R2medError, match="sent more than 1 MB"):
+            encoder_at(server).encode(["a"], Role.QUERY)
+        assert len(server.bodies) == 1
 
 
 def test_one_hopeless_request_stops_the_others():

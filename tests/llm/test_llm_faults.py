@@ -117,7 +117,7 @@ def test_retry_after_as_a_date_is_honoured(serve, connect):
 
 def test_a_wait_without_end_is_not_waited_for(serve, connect):
     server = serve(lambda prompt, nth: Say(status=429, headers={"Retry-After": "86400"}))
-    [reply] = connect().ask_all(questions(server, 1))
+    [reply] = connect().ask_all(questions(server, 1), probing=True)
     assert isinstance(reply, Failed)
     assert server.attempts == 1
 
@@ -152,8 +152,64 @@ def test_a_quota_that_is_used_up_is_not_asked_again(serve, connect):
 
 def test_nobody_at_the_address_is_said_once_and_soon(connect):
     model = find_model("tiny@http://127.0.0.1:9/v1")
-    with pytest.raises(ServerError, match="is the server running"):
-        connect(retries=1).ask_all([model.request(str(number)) for number in range(200)])
+    # The usual waits between retries would take longer than anyone has.
+    client = connect(retries=6, backoff=1000.0)
+    for _ in range(2):
+        with pytest.raises(ServerError, match=r"no server is listening at .* is the server running"):
+            client.ask_all([model.request(str(number)) for number in range(200)])
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 30])
+def test_a_model_that_answers_nothing_fails_however_few_it_was_asked_and_once_a_command(serve, connect, count):
+    server = serve(lambda prompt, nth: Say(status=500))
+    client = connect(retries=1, concurrency=2)
+    with pytest.raises(ServerError, match="500 from"):
+        client.ask_all(questions(server, count))
+    attempts = server.attempts
+    with pytest.raises(ServerError, match="500 from"):
+        client.ask_all([model_at(server).request("another task")])
+    assert server.attempts == attempts
+    server.plan = lambda prompt, nth: Say()
+    client.forget_outages()
+    assert client.ask_all(questions(server, 1))[0].text == "answer to question 0"
+
+
+def test_a_model_is_not_blamed_for_its_neighbour(serve, connect):
+    refused = ("garbage", "question 0")
+    server = serve(lambda prompt, nth: Say(status=400) if prompt.startswith(refused) else Say())
+    client = connect(concurrency=1)
+    with pytest.raises(ServerError):
+        client.ask_all([model_at(server, "broken").request(f"garbage {number}") for number in range(12)])
+    replies = client.ask_all(questions(server, 4))
+    assert [type(reply) for reply in replies] == [Failed, Reply, Reply, Reply]
+
+
+def test_a_redirect_is_not_followed(serve, connect, monkeypatch):
+    monkeypatch.setenv("R2MED_LLM_KEY", KEY)
+    other = serve()
+    server = serve(lambda prompt, nth: Say(status=307, headers={"Location": f"{other.url}/chat/completions"}))
+    with pytest.raises(ServerError, match="redirects to http://127"):
+        connect(concurrency=1).ask_all(questions(server, 5))
+    assert (server.attempts, other.attempts) == (1, 0)
+
+
+def test_a_body_without_end_is_not_read_to_its_end(serve, connect, tmp_path):
+    server = serve(lambda prompt, nth: Say(text="x" * (17 << 20)) if prompt == "question 0" else Say())
+    first, second = connect(concurrency=1).ask_all(questions(server, 2))
+    assert isinstance(first, Failed)
+    assert "more than 16 MB" in first.reason
+    assert isinstance(second, Reply)
+    assert server.asked["question 0"] == 1
+    assert sum(file.stat().st_size for file in (tmp_path / "home").iterdir()) < 1 << 20
+
+
+@pytest.mark.parametrize("count", [-5, True, 1.5, "7", None])
+def test_a_number_of_tokens_that_is_none_is_not_believed(serve, connect, count):
+    server = serve(lambda prompt, nth: Say(usage={"prompt_tokens": count, "completion_tokens": count}))
+    [reply] = connect().ask_all(questions(server, 1))
+    assert (type(reply.usage.prompt), type(reply.usage.completion)) == (int, int)
+    assert reply.usage.prompt > 1
+    assert reply.usage.completion == 5  # "answer to question 0", guessed by its length
 
 
 def test_a_server_that_refuses_everything_is_given_up(serve, connect):

@@ -9,9 +9,12 @@ import pytest
 from asking import model_at
 from chat_server import Say
 
+from r2med.encode.api import model_at as model_at_server
 from r2med.errors import SpecError
+from r2med.expand.methods import HyDE
 from r2med.llm import FORMATS, Message, Reply, Request, Sampling, add_model, find_model, model_names, scripted
 from r2med.llm.wire import body
+from r2med.rerank.api import api_model
 from r2med.spec import parse
 
 ELEVEN = {
@@ -79,16 +82,47 @@ def test_hosts_have_their_own_keys():
     assert find_model("x@https://openrouter.ai.evil.example/v1").key_env == "R2MED_LLM_KEY"
 
 
-@pytest.mark.parametrize("text", ["x@", "@http://h/v1", "x@ftp://h/v1", "x@http://", "x@localhost:8000"])
-def test_an_address_that_is_none_is_refused(text):
-    with pytest.raises(SpecError):
-        find_model(text)
-
-
-def test_an_address_with_a_password_is_refused_without_repeating_it():
-    with pytest.raises(SpecError, match="R2MED_LLM_KEY") as error:
-        find_model("x@http://me:hunter2@host/v1")
+@pytest.mark.parametrize("find", [find_model, model_at_server, api_model])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "ftp://h/v1",
+        "http://",
+        "localhost:8000",
+        "http://h:99999/v1",
+        "http://h:x/v1",
+        "http://[::1/v1",
+        "http://a b/v1",
+        "http://h\x00/v1",
+        "http://h/v1?key=sk-123",
+        "http://h/v1#sk-123",
+        "http://me:hunter2@h/v1",
+    ],
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_one_line(find, address):
+    with pytest.raises(SpecError) as error:
+        find(f"x@{address}")
+    assert "\n" not in str(error.value)
+    assert "sk-123" not in str(error.value)
     assert "hunter2" not in str(error.value)
+
+
+def test_a_model_of_a_server_has_a_name():
+    with pytest.raises(SpecError, match="NAME@http"):
+        find_model("@http://h/v1")
+
+
+def test_an_address_is_written_in_one_way():
+    assert find_model("x@HTTP://Host:80/v1/").server == find_model("x@http://host/v1").server == "http://host/v1"
+
+
+def test_the_server_is_part_of_what_a_stage_depends_on(monkeypatch):
+    stage = HyDE("gpt-4o")
+    hosted = stage.key()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8499/v1")
+    assert stage.key() != hosted
+    assert stage.asked_model()["server"] == "http://127.0.0.1:8499/v1"
 
 
 def test_the_address_of_own_servers_comes_from_the_environment(monkeypatch):

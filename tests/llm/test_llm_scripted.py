@@ -59,7 +59,7 @@ def test_a_script_may_fail_like_a_server(connect):
     def never(request):
         raise Trouble("busy", retry=False)
 
-    [failed] = connect().ask_all([scripted(never, "never").request("hello")])
+    [failed] = connect().ask_all([scripted(never, "never").request("hello")], probing=True)
     assert failed == Failed(failed.request, "busy")
 
 

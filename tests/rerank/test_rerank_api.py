@@ -8,8 +8,7 @@ from rerank_server import RerankServer, Say, fit
 
 from r2med.encode.link import ApiLimits
 from r2med.errors import R2medError, SpecError
-from r2med.rerank import api
-from r2med.rerank.api import ApiRerank
+from r2med.rerank.api import ApiRerank, api_model
 from r2med.system import System
 
 pytest.importorskip("httpx")
@@ -18,7 +17,8 @@ KEY = "secret-0123456789"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(api, "ApiLimits", lambda: ApiLimits(timeout=5.0, retries=2, backoff=0.01))
+    limits = ApiLimits(timeout=5.0, retries=2, backoff=0.01)
+    monkeypatch.setattr(ApiLimits, "configured", lambda: limits)
 
 
 def expected(query: str, documents=DOCUMENTS) -> list[str]:
@@ -131,9 +131,9 @@ def test_a_hosted_model_without_its_key_is_an_error() -> None:
 
 
 def test_a_key_goes_to_its_own_host_and_to_no_other() -> None:
-    assert api.api_model("rerank-english-v3.0@https://api.cohere.com/v2").key_env == "COHERE_API_KEY"
-    assert api.api_model("rerank-v3.5@https://api.cohere.com.example.org/v2").key_env == "R2MED_RERANK_KEY"
-    assert api.api_model("x@http://localhost:8000/v1/rerank").url == "http://localhost:8000/v1"
+    assert api_model("rerank-english-v3.0@https://api.cohere.com/v2").key_env == "COHERE_API_KEY"
+    assert api_model("rerank-v3.5@https://api.cohere.com.example.org/v2").key_env == "R2MED_RERANK_KEY"
+    assert api_model("x@http://localhost:8000/v1/rerank").url == "http://localhost:8000/v1"
 
 
 def test_documents_are_cut_where_a_server_wants_them_short() -> None:
@@ -147,7 +147,7 @@ def test_documents_are_cut_where_a_server_wants_them_short() -> None:
     ("spec", "words"),
     [
         ("api-rerank(cohre)", "did you mean cohere"),
-        ("api-rerank(x@ftp://host/v1)", "cannot read the model"),
+        ("api-rerank(x@ftp://host/v1)", "is no URL"),
         ("api-rerank(x@http://me:pw@host/v1)", "holds a user or password"),
         ("api-rerank(cohere, batch=0)", "batch must be positive"),
         ("api-rerank(cohere, depth=0)", "depth must be at least 1"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, output, remark, write_json
+from r2med.cli.options import ManyValues, asking, asking_options, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
     from r2med.answers import AnswerReport
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
+@asking_options
 @json_option()
-def command(runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, metric: str, as_json: bool) -> None:
+def command(
+    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, metric: str, as_json: bool, **settings: Any
+) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
     A RUN is a system's spec or a run's id. Tasks without gold answers are left out, with a note. Without --judge only
@@ -35,7 +38,8 @@ def command(runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, metric: s
     from r2med.measure.metrics import Measure
 
     names = [task.name for task in resolve(tasks)]
-    report = judge_runs(runs, judge, str(Measure.parse(metric)), names)
+    with asking(**settings):
+        report = judge_runs(runs, judge, str(Measure.parse(metric)), names)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())

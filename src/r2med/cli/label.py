@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, messages, write_json
+from r2med.cli.options import ManyValues, asking, asking_options, json_option, messages, write_json
 
 if TYPE_CHECKING:
     from r2med.data.model import Texts
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @click.option("--by", default="body-system", show_default=True, metavar="SCHEME", help="Into which classes.")
 @click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The table to write.")
+@asking_options
 @json_option()
-def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: bool) -> None:
+def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: bool, **settings: Any) -> None:
     """Sort queries into classes by a language model, for r2med diagnose --slices --labels.
 
     QUERIES are tasks, groups, folders, or a file of queries (query.jsonl). The table has a line for each query that
@@ -40,14 +41,15 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
     rows: list[tuple[str, str, str]] = []
     lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
     money: float | None = 0.0
-    for task, texts in _texts(queries):
-        with engine.progress(f"label {task or 'queries'}", len(texts)) as bar:
-            found = label_queries(texts, chosen, model, bar)
-        rows += [(task, query, label) for query, label in found.labels.items()]
-        prefix = f"{task} " if task else ""
-        lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
-        lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
-        money = None if money is None or found.account.cost is None else money + found.account.cost
+    with asking(**settings):
+        for task, texts in _texts(queries):
+            with engine.progress(f"label {task or 'queries'}", len(texts)) as bar:
+                found = label_queries(texts, chosen, model, bar)
+            rows += [(task, query, label) for query, label in found.labels.items()]
+            prefix = f"{task} " if task else ""
+            lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
+            lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
+            money = None if money is None or found.account.cost is None else money + found.account.cost
     write_labels(out, rows)
     summary = counts((label for _, _, label in rows), chosen.classes)
     if as_json:

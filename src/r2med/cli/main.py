@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -89,6 +90,8 @@ def main() -> None:
     from r2med.errors import R2medError, one_line
 
     _prepare_streams()
+    # What batch systems send before they kill is met like Ctrl-C: what is under way may finish and is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         status: Any = app.main(standalone_mode=False)
         sys.stdout.flush()

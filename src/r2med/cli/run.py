@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
+from r2med.cli.options import ManyValues, Size, asking, asking_options, json_option, messages, output, write_json
 
 if TYPE_CHECKING:
     from r2med.results import Report
@@ -31,7 +31,10 @@ class Asked:
     samples: int | None
     max_cost: float | None
     max_tokens: int | None
-    concurrency: int
+    concurrency: int | None
+    timeout: float | None
+    retries: int | None
+    rpm: float | None
     memory: int
     format: str
     out: Path | None
@@ -62,7 +65,7 @@ class Asked:
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @click.option("--memory", type=Size(), default="512MB", show_default=True, help="Working memory of a dense search.")
-@click.option("--concurrency", default=16, show_default=True, help="Requests to a model at a time.")
+@asking_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
@@ -183,10 +186,14 @@ def _explain(report: Report) -> None:
 
 def _limits(asked: Asked) -> AbstractContextManager[object]:
     """One client for the whole command, with the limits that were asked for."""
-    from r2med.llm import Limits, session
-
-    limits = Limits(concurrency=asked.concurrency, max_cost=asked.max_cost, max_tokens=asked.max_tokens)
-    return session(limits)
+    return asking(
+        concurrency=asked.concurrency,
+        timeout=asked.timeout,
+        retries=asked.retries,
+        rpm=asked.rpm,
+        max_cost=asked.max_cost,
+        max_tokens=asked.max_tokens,
+    )
 
 
 def _show_plan(asked: Asked, systems: list[System]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from r2med.encode.base import Encoder, Role, Vectors
 from r2med.encode.link import ApiLimits, Link
 from r2med.errors import R2medError, SpecError
+from r2med.servers import check_url, server_name
 from r2med.stage import Requirements
 
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
@@ -47,11 +48,9 @@ class ApiModel:
     """The most tokens in a request of more than one text."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if not self.id or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SpecError(f"cannot read the model {self.id}@{self.url}; write NAME@http://host:port/v1")
-        if parts.username or parts.password:
-            raise SpecError(f"the address of {self.id} holds a user or password; set {_OWN_KEY} in the environment")
+        if not self.id:
+            raise SpecError("a model of a server needs a name; write NAME@http://host:port/v1")
+        object.__setattr__(self, "url", check_url(self.id, self.url, _OWN_KEY))
         if self.max_length < 0 or self.request_texts < 1:
             raise SpecError(f"{self.id}: max_length and the texts of a request must be positive")
 
@@ -79,7 +78,7 @@ def model_at(address: str) -> ApiModel:
     'bge-m3'
     """
     name, _, url = address.partition("@")
-    return ApiModel(name, url.rstrip("/"))
+    return ApiModel(name, url)
 
 
 class ApiEncoder(Encoder):
@@ -87,14 +86,14 @@ class ApiEncoder(Encoder):
 
     def __init__(self, model: ApiModel, limits: ApiLimits | None = None) -> None:
         self.model = model
-        self.limits = limits or ApiLimits()
+        self.limits = limits or ApiLimits.configured()
         self._link: Link | None = None
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """What is sent, to whom, and how it was cut; never the key."""
         return {
             "model": self.model.id,
-            "url": self.model.url,
+            "url": server_name(self.model.url),
             "backend": "api",
             "role": role.value,
             "prompt": self._prompt(role),

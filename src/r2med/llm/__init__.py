@@ -11,7 +11,7 @@ A stage does not build a client: it uses `current_client()`, so that one command
 
 from r2med.llm.account import Account, Estimate, account
 from r2med.llm.cards import add_model, find_model, model_names
-from r2med.llm.client import Client, current_client, session
+from r2med.llm.client import Client, current_client, forget_outages, session
 from r2med.llm.limits import Limits
 from r2med.llm.scripted import scripted
 from r2med.llm.traces import FORMATS, Trace, split_trace
@@ -55,6 +55,7 @@ __all__ = [
     "chat",
     "current_client",
     "find_model",
+    "forget_outages",
     "model_names",
     "scripted",
     "session",

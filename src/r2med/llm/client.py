@@ -23,6 +23,7 @@ from r2med.llm.replies import to_reply
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.server import HttpServer, Server
 from r2med.llm.types import Answer, Failed, Model, Reply, Request, ServerError, Trouble
+from r2med.servers import OUTAGES
 from r2med.store.home import home
 
 Value = TypeVar("Value")
@@ -34,11 +35,11 @@ class Client:
     """Asks chat models. Make one for a command, or use `current_client()`; close it when done, or use `with`."""
 
     def __init__(self, limits: Limits | None = None, answers: Path | None = None) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or Limits.configured()
         self.purse = Purse(self.limits)
         """What this client has spent."""
         self._place = answers
-        self._loop = Loop(self._halt, self._drain, self.limits.grace)
+        self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
         self._halted = asyncio.Event()
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
@@ -52,11 +53,14 @@ class Client:
         """Opened with the first question, so that a command that asks nothing needs no file."""
         return Answers(self._place, self.limits.lease)
 
-    def ask_all(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Reply | Failed]:
+    def ask_all(
+        self, requests: Sequence[Request], progress: Progress | None = None, *, probing: bool = False
+    ) -> list[Reply | Failed]:
         """The reply to each request, in order; a request that came to nothing is a `Failed` with its reason.
 
         Raises when nothing more can be asked (`LimitReached`, `ServerError`, Ctrl-C); what was answered until then is
-        kept, and the same call later goes on from there. From a coroutine, use `ask`.
+        kept, and the same call later goes on from there. That no request at all was answered is a `ServerError` too,
+        unless they only probe what the server can do. From a coroutine, use `ask`.
         """
         keys = [request.key() for request in requests]
         kept = self._answers.find(keys)
@@ -70,7 +74,26 @@ class Client:
             found = self.run(self._ask_many([requests[place] for place in open_places], progress))
             for place, reply in zip(open_places, found, strict=True):
                 replies[place] = reply
-        return [reply for reply in replies if reply is not None]
+        answered = [reply for reply in replies if reply is not None]
+        if not probing:
+            self._refuse_silence(answered)
+        return answered
+
+    def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:
+        """However few requests there were: a model that answered none of them, now or before, cannot be used."""
+        failed = [reply for reply in replies if isinstance(reply, Failed)]
+        if not failed or len(failed) < len(replies):
+            return
+        health = [self._endpoints[_place(reply.request.model)].result().health(reply.request.model) for reply in failed]
+        if not any(model.answered for model in health):
+            none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
+            raise health[0].give_up(f"{failed[0].reason}; {none} answered")
+
+    def forget_outages(self) -> None:
+        """Ask servers again that counted as dead: a new command begins."""
+        for opening in self._endpoints.values():
+            if opening.done() and not _broken(opening):
+                opening.result().forget_outages()
 
     async def ask(self, request: Request) -> Reply | Failed:
         """The reply to one request; for coroutines that are given to `run`, such as agents."""
@@ -186,7 +209,7 @@ class Client:
         return reply
 
     async def _endpoint(self, model: Model) -> Endpoint:
-        place = (model.url or model.gguf or model.id, model.key_env)
+        place = _place(model)
         if place not in self._endpoints or _broken(self._endpoints[place]):
             self._endpoints[place] = asyncio.ensure_future(self._open(model))
         return await asyncio.shield(self._endpoints[place])
@@ -215,6 +238,9 @@ class Client:
         self._why = self._why or why
         self._halted.set()
 
+    def _under_way(self) -> int:
+        return len(self._flights)
+
     async def _drain(self) -> None:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
@@ -222,6 +248,11 @@ class Client:
         for opening in self._endpoints.values():
             if opening.done() and not _broken(opening):
                 await opening.result().close()
+
+
+def _place(model: Model) -> tuple[str, str]:
+    """What models must share to be asked over one connection."""
+    return model.url or model.gguf or model.id, model.key_env
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:
@@ -241,6 +272,13 @@ def session(limits: Limits | None = None) -> Iterator[Client]:
             yield client
         finally:
             _current.remove(client)
+
+
+def forget_outages() -> None:
+    """Have every server asked again that counted as dead: a new command begins."""
+    OUTAGES.clear()
+    for client in (*_current, *_default.values()):
+        client.forget_outages()
 
 
 def current_client() -> Client:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
+from dataclasses import dataclass
 
 from r2med.llm.limits import Limits, Purse
 from r2med.llm.retry import backoff
@@ -13,7 +15,30 @@ from r2med.llm.types import Answer, Model, Request, ServerError, Trouble, Unreac
 _PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _HOPELESS = 10
-"""Requests in a row that came to nothing, after all their retries, until the server counts as no good."""
+"""Requests to a model in a row that came to nothing, after all their retries, until it counts as dead."""
+_REFUSED, _REFUSED_WAIT = 2, 0.5
+"""Retries where no server listens, and the first wait before one: there is no use in asking for minutes."""
+
+
+@dataclass
+class Health:
+    """How one model at one address has fared while its client lives: once dead, it is not asked again."""
+
+    answered: bool = False
+    failures: int = 0
+    """Requests in a row that came to nothing."""
+    dead: str = ""
+    """Why nothing more is asked; empty while it lives."""
+
+    def check(self) -> None:
+        """Raise when the model is known to be dead."""
+        if self.dead:
+            raise ServerError(self.dead)
+
+    def give_up(self, reason: str) -> ServerError:
+        """Ask no more, and say why."""
+        self.dead = reason
+        return ServerError(reason)
 
 
 class Endpoint:
@@ -27,21 +52,31 @@ class Endpoint:
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
         self._next_start = 0.0
         self._quiet_until = 0.0
-        self._answered = False
-        self._failures = 0
+        self._health: defaultdict[str, Health] = defaultdict(Health)
+
+    def health(self, model: Model) -> Health:
+        """How a model of this server has fared; a neighbour's faults are not its own."""
+        return self._health[model.id]
+
+    def forget_outages(self) -> None:
+        """Ask models again that counted as dead."""
+        self._health.clear()
 
     async def ask(self, request: Request) -> Answer:
         """The server's answer after as many attempts as it takes; `Trouble` when they are used up."""
+        health = self.health(request.model)
         async with self._slots:
             for attempt in range(self._limits.retries + 1):
+                health.check()
                 await self._turn()
                 try:
                     answer = await self._attempt(request)
                 except Trouble as trouble:
-                    self._judge(trouble, attempt)
-                    await self._wait(backoff(attempt + 1, self._limits.backoff, trouble.wait))
+                    self._judge(trouble, attempt, health)
+                    base = _REFUSED_WAIT if _refused(trouble, health) else self._limits.backoff
+                    await self._wait(backoff(attempt + 1, min(base, self._limits.backoff), trouble.wait))
                 else:
-                    self._answered, self._failures = True, 0
+                    health.answered, health.failures = True, 0
                     return answer
         raise AssertionError("the last attempt returns or raises")
 
@@ -64,21 +99,24 @@ class Endpoint:
         self._purse.pay(hold, answer.usage, request.model.cost(answer.usage))
         return answer
 
-    def _judge(self, trouble: Trouble, attempt: int) -> None:
+    def _judge(self, trouble: Trouble, attempt: int, health: Health) -> None:
         """Return when another attempt may help; otherwise raise, for this request alone or for all of them."""
         if isinstance(trouble, Unusable):
-            raise ServerError(trouble.reason) from trouble
+            raise health.give_up(trouble.reason) from trouble
         if trouble.wait is not None:
             # What one request was told holds for all of them.
             self._quiet_until = max(self._quiet_until, time.monotonic() + min(trouble.wait, _PATIENCE))
+        refused = _refused(trouble, health)
         patient = trouble.wait is None or trouble.wait <= _PATIENCE
-        if trouble.retry and patient and attempt < self._limits.retries and not self._halt.is_set():
+        retries = min(self._limits.retries, _REFUSED) if refused else self._limits.retries
+        if trouble.retry and patient and attempt < retries and not self._halt.is_set():
             return
-        if trouble.retry or not self._answered:
-            # A server that has answered others may well refuse this one for what it says; that counts against nobody.
-            self._failures += 1
-        if self._failures >= _HOPELESS or (isinstance(trouble, Unreachable) and not self._answered):
-            raise ServerError(f"{trouble.reason} ({self._failures} requests gave up; answers so far are kept)")
+        if trouble.retry or not health.answered:
+            # A model that has answered others may well refuse this one for what it says; that counts against nobody.
+            health.failures += 1
+        if health.failures >= _HOPELESS or refused:
+            gave_up = "" if refused else f" ({health.failures} requests in a row gave up; answers so far are kept)"
+            raise health.give_up(trouble.reason + gave_up) from trouble
         raise Trouble(_tried(trouble.reason, attempt + 1), retry=False) from trouble
 
     async def _turn(self) -> None:
@@ -101,6 +139,11 @@ class Endpoint:
         except TimeoutError:
             return
         raise Trouble("stopped", retry=False)
+
+
+def _refused(trouble: Trouble, health: Health) -> bool:
+    """Whether no server listens and none ever did; one that has answered may be starting anew."""
+    return isinstance(trouble, Unreachable) and not health.answered
 
 
 def _tried(reason: str, attempts: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from r2med.config import RequestSettings, request_settings
 from r2med.errors import R2medError
 from r2med.llm.types import LimitReached, Request, Usage
 from r2med.llm.wire import prompt_text
@@ -38,13 +39,18 @@ class Limits:
     """How long another process that asks the same is waited for after its last sign of life, in seconds."""
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1 or self.timeout <= 0 or self.retries < 0 or self.backoff < 0:
-            raise R2medError(f"concurrency and timeout must be positive, retries not negative: {self}")
-        for name, value in (("requests per minute", self.requests_per_minute), ("max cost", self.max_cost)):
-            if value is not None and not value >= 0:
-                raise R2medError(f"{name} must not be negative, not {value}")
-        if self.requests_per_minute == 0:
-            raise R2medError("requests per minute must be more than 0")
+        problem = RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).problem()
+        if not problem and self.max_cost is not None and not self.max_cost >= 0:
+            problem = f"max cost must not be negative, not {self.max_cost:g}"
+        if not problem and self.max_tokens is not None and self.max_tokens < 0:
+            problem = f"max tokens must not be negative, not {self.max_tokens}"
+        if problem:
+            raise R2medError(problem)
+
+    @classmethod
+    def configured(cls, max_cost: float | None = None, max_tokens: int | None = None) -> Limits:
+        """As the user's files and the command have it."""
+        return cls(max_cost=max_cost, max_tokens=max_tokens, **request_settings().given())
 
 
 @dataclass(frozen=True)
@@ -130,5 +136,6 @@ class Purse:
         lost = f" (and up to ${self.lost.cost:.4f} or {self.lost.tokens} tokens lost)" if self.lost.tokens else ""
         return (
             f"stopped before the limit of {limit}: {spent} spent{lost} on {self.requests} answers, which are kept;"
-            f" the next request may take {next_one}. Raise the limit and run the same command to go on"
+            f" the next request may take {next_one}, of which most is the longest answer it may get: give the stage a"
+            " smaller max_tokens=, or raise the limit, and run the same command to go on"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -22,10 +23,15 @@ class Loop:
     """Starts when it is first needed. `halt` is told when to stop asking, `drain` waits for what is under way."""
 
     def __init__(
-        self, halt: Callable[[R2medError], None], drain: Callable[[], Coroutine[Any, Any, None]], grace: float
+        self,
+        halt: Callable[[R2medError], None],
+        drain: Callable[[], Coroutine[Any, Any, None]],
+        under_way: Callable[[], int],
+        grace: float,
     ) -> None:
         self._halt = halt
         self._drain = drain
+        self._under_way = under_way
         self._grace = grace
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,6 +74,7 @@ class Loop:
     def _interrupt(self, loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
         """Let what is under way finish, for a while; another Ctrl-C in this wait goes straight out."""
         loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
+        say_waiting(self._under_way(), self._grace)
         try:
             drained = asyncio.run_coroutine_threadsafe(self._drain(), loop)
             wait_for_futures([drained, future], timeout=self._grace)
@@ -82,6 +89,14 @@ class Loop:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def say_waiting(requests: int, seconds: float) -> None:
+    """Tell the person at once what a first Ctrl-C waits for."""
+    if requests:
+        some = "1 request" if requests == 1 else f"{requests} requests"
+        sys.stderr.write(f"stopping: {some} under way may still take {seconds:g} s; Ctrl-C again stops at once\n")
+        sys.stderr.flush()
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

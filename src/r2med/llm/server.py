@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from r2med.errors import require_extra
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _WAIT_LONGER = {408, 409, 425, 429}
 _SETUP = {402, 405}
-_CONNECT = 30.0
+_CONNECT = 10.0
 """Seconds to reach a server; how long it may take to answer is the client's limit."""
+_LARGEST = 16 << 20
+"""Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
 _LANE = 4
 """Connections in one pool: whenever a request starts or ends, a pool looks at each of its idle connections."""
 
@@ -78,7 +81,11 @@ class HttpServer:
             api_key=self._key or "none",
             timeout=_httpx().Timeout(None, connect=_CONNECT),
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=not direct),
+            # An answer that is sent packed could be of any size; a redirect could take the key elsewhere.
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not direct, follow_redirects=False, event_hooks={"response": [_bound]}
+            ),
         )
 
     async def answer(self, request: Request) -> Answer:
@@ -116,17 +123,23 @@ class HttpServer:
             raise self._status_trouble(error, request.model) from error
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise Trouble("the connection broke", billed=True) from error
+        except httpx.InvalidURL as error:
+            raise Unusable(f"{self._url} is no address of a server: {error}") from error
         finally:
             lane.busy -= 1
         return bytes(response.content)
 
     def _connection_trouble(self, error: APIConnectionError) -> Trouble:
+        if isinstance(error.__cause__, Trouble):
+            return error.__cause__
         if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
-            return Unreachable(f"nobody answers at {self._url}; is the server running?")
+            return Unreachable(f"no server is listening at {self._url}; is the server running?")
         return Trouble("the connection broke", billed=True)
 
     def _status_trouble(self, error: APIStatusError, model: Model) -> Trouble:
         code = error.status_code
+        if 300 <= code < 400:
+            return Unusable(redirected(self._url, error.response.headers.get("location", "")))
         said = self._safe(error_text(error.body if error.body is not None else error.response.text))
         if code == 401:
             return Unusable(f"{self._url} refused the key of {model.name}: check {self._key_env or 'its key'}")
@@ -139,6 +152,36 @@ class HttpServer:
 
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def redirected(url: str, target: str) -> str:
+    """What to say about a server that sends its visitors elsewhere: keys and questions do not follow."""
+    return f"{url} redirects to {target[:200] or 'another address'}; name the address that answers itself"
+
+
+async def _bound(response: Any) -> None:
+    """Let the body of a response be read up to a size that no answer has."""
+    response.stream = _bounded_stream(response.stream, _LARGEST // 64 if _is_packed(response) else _LARGEST)
+
+
+def _is_packed(response: Any) -> bool:
+    return bool(response.headers.get("content-encoding", "identity") != "identity")
+
+
+def _bounded_stream(stream: Any, most: int) -> Any:
+    class Bounded(_httpx().AsyncByteStream):  # type: ignore[misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in stream:
+                size += len(piece)
+                if size > most:
+                    raise Trouble(f"the server sent more than {most >> 20 or 1} MB", retry=False, billed=True)
+                yield piece
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
 
 
 @cache

@@ -22,6 +22,7 @@ from r2med.rerank.candidates import Outcome, Unusable, candidates, check_depth, 
 from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.kept import Scored, ScoreStore
 from r2med.rerank.scoring import Wanted, wanted_pairs
+from r2med.servers import check_url, server_name
 from r2med.stage import Context, Requirements, Reranker
 
 if TYPE_CHECKING:
@@ -43,14 +44,11 @@ def api_model(address: str) -> ApiCard:
     name, mark, url = address.partition("@")
     if not mark:
         return api_card(address)
-    parts = urlsplit(url)
-    if not name or parts.scheme not in ("http", "https") or not parts.hostname:
+    if not name:
         raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
-    if parts.username or parts.password:
-        raise SpecError(f"the address of {name} holds a user or password; set {_OWN_KEY} in the environment instead")
+    url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")
     hosts = {urlsplit(card.url).hostname: card for card in api_cards().values()}
-    known = hosts.get(parts.hostname)
-    url = url.rstrip("/").removesuffix("/rerank")
+    known = hosts.get(urlsplit(url).hostname)
     if known is not None:
         return ApiCard(address, name, url, known.key_env, known.needs_key, known.top)
     return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
@@ -77,6 +75,9 @@ class RerankLink(Link):
                         if failed >= _HOPELESS and not self.requests:
                             raise R2medError(str(error)) from error
                         yield places[future], str(error)
+            except KeyboardInterrupt:
+                self._say_waiting(places)
+                raise
             finally:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -88,14 +89,12 @@ class RerankLink(Link):
             answer = orjson.loads(content)
             rows = answer.get("results") or answer.get("data") or []
             found = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
-            used = int((answer.get("usage") or {}).get("total_tokens") or 0)
+            used = (answer.get("usage") or {}).get("total_tokens")
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Trouble(f"{self._url} sent an answer that cannot be read", retry=False) from error
         if sorted(found) != list(range(count)):
             raise Trouble(f"{self._url} sent {len(found)} scores for {count} documents", retry=False)
-        with self._lock:
-            self.requests += 1
-            self.tokens += used
+        self._count(used)
         return np.array([found[place] for place in range(count)], dtype=np.float64)
 
 
@@ -140,7 +139,7 @@ class ApiRerank(Reranker):
 
     def fingerprint(self) -> Mapping[str, object]:
         """What scores depend on besides the two texts: the key under which they are kept."""
-        return {"model": self.card.id, "url": self.card.url, "backend": "api", "words": self.words}
+        return {"model": self.card.id, "url": server_name(self.card.url), "backend": "api", "words": self.words}
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
@@ -163,7 +162,11 @@ class ApiRerank(Reranker):
             asked = [part for each in pairs for part in self._parts(each, known)]
             if asked:
                 link = RerankLink(
-                    self.card.id, self.card.url, self.card.key_env, ApiLimits(), needs_key=self.card.needs_key
+                    self.card.id,
+                    self.card.url,
+                    self.card.key_env,
+                    ApiLimits.configured(),
+                    needs_key=self.card.needs_key,
                 )
                 with context.engine.progress(str(self), len(asked)) as bar:
                     for place, found in link.ask_each([self._body(part) for part in asked]):

@@ -83,7 +83,7 @@ class Pointwise(Asker):
         if self.model.reasoning:
             return "grade"
         probe = self._request(shown[0].text, shown[0].texts[0], task, "logprobs")
-        reply = current_client().ask_all([probe])[0]
+        reply = current_client().ask_all([probe], probing=True)[0]
         return "logprobs" if isinstance(reply, Reply) and yes_or_no(reply.logprobs) is not None else "grade"
 
     def _request(self, query: str, text: str, task: Task, mode: str) -> Request:
