@@ -204,7 +204,7 @@ def test_a_split_is_that_of_the_figures_of_the_plan_and_of_the_columns(tmp_path:
 
 
 def test_csv_says_what_failed_and_what_is_incomplete(tmp_path: Path) -> None:
-    (tmp_path / "silent.toml").write_text('[[reply]]\ntext = ""\n')
+    (tmp_path / "silent.toml").write_text('[[rule]]\nreply = ""\n')
     asked = ("run", "bm25", f"hyde(scripted:{tmp_path}/silent.toml) >> bm25", str(tmp_path / "nothing"))
     done = r2med(*asked, "--tasks", "sample/Biology", "--format", "csv")
     assert done.returncode == 1

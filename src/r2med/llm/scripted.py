@@ -55,8 +55,8 @@ def scripted_file(path: Path) -> Model:
     """
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"cannot read the script {path}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise SpecError(f"cannot read the script {str(path)!r}: {getattr(error, 'strerror', '') or error}") from error
     rules = [_rule(place, entry) for place, entry in _entries(path, content)]
 
     def answer(request: Request) -> Answer:
@@ -78,7 +78,10 @@ def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
             table = tomllib.loads(content.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise SpecError(f"{path}: not readable as TOML: {error}") from error
-        return [(f"{path}: rule {number}", entry) for number, entry in enumerate(table.get("rule", []), 1)]
+        rules = table.get("rule", [])
+        if set(table) != {"rule"} or not isinstance(rules, list):
+            raise SpecError(f"{path}: a script in TOML has [[rule]] tables and nothing else")
+        return [(f"{path}: rule {number}", entry) for number, entry in enumerate(rules, 1)]
     entries = []
     for number, line in enumerate(content.splitlines(), 1):
         if not line.strip():
