@@ -217,6 +217,11 @@ def test_csv_says_what_failed_and_what_is_incomplete(tmp_path: Path) -> None:
         assert lost.stderr.count("failed: ") == 1
 
 
+def test_an_experiment_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text("tasks = " + "[" * 3000 + "]" * 3000)
+    assert complaint("run", str(tmp_path / "study.toml")).startswith(f"r2med: {tmp_path}/study.toml: cannot be read: ")
+
+
 def test_only_measures_that_are_shown_are_warned_about() -> None:
     asked = ("run", "bm25(depth=20)", "--tasks", "sample/Biology")
     assert "measured on lists" not in r2med(*asked).stdout

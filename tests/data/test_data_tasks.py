@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,14 @@ def test_the_task_sentence(name, noun, target, purpose, subject):
 )
 def test_names_and_groups_in_any_case_each_task_once(names, expected):
     assert [each.name for each in resolve(names)] == expected
+
+
+def test_no_file_is_left_open_by_the_registry():
+    code = "from r2med.data.tasks import registry; registry()"
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "ResourceWarning" not in done.stderr
 
 
 def test_families_make_up_the_group():
