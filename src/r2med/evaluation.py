@@ -62,11 +62,13 @@ def evaluate(
     results: list[Result] = []
     failures: list[Failure] = []
     columns: list[tuple[str, str]] = []
+    named = _named(_listed(tasks), chosen)
     with Ledger() as ledger:
-        for dataset in _datasets(_listed(tasks), chosen):
+        for dataset in _datasets(named):
             memo: dict[Any, Any] = {}
             columns.append((dataset.name, dataset.task.group))
             for system in built:
+                account.count(len(results) + len(failures) + 1, len(named) * len(built))
                 try:
                     results.append(_measure(system, dataset, chosen, ledger, memo))
                 except (R2medError, MemoryError, OSError) as error:
@@ -84,11 +86,16 @@ def _system(value: System | Stage | str) -> System:
     return system
 
 
-def _datasets(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> Iterable[Dataset]:
-    """Each dataset in turn, one in memory at a time; every name is resolved before the first is loaded."""
+def _named(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> list[Dataset | Task]:
+    """What every name stands for; nothing is loaded yet."""
     named: list[Dataset | Task] = []
     for task in tasks:
         named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
+    return named
+
+
+def _datasets(named: Iterable[Dataset | Task]) -> Iterable[Dataset]:
+    """Each dataset in turn, one in memory at a time."""
     for task in named:
         yield task if isinstance(task, Dataset) else load(task)
 

@@ -170,8 +170,8 @@ class Reader(HTMLParser):
 
 
 OWN_TAGS = set(
-    "html head meta title style body h1 h2 h3 p mark small nav a article".split()
-    + "dl dt dd table tr th td details summary div".split()
+    "html head meta title style body main h1 h2 h3 p mark small nav a article".split()
+    + "dl dt dd table tr th td details summary div span".split()
 )
 EVIL = [
     "<script>alert(1)</script>",

@@ -12,6 +12,7 @@ from r2med.engine import quiet
 from r2med.evaluation import Options
 from r2med.store import progress
 from r2med.store.progress import account, in_progress
+from r2med.system import System
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +59,16 @@ def test_without_work_a_bar_writes_nothing(tmp_path):
     with quiet().progress("x", 2) as bar:
         bar.advance()
     assert not (tmp_path / "progress").exists()
+
+
+def test_a_command_tells_which_of_its_jobs_it_is_at(monkeypatch):
+    seen = []
+    work = System.work
+
+    def watched(self, *arguments, **options):
+        seen.extend((each.job, each.jobs) for each in in_progress())
+        return work(self, *arguments, **options)
+
+    monkeypatch.setattr(System, "work", watched)
+    r2med.evaluate(["bm25", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]

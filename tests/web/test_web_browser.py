@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from webparts import ATTACK, served
@@ -377,6 +378,12 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file):
     page.wait_for_selector("#queries .lists section:nth-child(2) ol.docs li")
     assert page.locator("#queries li.relevant").count() >= 1
     assert page.locator("#queries summary:has-text('Written by')").count() >= 1
+    document = page.locator("#queries ol.docs details").first
+    assert re.search(r"\w …$", document.locator(".start").inner_text())
+    document.locator("summary").click()
+    assert document.locator(".start").is_hidden()
+    start = document.locator(".start").text_content().removesuffix(" …")
+    assert document.inner_text().count(start) == 1
     page.fill("#browser input[name=text]", "no such words anywhere")
     page.wait_for_selector("#browse-count:has-text('0 of')")
 
@@ -394,6 +401,29 @@ def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
     page.wait_for_selector("#queries .question")
     assert page.locator("#queries img, #queries script").count() == 0
     assert "taken" not in page.title()
+
+
+def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, long_page, tmp_path):
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    folder = parse_qs(urlsplit(long_page).query)["task"][0]
+    inspected, reported = tmp_path / "inspect.html", tmp_path / "report.html"
+    for arguments in (
+        ["inspect", "bm25", "--tasks", folder, "--html", str(inspected)],
+        ["report", "bm25", "--tasks", folder, "--no-causes", "--out", str(reported)],
+    ):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    for path in (inspected, reported):
+        page = visit(path.as_uri(), viewport=PHONE)
+        assert page.locator("main").count() == 1
+        page.evaluate("document.querySelector('#browse, article').scrollIntoView()")
+        page.wait_for_selector("#queries details, article")
+        for _ in range(2):
+            page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):

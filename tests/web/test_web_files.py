@@ -172,3 +172,19 @@ def test_what_cannot_be_done_is_one_line(arguments, tmp_path, monkeypatch):
     assert isinstance(done.exception, R2medError)
     assert "\n" not in str(done.exception)
     assert list(Path().iterdir()) == []
+
+
+def test_a_report_and_a_site_say_how_they_were_made(tmp_path, filled):
+    run = ["bm25", "bm25-classic"]
+    made = [["report", *run, "--tasks", "sample/Biology", "--no-causes", "--out", str(tmp_path / "report.html")],
+            ["site", *run, "--no-reports", "--out", str(tmp_path / "public")]]  # fmt: skip
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        entry = next(each for each in ledger.entries(system="bm25") if each.task == "sample/Biology")
+    for arguments, page in zip(made, ("report.html", "public/sample.html"), strict=True):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        told = unescape(re.search(r'id="colophon".*?</section>', (tmp_path / page).read_text("utf-8"), re.DOTALL)[0])
+        assert f"<code>r2med {' '.join(arguments)}</code>" in told
+        assert entry.record["data"]["fingerprint"][:16] in told
+        assert f"r2med {entry.record['r2med']}" in told
+        assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", told)
+        assert f"{entry.record['machine']['cores']} cores" in told

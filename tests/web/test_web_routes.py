@@ -409,3 +409,37 @@ def test_the_verb_serves_and_says_when_it_cannot():
             assert "replay &gt;&gt; bm25" in answer.text
         finally:
             server.terminate()
+
+
+def test_an_unknown_cost_is_never_nothing(client):
+    page = client.get("/?group=sample").text
+    cells = re.search(r"<code>replay &gt;&gt; bm25</code>.*?</tr>", page, re.DOTALL)[0]
+    assert re.findall(r'<td class="n">([^<]*)</td>', cells)[-2:] == ["?", "?"]
+    for address in ("/system?system=replay+%3E%3E+bm25&group=sample",):
+        text = client.get(address).text
+        assert "<dt>Dollars</dt><dd>?</dd>" in text
+        assert "<dt>Seconds a query</dt><dd>?</dd>" in text
+
+
+def test_figures_of_different_data_are_marked_and_not_ranked(tmp_path, monkeypatch):
+    from webparts import hostile_task
+
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    hostile_task(tmp_path / "mine")
+    r2med.evaluate("bm25-classic", "mine")
+    (tmp_path / "mine" / "qrels.jsonl").write_text('{"q_id": "q2", "p_id": "d1", "score": 1}\n')
+    r2med.evaluate("bm25", "mine")
+    page = TestClient(create_app(Library()), base_url="http://localhost").get("/?group=custom").text
+    changed = re.search(r"<tr[^>]*>(?:(?!</tr>).)*<code>bm25-classic</code>.*?</tr>", page, re.DOTALL)[0]
+    assert '<td class="n rank" data-v="">–</td>' in changed
+    assert re.search(r'<td class="n other[^>]*>[\d.]+°</td>', changed)
+    assert '<details class="card" open>' in page
+
+
+def test_a_run_begins_with_its_headline_and_leaves_out_what_is_empty(client, filled):
+    page = client.get(f"/run/{entry_on(filled, 'sample/Biology').id}").text
+    measured = re.search(r"<h2>Measured</h2>.*?</dl>", page, re.DOTALL)[0]
+    assert re.findall(r"<dt>([^<]+)</dt>", measured)[0] == "nDCG@10"
+    assert "<dd></dd>" not in page
+    assert "<dd>False</dd>" not in page

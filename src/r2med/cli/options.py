@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -27,8 +28,11 @@ __all__ = [
     "messages",
     "output",
     "remark",
+    "typed_command",
     "write_json",
 ]
+_TYPED = "r2med.typed"
+"""Under what a context keeps the words that were typed."""
 
 
 class ManyValues(click.Command):
@@ -36,6 +40,7 @@ class ManyValues(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat the option's name before each further value, which is the form click understands."""
+        ctx.meta[_TYPED] = tuple(args)
         greedy = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
         spread: list[str] = []
         current = ""
@@ -51,6 +56,12 @@ class ManyValues(click.Command):
             else:
                 spread.append(argument)
         return super().parse_args(ctx, spread)
+
+
+def typed_command() -> str:
+    """The present command as it was typed, for whoever wants to give it again."""
+    context = click.get_current_context()
+    return shlex.join(["r2med", str(context.info_name), *context.meta.get(_TYPED, ())])
 
 
 class Size(Whole):

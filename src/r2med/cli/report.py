@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from r2med.cli.options import ManyValues, messages, remark
+from r2med.cli.options import ManyValues, messages, remark, typed_command
 
 
 @click.command("report", cls=ManyValues)
@@ -36,7 +36,7 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     from r2med.web.report import Choice, report
 
     require_extra("web", "jinja2")
-    chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title)
+    chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command())
     with Ledger() as ledger:
         remark(lacks(ledger, runs, chosen.tasks))
         page = report(ledger, chosen, Engine(messages()))

@@ -20,5 +20,4 @@ def command(port: int) -> None:
     from r2med.web.app import serve
 
     require_extra("web", "starlette", "uvicorn", "jinja2")
-    click.echo(f"http://127.0.0.1:{port}  (Ctrl-C stops it)", err=True)
-    serve(port)
+    serve(port, lambda: click.echo(f"http://127.0.0.1:{port}  (Ctrl-C stops it)", err=True))

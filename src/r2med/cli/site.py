@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from r2med.cli.options import ManyValues, messages
+from r2med.cli.options import ManyValues, messages, typed_command
 
 
 @click.command("site", cls=ManyValues)
@@ -33,5 +33,6 @@ def command(runs: tuple[str, ...], out: Path, metric: str, reports: bool) -> Non
 
     require_extra("web", "jinja2")
     with Ledger() as ledger:
-        files = write_site(ledger, Site(runs, str(Measure.parse(metric)), reports), out, Engine(messages()))
+        site = Site(runs, str(Measure.parse(metric)), reports, typed_command())
+        files = write_site(ledger, site, out, Engine(messages()))
     click.echo(f"{len(files)} files are in {out}; open {out / 'index.html'}", err=True)

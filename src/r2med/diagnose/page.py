@@ -22,9 +22,13 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; ver
   padding: .25rem .5rem; border-bottom: 1px solid #ddd; }
 td.n { text-align: right; white-space: nowrap; } td.id { overflow-wrap: anywhere; min-width: 11rem; }
 tr.relevant td { background: #eef6ee; } tr.relevant td:first-child { border-left: 4px solid #2a7a2a; }
-summary { cursor: pointer; } details > div { white-space: pre-wrap; overflow-wrap: anywhere; }
+summary { cursor: pointer; overflow-wrap: anywhere; } details > div { white-space: pre-wrap; overflow-wrap: anywhere;
+  max-height: 28rem; overflow: auto; }
+details[open] > summary .start, details:not([open]) > summary .less { display: none; }
+td { overflow-wrap: anywhere; } td:last-child { min-width: 12rem; }
 mark.query { background: #ffe680; } mark.generated { background: #bfe6f7; text-decoration: underline; }
 mark.answer { background: #f3c6e4; border: 1px dashed #7a2a5f; } small { color: #555; }
+@media (max-width: 44rem) { table { display: block; overflow-x: auto; } td.id { min-width: 6rem; } }
 nav a { margin-right: .75rem; white-space: nowrap; }
 """
 _SUMMARY = 160
@@ -42,13 +46,13 @@ def page(cases: Sequence[Case], title: str) -> str:
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_text(title)}</title><style>{_STYLE}</style></head><body>
+<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>
 <h1>{_text(title)}</h1>
 <p>{len(cases)} queries, by nDCG@10. Matching words: {legend}. Green rows are relevant.
 <small>Made by r2med {escape(r2med.__version__)}. A research instrument, not a clinical decision system.</small></p>
 <nav>{contents}</nav>
 {"".join(_article(number, case) for number, case in enumerate(cases, 1))}
-</body></html>
+</main></body></html>
 """
 
 
@@ -108,5 +112,6 @@ def _folded(text: str, kinds: Kinds) -> str:
     """A text that is opened by a click when it is long."""
     if len(text) <= 2 * _SUMMARY:
         return _marked(text, kinds)
-    start = re.sub(r"\s+\S*$", "", text[:_SUMMARY])
-    return f"<details><summary>{_marked(start, kinds)} ...</summary><div>{_marked(text, kinds)}</div></details>"
+    start = re.sub(r"\s+\S{0,40}$", "", text[:_SUMMARY])
+    shut = f'<span class="start">{_marked(start, kinds)} …</span><span class="less">close</span>'
+    return f'<details><summary>{shut}</summary><div dir="auto">{_marked(text, kinds)}</div></details>'

@@ -38,6 +38,9 @@ class Work:
     step: str = ""
     done: float = 0.0
     total: float = 0.0
+    job: int = 0
+    """Which of the command's jobs this is, from 1; 0 where nobody said."""
+    jobs: int = 0
 
     @property
     def share(self) -> float:
@@ -53,12 +56,18 @@ class Account:
         self._written = 0.0
         self._held = HeldFile()
         self._name = ""
+        self._jobs = (0, 0)
+
+    def count(self, job: int, jobs: int) -> None:
+        """Tell which of how many systems on tasks comes next."""
+        self._jobs = (job, jobs)
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Tell others that a system is being run on a task, while the block runs."""
         before, now = self._work, time.time()
-        self._work, self._written = Work(os.getpid(), system, task, now, now), 0.0
+        job, jobs = self._jobs if before is None else (0, 0)
+        self._work, self._written = Work(os.getpid(), system, task, now, now, job=job, jobs=jobs), 0.0
         if before is None:
             # In two containers one process id may be that of two processes.
             self._name = f"{os.getpid()}-{token_hex(4)}.json"

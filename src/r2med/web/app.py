@@ -210,8 +210,8 @@ def read_ahead(library: Library) -> None:
         return
 
 
-def serve(port: int) -> None:
-    """Answer on the loopback until it is stopped."""
+def serve(port: int, tell: Callable[[], None]) -> None:
+    """Answer on the loopback until it is stopped; `tell` is called once it is known that the port can be had."""
     require_extra("web", "uvicorn")
     import uvicorn
 
@@ -221,6 +221,7 @@ def serve(port: int) -> None:
             place.bind(("127.0.0.1", port))
         except OSError as error:
             raise R2medError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
+    tell()
     library = Library()
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()

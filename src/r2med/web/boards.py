@@ -80,6 +80,11 @@ class BoardTable:
     """Whether there is any cost to show."""
 
     @property
+    def mixed(self) -> bool:
+        """Whether some figures were measured on other data than the rest of their column."""
+        return any(line.row.other_data for line in self.lines)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The average first, which a phone shows without scrolling, then the tasks; a single task is its own."""
         return (AVERAGE, *self.board.tasks) if len(self.board.tasks) > 1 else tuple(self.board.tasks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import r2med
-from r2med.board.cells import figure, percent
+from r2med.board.cells import figure, percent, saw_other_data
 from r2med.board.published import published, sources
 from r2med.board.table import GROUP_TITLES, task_heading
 from r2med.data.tasks import registry
@@ -81,6 +81,7 @@ def environment() -> Environment:
         "version": r2med.__version__,
         "groups": GROUP_TITLES,
         "figure": figure,
+        "other_data": saw_other_data,
         "spent": spent,
         "signed": signed,
         "known_tasks": registry(),

@@ -25,6 +25,7 @@ from r2med.measure.paired import holm
 from r2med.store.ledger import Entry, Ledger
 from r2med.web import boards, charts, why
 from r2med.web.boards import Panel
+from r2med.web.colophon import colophon
 from r2med.web.pages import Frame, drawn, render, static
 from r2med.web.payload import TaskBlock, pack_all, run_block, task_block
 
@@ -42,6 +43,8 @@ class Choice:
     causes: bool = True
     """Whether to find out causes of failure, which may search with gold answers."""
     title: str = "R2MED report"
+    command: str = ""
+    """What somebody typed to have it made."""
 
 
 @dataclass
@@ -81,6 +84,7 @@ def report(ledger: Ledger, choice: Choice, engine: Engine | None = None) -> str:
         tasks=[block.task for block in found.blocks],
         causes=[cause.value for cause in Cause] if found.causes else [],
         blocks=packed.blocks,
+        colophon=colophon((entry for row in found.runs.values() for entry in row.values()), choice.command),
         length=packed.length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
         hrefs=boards.Hrefs(lambda name: f"#system-{found.systems.index(name)}"),

@@ -20,6 +20,7 @@ from r2med.store.files import draft_folder, reason, write_file
 from r2med.store.ledger import Entry, Ledger
 from r2med.store.selection import select
 from r2med.web import boards, charts
+from r2med.web.colophon import Colophon, colophon
 from r2med.web.pages import Frame, render, source_facts, static
 from r2med.web.report import Choice, report
 
@@ -45,6 +46,8 @@ class Site:
     measure: str = "nDCG@10"
     reports: bool = True
     """Whether each group of own runs gets a report with all queries."""
+    command: str = ""
+    """What somebody typed to have it made."""
 
 
 def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> list[str]:
@@ -58,7 +61,8 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
     names = _file_names(shown)
     for group, found in shown.items():
         frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
-        pages |= _board_files(found, frame, reports.get(group, ""), names, own.get(group, {}))
+        made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
+        pages |= _board_files(found, frame, reports.get(group, ""), names, own.get(group, {}), made)
         for line in found.lines:
             if line.row.own:
                 inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
@@ -67,7 +71,9 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
     for group, name in reports.items():
         tasks = list(next(iter(own[group].values())))
         shared = [task for task in tasks if all(task in row for row in own[group].values())]
-        choice = Choice(list(own[group]), shared, causes=False, title=f"{GROUP_TITLES[group]}: queries")
+        choice = Choice(
+            list(own[group]), shared, causes=False, title=f"{GROUP_TITLES[group]}: queries", command=site.command
+        )
         pages[name] = report(ledger, choice, engine)
     return _write(pages, folder)
 
@@ -110,7 +116,7 @@ def _file_names(shown: Mapping[str, Board]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: Runs) -> dict[str, str]:
+def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: Runs, made: Colophon) -> dict[str, str]:
     """A board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
@@ -122,6 +128,7 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
+        colophon=made,
         hrefs=boards.Hrefs(lambda system: names[found.group, system], source=lambda name: f"sources.html#{name}"),
     )
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}

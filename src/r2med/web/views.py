@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from r2med.board.formats import FORMATS
 from r2med.board.published import KINDS, find_published
 from r2med.diagnose.causes import Cause, QueryCause
-from r2med.diagnose.opened import TOP
+from r2med.diagnose.opened import HEADLINE, TOP
 from r2med.errors import R2medError
 from r2med.store.cost import Cost
 from r2med.store.progress import in_progress
@@ -274,11 +275,16 @@ def run_page(library: Library, request: Request) -> Shown:
     pages = Pages.of(len(rows), _number(asked, "page"))
     record = orjson.dumps(entry.record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
     return "run.html", {
-        "entry": entry, "means": library.means().get(entry.id, {}), "rows": rows[pages.cut()], "pages": pages,
+        "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
+        "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record, "cost": Cost.of_runs([entry]),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
         "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip
+
+
+def _headline_first(means: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(means.items(), key=lambda pair: pair[0] != str(HEADLINE)))
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:

@@ -33,6 +33,23 @@
   const pick = () => Object.fromEntries(new FormData(form));
   let page = 0, turn = 0;
 
+  // A long text shows its start, cut between words, until it is opened.
+  const unfolding = (text, wanted) => {
+    if (text.length <= 320) { const whole = marked(make("div", undefined, "body text"), text, wanted); whole.dir = "auto"; return whole; }
+    const more = make("details", undefined, "body");
+    const summary = make("summary");
+    const start = marked(make("span", undefined, "start"), text.slice(0, 320).replace(/\s+\S{0,40}$/, "") + " …", wanted);
+    start.dir = "auto";
+    summary.append(start, make("span", "Close the text", "less"));
+    more.append(summary);
+    more.addEventListener("toggle", () => {
+      if (more.children.length > 1) return;
+      const whole = marked(make("div", undefined, "text"), text, wanted);
+      whole.dir = "auto";
+      more.append(whole);
+    });
+    return more;
+  };
   const list = (task, run, other, index, wanted) => {
     const made = make("ol", undefined, "docs");
     const relevant = new Set(task.queries[index].relevant);
@@ -45,14 +62,7 @@
       if (relevant.has(number)) head.append(make("span", "relevant", "tag good"));
       if (places) head.append(make("span", places.has(number) ? `other list: ${places.get(number)}` : "not in the other list", "soft"));
       const text = task.texts[number];
-      const body = marked(make("div", undefined, "body text"), text.slice(0, 320), wanted);
-      row.append(head, body);
-      if (text.length > 320) {
-        const more = make("details", undefined, "body");
-        more.append(make("summary", "All of it"));
-        more.addEventListener("toggle", () => { if (more.children.length === 1) more.append(marked(make("div", undefined, "text"), text, wanted)); });
-        row.append(more);
-      }
+      row.append(head, unfolding(text, wanted));
       made.append(row);
     });
     if (!numbers.length) made.append(make("li", "Nothing was found."));
@@ -71,8 +81,13 @@
       if (each.reasoning) trace.append(make("h3", "Reasoning"), make("div", each.reasoning, "text soft"));
       made.append(trace);
     }
-    const missing = task.queries[index].relevant.filter((each) => !run.lists[index][0].includes(each)).map((each) => task.ids[each]);
-    if (missing.length) made.append(make("p", `relevant, but not among the first 10: ${missing.join(", ")}`, "note"));
+    const missing = task.queries[index].relevant.filter((each) => !run.lists[index][0].includes(each));
+    if (missing.length) {
+      const missed = make("details", undefined, "missed");
+      missed.append(make("summary", `Relevant, but not among the first 10: ${missing.map((each) => task.ids[each]).join(", ")}`));
+      for (const each of missing) missed.append(make("h3", task.ids[each], "mono"), unfolding(task.texts[each], wanted));
+      made.append(missed);
+    }
     made.append(list(task, run, other, index, wanted));
     return made;
   };
