@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import r2med
 from r2med.board.leaderboard import View, board
-from r2med.compare import compare
+from r2med.compare import Comparison, compare
 from r2med.errors import R2medError
+from r2med.measure.paired import difference
 from r2med.store.ledger import Ledger
 from r2med.store.selection import select
 
@@ -37,6 +39,28 @@ def test_differences_are_those_of_the_per_query_scores() -> None:
     assert set(found.families) == {"qa-reference", "clinical-evidence", "clinical-case"}
     assert next(iter(found.tasks)) == "sample/Biology"
     assert found.corrected == found.overall.randomisation
+
+
+def test_an_oracle_is_never_called_better() -> None:
+    r2med.evaluate(["bm25", "oracle-answer >> bm25"], "sample")
+    with Ledger() as ledger:
+        found = compare(ledger, ["bm25", "oracle-answer >> bm25"])[0]
+    assert found.differs
+    assert found.as_dict()["oracles"] == ["oracle-answer >> bm25"]
+    assert found.verdict.startswith("oracle-answer >> bm25 (oracle) scores higher than bm25 (p < 0.0001)")
+    assert "better" not in found.verdict
+
+
+def test_tasks_are_corrected_for_so_many_looks() -> None:
+    """One task of eight with p = 2/128 is what chance gives now and then; one with p = 2/512 is less so."""
+    values = {f"task {place}": np.array([0.1, -0.1] * 4) for place in range(6)}
+    values |= {"lucky": np.full(7, 0.1), "sure": np.full(9, 0.1)}
+    tasks = {task: difference([each]) for task, each in values.items()}
+    found = Comparison("a", "b", difference(list(values.values())), {}, tasks, 1.0)
+    assert tasks["lucky"].randomisation < 0.05
+    assert found.differing_tasks == ["sure"]
+    assert [look.name for look in found.looks() if look.sure] == ["sure"]
+    assert found.as_dict()["tasks"]["lucky"]["holm"] == pytest.approx(7 * 2 / 128)
 
 
 def test_all_pairs_are_compared_and_corrected() -> None:

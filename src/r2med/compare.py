@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,21 @@ from r2med.data.model import Dataset
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
-from r2med.measure.paired import Difference, difference, holm
+from r2med.measure.paired import ALPHA, Difference, difference, holm, p_words
 from r2med.measure.score import score
 from r2med.store.ledger import Entry, Ledger
 from r2med.store.selection import Chosen, check_data, share
+
+
+class Look(NamedTuple):
+    """One difference of a comparison, as charts show it."""
+
+    kind: str
+    """task, family or overall."""
+    name: str
+    found: Difference
+    sure: bool
+    """Whether it is one at the 5% level, after Holm over all of its kind."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +48,58 @@ class Comparison:
     """How many queries of A and of B were incomplete."""
     notes: tuple[str, ...] = ()
     """Tasks that were asked for by name and are left out, a sentence a system."""
+    pairs: int = 1
+    """How many comparisons that are."""
+    oracles: frozenset[str] = frozenset()
+    """Which of the two were shown gold answers."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ overall at the 5% level: by the randomisation test, after Holm."""
+        return self.corrected < ALPHA
+
+    @cached_property
+    def corrected_tasks(self) -> dict[str, float]:
+        """The tasks' randomisation p-values, corrected for having looked at so many tasks (Holm)."""
+        return dict(zip(self.tasks, holm([found.randomisation for found in self.tasks.values()]), strict=True))
+
+    def looks(self) -> list[Look]:
+        """By task, by family where there are several, and overall where there are several tasks."""
+        sure = dict(zip(self.families, holm([each.randomisation for each in self.families.values()]), strict=True))
+        looks = [Look("task", task, each, task in self.differing_tasks) for task, each in self.tasks.items()]
+        looks += [Look("family", name, each, sure[name] < ALPHA) for name, each in self.families.items()]
+        return [*looks, Look("overall", "all tasks", self.overall, self.differs)] if len(self.tasks) > 1 else looks
+
+    @property
+    def differing_tasks(self) -> list[str]:
+        """The tasks on which the two differ at the 5% level, after Holm."""
+        return [task for task, p in self.corrected_tasks.items() if p < ALPHA]
+
+    @property
+    def verdict(self) -> str:
+        """The conclusion in a sentence that a reader may quote."""
+        p = p_words(self.corrected, at_floor=self.overall.at_floor)
+        p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
+        if not self.differs:
+            size = f"{100 * self.overall.detectable:.1f}"
+            return f"No difference is shown ({p}); these queries would show one of about {size} points."
+        higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
+        if not self.oracles:
+            return f"{higher} is better than {lower} ({p})."
+        shown = [f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower)]
+        return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is no system."
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison for JSON."""
+        tasks = {name: found.as_dict() | {"holm": self.corrected_tasks[name]} for name, found in self.tasks.items()}
         return {
             "a": self.a,
             "b": self.b,
+            "oracles": sorted(self.oracles),
+            "verdict": self.verdict,
             "overall": self.overall.as_dict() | {"holm": self.corrected},
             "families": {name: found.as_dict() for name, found in self.families.items()},
-            "tasks": {name: found.as_dict() for name, found in self.tasks.items()},
+            "tasks": tasks,
             "incomplete": dict(zip("ab", self.incomplete, strict=True)),
             "notes": list(self.notes),
         }
@@ -65,8 +120,20 @@ def compare(
     lost = {chosen.label: _incomplete(chosen, shared.tasks) for chosen in shared.systems}
     made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([each.overall.randomisation for each in made])
+    oracles = {
+        chosen.label
+        for chosen in shared.systems
+        if any(chosen.runs[task].record.get("oracle") for task in shared.tasks)
+    }
     return [
-        replace(each, corrected=p, incomplete=(lost[each.a], lost[each.b]), notes=shared.notes)
+        replace(
+            each,
+            corrected=p,
+            pairs=len(made),
+            oracles=frozenset({each.a, each.b} & oracles),
+            incomplete=(lost[each.a], lost[each.b]),
+            notes=shared.notes,
+        )
         for each, p in zip(made, corrected, strict=True)
     ]
 

@@ -11,11 +11,11 @@ from sources import folder
 
 from r2med.build.agree import agree
 from r2med.build.agreement import PairedScores, agreement
-from r2med.build.concord import flipped, interval, kendall, spearman
 from r2med.build.nano import build
 from r2med.build.recipe import Recipe
 from r2med.errors import R2medError
 from r2med.evaluation import evaluate
+from r2med.measure.correlation import flipped, interval, kendall, spearman
 
 COLUMNS = st.integers(2, 9).flatmap(
     lambda size: st.tuples(*[st.lists(st.integers(0, 6).map(lambda n: n / 7), min_size=size, max_size=size)] * 2)
@@ -111,10 +111,12 @@ def test_queries_that_only_the_source_has():
     nano = [[0.8, 0.9, np.nan, np.nan], [0.7, 0.6, np.nan, np.nan]]
     full = [[0.4, 0.5, 0.1, 0.2], [0.3, 0.2, 0.0, 0.1]]
     found = agreement([scores(nano, full)], "t", "m")
-    assert (found.queries_nano, found.queries_full) == (2, 4)
+    assert (found.queries, found.queries_nano, found.queries_full) == (2, 2, 4)
     assert found.shifts[0].nano == pytest.approx(0.85)
-    assert found.shifts[0].full == pytest.approx(0.30)
-    assert found.shifts[0].interval is not None
+    assert found.shifts[0].full == pytest.approx(0.45), "over the two queries of both, the other two play no part"
+    assert found.shifts[0].full_all == pytest.approx(0.30)
+    assert found.shifts[0].shift == pytest.approx(0.40)
+    assert found.shifts[0].interval == pytest.approx((0.4, 0.4)), "each query shifts by as much"
 
 
 def test_tasks_weigh_the_same_whatever_their_size():

@@ -14,11 +14,11 @@ values = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 30)), el
 
 
 def test_weights_are_resamples() -> None:
-    drawn = weights(7)
+    drawn = np.concatenate(list(weights(7)))
     assert drawn.shape == (10_000, 7)
     assert drawn.sum(axis=1) == pytest.approx(np.ones(10_000))
     assert (drawn * 7 == np.round(drawn * 7)).all()
-    assert not np.array_equal(drawn, weights(7, 1)), "strata of equal size are drawn apart"
+    assert not np.array_equal(drawn, np.concatenate(list(weights(7, 1)))), "strata of equal size are drawn apart"
 
 
 @given(values)
@@ -36,6 +36,30 @@ def test_the_interval_of_one_task_is_scipys() -> None:
     theirs = bootstrap((sample,), np.mean, n_resamples=10_000, method="percentile", rng=1).confidence_interval
     assert ours.low == pytest.approx(theirs.low, abs=0.004)
     assert ours.high == pytest.approx(theirs.high, abs=0.004)
+
+
+def test_few_queries_have_an_interval_as_wide_as_they_deserve() -> None:
+    """The percentiles of nine queries alone cover the truth in 87 of 100 cases; the expanded ones come near 95."""
+    generator = np.random.default_rng(12)
+    table = np.where(generator.random((800, 9)) < 0.45, 0.0, generator.beta(1.2, 1.8, size=(800, 9)))
+    truth = 0.55 * 0.4
+    covered = np.mean([found.low <= truth <= found.high for found in task_intervals(table)])
+    assert covered > 0.90
+
+
+def test_memory_does_not_grow_with_the_queries() -> None:
+    """A matrix of all resamples would take 80 kB a query, its making three times as much."""
+    import tracemalloc
+
+    table = np.random.default_rng(2).random((2, 4_000))
+    tracemalloc.start()
+    try:
+        found = task_intervals(table)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6
+    assert found[0].high - found[0].low == pytest.approx(2 * 1.96 * table[0].std() / np.sqrt(4_000), rel=0.05)
 
 
 def test_an_average_is_resampled_within_tasks() -> None:

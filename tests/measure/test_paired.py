@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.measure.paired import difference, holm, randomisation_test
+from r2med.measure.paired import ALPHA, EXACT, difference, holm, randomisation_test
+
+figures = st.floats(-1, 1).map(lambda value: round(value, 2))
 
 
 @given(st.lists(st.floats(-1, 1).map(lambda value: round(value, 4)), min_size=3, max_size=60))
@@ -31,6 +33,47 @@ def test_the_randomisation_test_agrees_with_scipys(shift: float) -> None:
         (sample,), np.mean, permutation_type="samples", n_resamples=10_000, rng=2, vectorized=True
     )
     assert randomisation_test([sample]) == pytest.approx(theirs.pvalue, abs=0.02)
+
+
+@given(st.lists(figures, min_size=1, max_size=10))
+def test_few_queries_are_tested_exactly(found: list[float]) -> None:
+    """All ways to flip signs, counted by hand; sums of hundredths are compared as whole numbers."""
+    from itertools import product
+
+    whole = [round(100 * value) for value in found]
+    sums = [abs(sum(sign * value for sign, value in zip(signs, whole, strict=True)))
+            for signs in product((1, -1), repeat=len(whole))]  # fmt: skip
+    expected = sum(each >= abs(sum(whole)) for each in sums) / len(sums)
+    assert randomisation_test([np.array(found)]) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.lists(figures, min_size=1, max_size=25), min_size=1, max_size=3))
+def test_the_interval_leaves_out_nothing_exactly_when_p_is_small(tasks: list[list[float]]) -> None:
+    found = difference([np.array(task) for task in tasks], permutations=400)
+    assert (found.low > 0 or found.high < 0) == (found.randomisation < ALPHA)
+    assert -1 <= found.low <= found.mean <= found.high <= 1
+
+
+def test_shifted_data_are_rejected_just_beyond_the_interval() -> None:
+    sample = np.random.default_rng(1).normal(0.1, 0.3, size=12)
+    found = difference([sample])
+    for end, outwards in ((found.low, -1), (found.high, 1)):
+        assert randomisation_test([sample - end - outwards * 1e-6]) < ALPHA
+        assert randomisation_test([sample - end + outwards * 1e-6]) >= ALPHA
+
+
+def test_five_queries_can_show_nothing() -> None:
+    found = difference([np.array([0.5, 0.4, 0.3, 0.5, 0.4])])
+    assert found.randomisation == 2 / 2**5
+    assert (found.low, found.high) == (-1, 1)
+    assert not found.at_floor, "it is exact"
+
+
+def test_the_floor_of_random_flips_is_known() -> None:
+    found = difference([np.random.default_rng(1).normal(1.0, 0.1, size=EXACT + 20)])
+    assert found.randomisation == 1 / 10_001
+    assert found.at_floor
+    assert not difference([np.random.default_rng(1).normal(0.0, 0.1, size=40)]).at_floor
 
 
 def test_several_tasks_add_their_variances() -> None:

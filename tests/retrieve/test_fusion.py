@@ -104,6 +104,16 @@ def test_depth_cuts_and_missing_documents_add_nothing() -> None:
     assert run["q"].scores.tolist() == pytest.approx([1 / 62 + 1 / 61, 1 / 61])
 
 
+@pytest.mark.parametrize("kind", [WeightedSum, CombMNZ])
+def test_a_list_of_one_document_or_of_equal_scores_counts_as_found(kind: type[WeightedSum]) -> None:
+    """By min-max the only hit of a list would be 0, as if it had not been found."""
+    single, others = as_run({"q": {"z": 3.0}}), as_run({"q": {"x": 3.0, "y": 2.0}})
+    assert fused(kind("bm25", "bm25").merge([single, others]))["q"] == {"z": 1.0, "x": 1.0, "y": 0.0}
+    equal = as_run({"q": {"z": 5.0, "y": 5.0}})
+    assert fused(kind("bm25", "bm25", weights=[0.4, 0.6]).merge([equal, others]))["q"]["z"] == pytest.approx(0.4)
+    assert "equal scores" in kind("bm25").fingerprint(), "runs that were made otherwise are not taken for these"
+
+
 def test_an_empty_list_is_no_obstacle() -> None:
     a = as_run({"q": {"x": 3.0}})
     nothing = Run.from_lists({"q": ([], [])})
@@ -117,6 +127,9 @@ def test_an_empty_list_is_no_obstacle() -> None:
         ("rrf()", "at least one system"),
         ("rrf(bm25, bm25-classic, weights=[1])", "2 systems and 1 weights"),
         ("rrf(bm25, k=-1)", "k must not be negative"),
+        ("rrf(bm25, k=1e23)", "k must be at most 1e\\+06"),
+        ("wsum(bm25, bm25-classic, weights=[0, 0])", "one of them not 0"),
+        ("wsum(bm25, bm25-classic, weights=[1e308, 1e308])", "numbers up to 1e\\+06"),
         ("rrf(bm25, depth=0)", "depth must be at least 1"),
         ("wsum(bm25, norm=softmax)", "unknown norm 'softmax'"),
         ("rrf(bm25, bm26)", "unknown stage 'bm26'; did you mean bm25"),

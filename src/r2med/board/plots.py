@@ -7,7 +7,7 @@ their own, so that nothing depends on colour alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
@@ -178,21 +178,20 @@ def task_plot(board: Board) -> Figure:
 
 
 def difference_plot(found: Comparison, measure: str) -> Figure:
-    """B minus A by task, family and overall: filled where the interval leaves out 0."""
+    """B minus A by task, family and overall: filled where there is a difference after Holm."""
     from r2med.data.tasks import families
 
-    rows = [(short(task), each, "o") for task, each in found.tasks.items()]
-    rows += [(f"all {families().get(name, name)}", each, "s") for name, each in found.families.items()]
-    if len(found.tasks) > 1:
-        rows.append(("all tasks", found.overall, "D"))
-    rows.reverse()
+    names: Mapping[str, Callable[[str], str]]
+    names = {"task": short, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
+    shapes = {"task": "o", "family": "s", "overall": "D"}
+    rows = found.looks()[::-1]
     with _drawing(0.9 + 0.21 * len(rows)) as (figure, (axes,)):
         axes.axvline(0, color="0.3", linewidth=0.9)
-        for row, (_, each, shape) in enumerate(rows):
-            axes.plot([100 * each.low, 100 * each.high], [row, row], color=INK, linewidth=1.3)
-            _point(axes, 100 * each.mean, row, shape, filled=each.low > 0 or each.high < 0)
-        _rows(axes, [name for name, _, _ in rows])
-        axes.set_xlabel(f"difference in {measure} x 100, 95% interval; filled where it leaves out 0")
+        for row, look in enumerate(rows):
+            axes.plot([100 * look.found.low, 100 * look.found.high], [row, row], color=INK, linewidth=1.3)
+            _point(axes, 100 * look.found.mean, row, shapes[look.kind], filled=look.sure)
+        _rows(axes, [names[look.kind](look.name) for look in rows])
+        axes.set_xlabel(f"difference in {measure} x 100, 95% interval; filled: shown after Holm")
         axes.set_title(_label(f"{found.b}  minus  {found.a}", width=90), loc="left")
         return figure
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from r2med.build.agreement import Agreement, PairedScores, agreement
-from r2med.build.concord import Floats
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.evaluation import Options, evaluate
+from r2med.measure.correlation import Floats
 from r2med.results import Failure, Report, Result
 from r2med.stage import Stage
 from r2med.system import System

@@ -1,7 +1,7 @@
 """What two sets of scores of the same systems have in common: their order, and how far one lies from the other.
 
-Intervals come from drawing queries with replacement, the same draws for every system and for both sets, so what is
-due to the choice of queries is separated from what is due to the choice of documents.
+Both sides are compared over the queries that both have, so that a shift is due to the documents alone. Intervals come
+from drawing these queries with replacement, the same draws for every system and for both sets.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from r2med.build.concord import Floats, flipped, interval, kendall, spearman
+from r2med.measure.bootstrap import SEED
+from r2med.measure.correlation import Floats, flipped, interval, kendall, spearman
 
 Interval = tuple[float, float] | None
 _ROUNDS = 2000
-_SEED = 42
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,23 @@ class PairedScores:
     nano: Floats
     full: Floats
 
-    def means(self) -> tuple[Floats, Floats]:
-        """Each system's mean on the nano task and on its source, over the queries that each has."""
-        return np.nanmean(self.nano, axis=1), np.nanmean(self.full, axis=1)
+    @property
+    def shared(self) -> tuple[Floats, Floats]:
+        """The scores on both sides of the queries that both have."""
+        there = ~(np.isnan(self.nano[0]) | np.isnan(self.full[0]))
+        return self.nano[:, there], self.full[:, there]
+
+    def means(self) -> tuple[Floats, Floats, Floats]:
+        """Each system's mean on the nano task and on its source over the shared queries, and over all of the source."""
+        nano, full = self.shared
+        return nano.mean(axis=1), full.mean(axis=1), np.nanmean(self.full, axis=1)
 
     def draws(self, generator: np.random.Generator) -> tuple[Floats, Floats]:
-        """The same means for drawn queries: a row a system, a column a draw."""
-        size = self.nano.shape[1]
-        counts = generator.multinomial(size, np.full(size, 1 / size), size=_ROUNDS).astype(np.float64)
-        return _weighted(self.nano, counts), _weighted(self.full, counts)
-
-
-def _weighted(values: Floats, counts: Floats) -> Floats:
-    known = ~np.isnan(values[0])
-    total = counts[:, known].sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        found: Floats = (values[:, known] @ counts[:, known].T) / np.where(total > 0, total, np.nan)
-    return found
+        """The first two means for drawn queries: a row a system, a column a draw."""
+        nano, full = self.shared
+        size = nano.shape[1]
+        weights = generator.multinomial(size, np.full(size, 1 / size), size=_ROUNDS) / size
+        return nano @ weights.T, full @ weights.T
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,9 @@ class Shift:
     system: str
     nano: float
     full: float
+    """Over the queries that the nano set has too."""
+    full_all: float
+    """Over all queries of the source."""
     shift: float
     interval: Interval
 
@@ -90,6 +93,8 @@ class Agreement:
 
     task: str
     measure: str
+    queries: int
+    """Those that both have, over which they are compared."""
     queries_nano: int
     queries_full: int
     shifts: Sequence[Shift]
@@ -116,9 +121,9 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     >>> found.kendall, round(found.shift, 2), found.flips
     (1.0, 0.35, [])
     """
-    generator = np.random.default_rng(_SEED)
+    generator = np.random.default_rng(SEED)
     systems = scores[0].systems
-    nano, full = (np.mean(side, axis=0) for side in zip(*(each.means() for each in scores), strict=True))
+    nano, full, whole = (np.mean(side, axis=0) for side in zip(*(each.means() for each in scores), strict=True))
     drawn = [each.draws(generator) for each in scores]
     many_nano, many_full = (np.mean(side, axis=0) for side in zip(*drawn, strict=True))
     shifts = [
@@ -126,6 +131,7 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
             system,
             float(nano[row]),
             float(full[row]),
+            float(whole[row]),
             float(nano[row] - full[row]),
             interval(many_nano[row] - many_full[row]),
         )
@@ -134,6 +140,7 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     return Agreement(
         task=name,
         measure=measure,
+        queries=sum(each.shared[0].shape[1] for each in scores),
         queries_nano=sum(int((~np.isnan(each.nano[0])).sum()) for each in scores),
         queries_full=sum(int((~np.isnan(each.full[0])).sum()) for each in scores),
         shifts=shifts,

@@ -50,13 +50,17 @@ def _figures(profiles: Profiles, measure: str) -> list[str]:
 
 def show_agreement(found: Agreement, console: Console) -> None:
     """Print how systems do on both sets, how they shift, how their orders agree and who changes places."""
-    heading = f"{found.task}: {found.measure} x 100, {found.queries_nano:,} queries of {found.queries_full:,}"
+    heading = f"{found.task}: {found.measure} x 100, {found.queries:,} queries of {found.queries_full:,}"
     console.print(heading, style="bold")
-    table = Table(key("system"), *numbers("nano", "full", "shift", "95%"))
+    # Where the source has more queries, its figure over all of them stands beside the one that is compared.
+    more = found.queries_full > found.queries
+    names = ("full, same queries", f"full, all {found.queries_full:,}") if more else ("full",)
+    table = Table(key("system"), *numbers("nano", *names, "shift", "95%"))
     for each in found.shifts:
-        table.add(each.system, _percent(each.nano), _percent(each.full), *_signed(each.shift, each.interval))
+        full = [_percent(value) for value in (each.full, each.full_all)[: len(names)]]
+        table.add(each.system, _percent(each.nano), *full, *_signed(each.shift, each.interval))
     table.rule()
-    table.add("mean shift", "", "", *_signed(found.shift, found.shift_interval))
+    table.add("mean shift", "", *("" for _ in names), *_signed(found.shift, found.shift_interval))
     table.show(console)
     for name, value, around in (
         ("Spearman", found.spearman, found.spearman_interval),

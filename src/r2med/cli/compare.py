@@ -67,13 +67,16 @@ def _show(found: Sequence[Comparison], metric: str) -> None:
             table.rule()
             table.add(*_row("all tasks", each.overall), style="bold")
         table.show(console)
-        console.print(_verdict(each, len(found)))
+        console.print(each.verdict)
+        if len(each.tasks) > 1:
+            console.print(_by_task(each))
         for sentence in _incomplete(each):
             console.print(sentence)
         console.print()
 
 
 def _row(name: str, value: Difference) -> list[Cell]:
+    from r2med.measure.paired import p_text
     from r2med.render.grid import Figure, percent
 
     low, high = percent(value.low, sign="+"), percent(value.high, sign="+")
@@ -81,23 +84,13 @@ def _row(name: str, value: Difference) -> list[Cell]:
         name,
         percent(value.mean, sign="+"),
         Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}"),
-        f"{value.randomisation:.4f}",
-        f"{value.t_test:.4f}",
+        p_text(value.randomisation),
+        p_text(value.t_test),
         f"{value.wins}/{value.ties}/{value.losses}",
         f"{value.effect:+.2f}",
         percent(value.detectable),
         str(value.queries),
     ]
-
-
-def _verdict(each: Comparison, pairs: int) -> str:
-    """The conclusion in a sentence that a reader may quote."""
-    p = f"p = {each.corrected:.4f}" + (f" after Holm over {pairs} pairs" if pairs > 1 else "")
-    if each.corrected < 0.05:
-        better, worse = (each.b, each.a) if each.overall.mean > 0 else (each.a, each.b)
-        return f"{better} is better than {worse} ({p})."
-    size = f"{100 * each.overall.detectable:.1f}"
-    return f"No difference is shown ({p}); these queries would show one of about {size} points."
 
 
 def _incomplete(each: Comparison) -> list[str]:
@@ -107,3 +100,9 @@ def _incomplete(each: Comparison) -> list[str]:
         for name, count in zip((each.a, each.b), each.incomplete, strict=True)
         if count
     ]
+
+
+def _by_task(found: Comparison) -> str:
+    """On which tasks alone there is a difference, for so many looks."""
+    names = ", ".join(found.differing_tasks) or "none of them"
+    return f"By task, after Holm over {len(found.tasks)} tasks, a difference is shown on: {names}."

@@ -13,7 +13,7 @@ from r2med.data.model import Dataset
 from r2med.diagnose.opened import HEADLINE
 from r2med.diagnose.oracle import bare, measured, with_answer
 from r2med.engine import Engine
-from r2med.measure.bootstrap import weights
+from r2med.measure.bootstrap import resampled_means
 from r2med.system import System
 
 BASE = "bm25"
@@ -92,7 +92,7 @@ def _climb(tables: Sequence[Floats]) -> Climb:
     plain, oracle, system = np.mean([table.mean(axis=1) for table in tables], axis=0).tolist()
     if not oracle > plain:
         return Climb(plain, oracle, system, None)
-    resampled = [table @ weights(table.shape[1], place).T for place, table in enumerate(tables)]
+    resampled = [resampled_means(table, place) for place, table in enumerate(tables)]
     floor, top, here = np.mean(resampled, axis=0)
     way = top - floor
     shares = (here - floor)[way > 0] / way[way > 0]

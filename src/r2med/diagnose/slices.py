@@ -13,6 +13,7 @@ from r2med.diagnose.opened import Opened
 from r2med.diagnose.terms import Rarity
 from r2med.engine import Engine
 from r2med.measure.bootstrap import Interval, average_intervals
+from r2med.measure.paired import difference_interval
 
 NO_LABEL = "(no label)"
 
@@ -44,9 +45,20 @@ class Slice:
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
-        means = [mean._asdict() for mean in self.means]
-        found: dict[str, Any] = {"slice": self.name, "queries": self.queries, "means": means}
-        return found | ({"difference": self.difference._asdict()} if self.difference else {})
+        found: dict[str, Any] = {
+            "slice": self.name,
+            "queries": self.queries,
+            "means": list(map(self._facts, self.means)),
+        }
+        return found | ({"difference": self._facts(self.difference)} if self.difference else {})
+
+    @property
+    def sure(self) -> bool:
+        """Whether an interval says anything: of one query it does not."""
+        return self.queries > 1
+
+    def _facts(self, mean: Interval) -> dict[str, float | None]:
+        return mean._asdict() if self.sure else {"mean": mean.mean, "low": None, "high": None}
 
 
 def rows(opened: Sequence[Opened], labels: Labels | None = None, engine: Engine | None = None) -> list[Row]:
@@ -109,7 +121,7 @@ def _slice(name: str, members: Sequence[Row], *, by_task: bool) -> Slice:
     tables = [np.array(values).T for values in tasks.values()]
     means = average_intervals(tables)
     gains = [table[1] - table[0] for table in tables] if len(means) == 2 else []
-    return Slice(name, len(members), tuple(means), average_intervals(gains)[0] if gains else None)
+    return Slice(name, len(members), tuple(means), difference_interval(gains) if gains else None)
 
 
 def _count(positives: int) -> tuple[int, str]:

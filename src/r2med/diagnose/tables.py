@@ -44,6 +44,10 @@ def _between(found: Interval, sign: str = "") -> str:
     return f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"
 
 
+def _no_interval(_: Interval, __: str = "") -> str:
+    return "-"
+
+
 def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
     """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
     used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in found)]
@@ -200,9 +204,10 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
         headings = [heading for system in systems for heading in (system, "95% interval")]
         table = _grid(way, "queries", *headings, *(["difference", "95% interval"] if len(systems) == 2 else []))
         for each in slices:
-            cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", _between(mean))]
+            shown = _between if each.sure else _no_interval
+            cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", shown(mean))]
             if each.difference is not None:
-                cells += [f"{100 * each.difference.mean:+.2f}", _between(each.difference, "+")]
+                cells += [f"{100 * each.difference.mean:+.2f}", shown(each.difference, "+")]
             table.add(each.name, str(each.queries), *cells)
         table.show(console)
 

@@ -1,13 +1,20 @@
 """Intervals: how far a mean could be from the truth, by resampling the queries.
 
-A resample of n queries is a row of weights, how often each query is drawn, over n. All systems share the rows, so
-that one matrix product gives every system's resampled means at once, and their differences are paired by query.
+A resample of n queries is a row of counts, how often each query is drawn. All systems share the rows, so that matrix
+products give every system's resampled means at once, and their differences are paired by query. Rows are made a block
+at a time, so that memory does not grow with the number of queries.
+
+Percentiles of resampled means are too narrow for few queries, by the factor between the two estimates of a standard
+deviation and by that between the normal and the t distribution. The tails are taken further out by just that
+("expanded percentiles", Hesterberg 2015); `benchmarks/intervals.py` prints the coverage of this and other intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +24,12 @@ Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 SEED = 20250514
+"""The one seed of everything that is drawn by chance in measuring."""
 LEVEL = 0.95
+_BLOCK = 1 << 20
+"""Numbers in memory at a time."""
+_KEPT = 1024
+"""Queries up to which a task's resamples are kept for the next call."""
 
 
 class Interval(NamedTuple):
@@ -31,13 +43,31 @@ class Interval(NamedTuple):
         return f"{100 * self.mean:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
 
 
-@lru_cache(maxsize=64)
-def weights(queries: int, stratum: int = 0, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
-    """The resamples of a task with so many queries: a row each, summing to 1. Each stratum has its own draws."""
-    drawn = np.random.default_rng([seed, stratum, queries]).integers(0, queries, size=(resamples, queries))
-    drawn += np.arange(resamples)[:, None] * queries
-    counts = np.bincount(drawn.ravel(), minlength=resamples * queries)
-    return counts.reshape(resamples, queries) / queries
+def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
+    """The resamples of a task with so many queries, in blocks: a row each, summing to 1.
+
+    Each stratum has its own draws, the same every time.
+    """
+    for counts in _kept_counts(queries, stratum) if queries <= _KEPT else _counts(queries, stratum):
+        yield counts / queries
+
+
+@lru_cache(maxsize=32)
+def _kept_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
+    return tuple(_counts(queries, stratum))
+
+
+def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
+    """How often each query is drawn in each resample."""
+    generator = np.random.default_rng([SEED, stratum, queries])
+    block = min(RESAMPLES, max(1, _BLOCK // queries))
+    for start in range(0, RESAMPLES, block):
+        rows = min(block, RESAMPLES - start)
+        drawn = generator.integers(0, queries, size=(rows, queries))
+        drawn += np.arange(rows)[:, None] * queries
+        counts = np.bincount(drawn.ravel(), minlength=rows * queries).reshape(rows, queries)
+        # A query that is drawn 256 times of so many has never been seen; it would be cut to 255.
+        yield np.minimum(counts, 255).astype(np.uint8)
 
 
 def task_intervals(values: Floats) -> list[Interval]:
@@ -46,36 +76,74 @@ def task_intervals(values: Floats) -> list[Interval]:
     >>> task_intervals(np.array([[0.0, 1.0, 0.0, 1.0]]))[0].mean
     0.5
     """
-    return _intervals(np.atleast_2d(values).mean(axis=1), _resampled_means(values))
+    table = np.atleast_2d(values)
+    return _intervals(table.mean(axis=1), resampled_means(table), [table.shape[1]])
 
 
 def average_intervals(tasks: Sequence[Floats]) -> list[Interval]:
     """Each system's interval for the mean over tasks: queries are resampled within each task, never across."""
-    means, drawn = _average(tasks, [_resampled_means(values, place) for place, values in enumerate(tasks)])
-    return _intervals(means, drawn)
+    means, drawn = _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
+    return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
 
 
 def board_intervals(board: Mapping[str, Floats]) -> tuple[dict[str, list[Interval]], list[Interval]]:
     """The intervals of a whole board: by task, and of the average; rows are the same systems in every task."""
-    drawn = [_resampled_means(values, place) for place, values in enumerate(board.values())]
+    drawn = [resampled_means(values, place) for place, values in enumerate(board.values())]
     by_task = {
-        task: _intervals(values.mean(axis=1), means) for (task, values), means in zip(board.items(), drawn, strict=True)
+        task: _intervals(values.mean(axis=1), means, [values.shape[1]])
+        for (task, values), means in zip(board.items(), drawn, strict=True)
     }
-    return by_task, _intervals(*_average(list(board.values()), drawn))
+    average = _average(list(board.values()), drawn)
+    return by_task, _intervals(*average, [values.shape[1] for values in board.values()])
 
 
-def _resampled_means(values: Floats, stratum: int = 0) -> Floats:
+def resampled_means(values: Floats, stratum: int = 0) -> Floats:
     """Systems x queries in, systems x resamples out."""
     table = np.atleast_2d(values)
-    means: Floats = table @ weights(table.shape[1], stratum).T
-    return means
+    # This way round the product of a block is twice as fast.
+    return np.ascontiguousarray(np.concatenate([block @ table.T for block in weights(table.shape[1], stratum)]).T)
 
 
 def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, Floats]:
     return np.mean([np.atleast_2d(values).mean(axis=1) for values in tasks], axis=0), np.mean(drawn, axis=0)
 
 
-def _intervals(means: Floats, drawn: Floats) -> list[Interval]:
-    tail = 100 * (1 - LEVEL) / 2
+def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Interval]:
+    tail = 100 * expanded_tail(queries)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=1)
     return [Interval(float(m), float(a), float(b)) for m, a, b in zip(means, low, high, strict=True)]
+
+
+def expanded_tail(queries: Sequence[int]) -> float:
+    """The share of resamples beyond each end of an interval of a mean over tasks with so many queries.
+
+    >>> round(expanded_tail([1000]), 4), round(expanded_tail([9]), 4)
+    (0.0248, 0.0072)
+    """
+    tail = (1 - LEVEL) / 2
+    several = [count for count in queries if count > 1]
+    if not several:
+        return tail
+    inflation = math.sqrt(sum(count / (count - 1) for count in several) / len(several))
+    return NormalDist().cdf(-inflation * t_quantile(1 - tail, sum(several) - len(several)))
+
+
+def t_quantile(share: float, freedom: int) -> float:
+    """The value below which a share, more than a half, of a t distribution lies; as scipy's, without its import.
+
+    >>> [round(t_quantile(0.975, freedom), 2) for freedom in (1, 2, 3, 8, 100)]
+    [12.71, 4.3, 3.18, 2.31, 1.98]
+    """
+    if freedom == 1:
+        return math.tan(math.pi * (share - 0.5))
+    if freedom == 2:
+        return (2 * share - 1) * math.sqrt(2 / (4 * share * (1 - share)))
+    # Cornish and Fisher's expansion around the normal distribution (Abramowitz and Stegun 26.7.5).
+    z = NormalDist().inv_cdf(share)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))

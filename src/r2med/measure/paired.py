@@ -1,27 +1,30 @@
 """Is one system better than another? Paired by query, within tasks, averaged over tasks.
 
 The statistic is the headline's: the mean over tasks of the mean difference over queries. The randomisation test flips
-the sign of each query's difference, the t-test is the paired one (for several tasks the means' variances are added and
-the degrees of freedom follow Welch and Satterthwaite), the interval resamples queries within tasks.
+the sign of each query's difference, in all ways for few queries and in 10,000 random ways for many. The interval holds
+the differences that this test does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired
+one (for several tasks the means' variances are added, the degrees of freedom follow Welch and Satterthwaite).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import SEED, Interval, average_intervals
+from r2med.measure.bootstrap import SEED, Interval
 
 Floats = NDArray[np.float64]
 
 PERMUTATIONS = 10_000
 ALPHA = 0.05
 POWER = 0.8
+EXACT = 16
+"""Up to how many queries all ways to flip signs are tried."""
 _BLOCK = 2_000
 
 
@@ -34,9 +37,11 @@ class Difference:
     """The mean over tasks of the mean difference."""
     low: float
     high: float
-    """The 95% interval of the mean."""
+    """The 95% interval of the mean: the differences that the randomisation test does not reject."""
     randomisation: float
     """The two-sided p-value of the randomisation test."""
+    at_floor: bool
+    """Whether that is the smallest p-value which so many random flips can give, so that the true one may be smaller."""
     t_test: float
     """The two-sided p-value of the paired t-test; 1 when all differences are equal to 0."""
     effect: float
@@ -60,17 +65,20 @@ def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: 
     >>> round(found.mean, 3), found.wins, found.ties, found.losses
     (0.15, 5, 1, 0)
     """
-    interval: Interval = average_intervals(tasks)[0]
     every = np.concatenate(list(tasks))
+    mean = _mean(tasks)
     spread, freedom = _standard_error(tasks)
+    flips = Flips.of(tasks, permutations, seed)
+    low, high = flips.interval()
     return Difference(
         queries=len(every),
-        mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
-        randomisation=randomisation_test(tasks, permutations, seed),
-        t_test=_t_probability(interval.mean, spread, freedom),
-        effect=_effect(tasks, interval.mean),
+        mean=mean,
+        low=low,
+        high=high,
+        randomisation=flips.probability,
+        at_floor=flips.at_floor,
+        t_test=_t_probability(mean, spread, freedom),
+        effect=_effect(tasks, mean),
         detectable=_detectable(spread),
         wins=int((every > 0).sum()),
         ties=int((every == 0).sum()),
@@ -78,20 +86,126 @@ def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: 
     )
 
 
+def _mean(tasks: Sequence[Floats]) -> float:
+    return float(np.mean([values.mean() for values in tasks]))
+
+
 def randomisation_test(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
-    """How often a random choice of signs gives a mean at least as far from 0: the two-sided p-value."""
-    observed = abs(float(np.mean([values.mean() for values in tasks])))
+    """How often a choice of signs gives a mean at least as far from 0: the two-sided p-value.
+
+    >>> randomisation_test([np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.2, 0.1, 0.4])]) == 2 / 2**9
+    True
+    """
+    return Flips.of(tasks, permutations, seed).probability
+
+
+@dataclass(frozen=True)
+class Flips:
+    """What flipping the signs of queries' differences gives: all ways of doing so, or a random choice of them."""
+
+    mean: float
+    """The observed one."""
+    size: float
+    """The largest difference of a query."""
+    means: Floats
+    """The mean under each flip."""
+    balances: Floats
+    """The mean of the signs themselves under each flip: by how much a shift of all differences would move its mean."""
+    exact: bool
+
+    @classmethod
+    def of(cls, tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> Flips:
+        """Flip all differences of some tasks, each task with the same weight."""
+        queries = sum(map(len, tasks))
+        exact = queries <= EXACT
+        blocks = _every_sign(queries) if exact else _random_signs(queries, permutations, seed)
+        # Each query's share in the mean over tasks.
+        shares = np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
+        columns = np.stack([np.concatenate(list(tasks)) * shares, shares], axis=1)
+        found = np.concatenate([signs @ columns for signs in blocks])
+        size = max(float(np.abs(values).max()) for values in tasks)
+        return cls(_mean(tasks), size, found[:, 0], found[:, 1], exact)
+
+    @property
+    def probability(self) -> float:
+        """The two-sided p-value; a random choice counts the observed arrangement as one more."""
+        # A hair's breadth of slack, so that arrangements which are equal but for rounding count as reached.
+        reached = int((np.abs(self.means) >= abs(self.mean) - 1e-12 * self.size).sum())
+        return reached / len(self.means) if self.exact else (reached + 1) / (len(self.means) + 1)
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no random flip reached the observed mean."""
+        return not self.exact and self.probability <= 1 / (len(self.means) + 1)
+
+    def interval(self) -> tuple[float, float]:
+        """The shifts of all differences that the test would not reject at the 5% level.
+
+        Under a shift the flipped mean is `means - shift * balances`, and the observed one `mean - shift`. The first is
+        as far from 0 as the second up to a largest shift above the mean and a smallest one below, which are solved for
+        every flip. So few queries that no shift is ever rejected tell nothing: the interval is all that is possible.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.stack(
+                [(self.mean + self.means) / (1 + self.balances), (self.mean - self.means) / (1 - self.balances)]
+            )
+        whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
+        high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
+        low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))
+        needed = self._needed()
+        most, slack = max(1.0, self.size), 1e-12 * self.size
+        lowest = float(np.partition(low, needed - 1)[needed - 1]) - slack
+        highest = float(-np.partition(-high, needed - 1)[needed - 1]) + slack
+        return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
+
+    def _needed(self) -> int:
+        """How many flips must reach a mean for the p-value to be 5% at least."""
+        count = len(self.means)
+        return math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
+
+
+def _every_sign(queries: int) -> Iterator[Floats]:
+    """All ways to flip signs but for flipping all at once, which changes no distance from 0."""
+    numbers = np.arange(1 << max(0, queries - 1))[:, None]
+    yield (1 - 2 * ((numbers >> np.arange(queries)) & 1)).astype(np.float64)
+
+
+def _random_signs(queries: int, permutations: int, seed: int) -> Iterator[Floats]:
     generator = np.random.default_rng(seed)
-    reached = 0
-    for start in range(0, permutations, _BLOCK):
-        rows = min(_BLOCK, permutations - start)
-        means = np.zeros(rows)
-        for values in tasks:
-            signs = generator.integers(0, 2, size=(rows, len(values)), dtype=np.int8) * 2.0 - 1.0
-            means += signs @ values / len(values)
-        # A hair's breadth of slack, so that the observed arrangement itself counts as reached.
-        reached += int((np.abs(means / len(tasks)) >= observed * (1 - 1e-12)).sum())
-    return (reached + 1) / (permutations + 1)
+    block = max(1, min(_BLOCK, (1 << 21) // queries))
+    for start in range(0, permutations, block):
+        size = (min(block, permutations - start), queries)
+        yield (generator.integers(0, 2, size=size, dtype=np.int8) * 2 - 1).astype(np.float64)
+
+
+def difference_interval(tasks: Sequence[Floats]) -> Interval:
+    """The mean difference with the interval of `difference`.
+
+    >>> difference_interval([np.zeros(30)])
+    Interval(mean=0.0, low=0.0, high=0.0)
+    """
+    flips = Flips.of(tasks)
+    return Interval(flips.mean, *flips.interval())
+
+
+def p_text(probability: float) -> str:
+    """A p-value as tables show it.
+
+    >>> p_text(0.0123), p_text(0.0), p_text(1 / 10_001)
+    ('0.0123', '<0.0001', '<0.0001')
+    """
+    return "<0.0001" if probability < 0.0001 else f"{probability:.4f}"
+
+
+def p_words(probability: float, *, at_floor: bool = False) -> str:
+    """A p-value as a sentence says it; at the floor of a test it is a bound.
+
+    >>> p_words(0.0123), p_words(1 / 10_001), p_words(3 / 10_001, at_floor=True)
+    ('p = 0.0123', 'p < 0.0001', 'p ≤ 0.0003')
+    """
+    if probability < 0.0001:
+        return "p < 0.0001"
+    return f"p {'≤' if at_floor else '='} {probability:.4f}"
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:

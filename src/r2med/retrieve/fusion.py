@@ -1,7 +1,7 @@
 """Fusion: the lists of several systems, or of several views of one query, merged into one.
 
 Each method follows its definition for a document that a list lacks: it contributes nothing. Scores equal those of
-ranx on the same runs; ties are broken by the one ranking rule.
+ranx on the same runs, but for min-max of equal scores, which is 1 here and 0 there; ties are broken by the one rule.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from r2med.system import System
 Part = System | Stage | str
 """A system to fuse, in any form."""
 
+_LARGEST = 1e6
+"""The largest weight, and the largest k: beyond, sums of scores lose the differences between them."""
+
 Contribution = Callable[[Ranking], NDArray[np.float64]]
 """What each document of a list adds to its fused score."""
 
 
 def min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores stretched to 0..1; a list of equal scores becomes zeros."""
+    """Scores stretched to 0..1; in a list of one document, or of equal scores, all are the best and become 1."""
     low, high = float(scores.min()), float(scores.max())
-    return (scores - low) / max(high - low, 1e-9)
+    return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
 def z_score(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -93,6 +96,8 @@ class Fusion(Retriever):
             raise SpecError(f"{self.name} needs at least one system, as in {self.name}(bm25, bm25-classic)")
         if self.weights and len(self.weights) != len(self.systems):
             raise SpecError(f"{self.name} has {len(self.systems)} systems and {len(self.weights)} weights")
+        if self.weights and not (any(self.weights) and all(abs(weight) <= _LARGEST for weight in self.weights)):
+            raise SpecError(f"{self.name}: weights must be numbers up to {_LARGEST:g}, and one of them not 0")
         if self.depth < 1:
             raise SpecError(f"{self.name}: depth must be at least 1, not {self.depth}")
         for system in self.systems:
@@ -135,6 +140,8 @@ class RRF(Fusion):
         super()._check()
         if self.k < 0:
             raise SpecError(f"rrf: k must not be negative, got {self.k}")
+        if not self.k <= _LARGEST:
+            raise SpecError(f"rrf: k must be at most {_LARGEST:g}, got {self.k}; beyond, all ranks count the same")
 
     def merge(self, runs: Sequence[Run]) -> Run:
         """Several runs, one run."""
@@ -161,6 +168,10 @@ class WeightedSum(Fusion):
         super()._check()
         if self.norm not in NORMS:
             raise SpecError(f"{self.name}: unknown norm {self.norm!r}{suggest(self.norm, NORMS)}")
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What min-max gives to equal scores, which was 0 before."""
+        return {"equal scores": 1} if self.norm == "min-max" else {}
 
     def merge(self, runs: Sequence[Run]) -> Run:
         """Several runs, one run."""
@@ -192,8 +203,10 @@ class Views(Retriever):
     def __post_init__(self) -> None:
         object.__setattr__(self, "system", build_system(self.system))
         self.system.check()
-        if self.depth < 1 or self.k < 0:
-            raise SpecError(f"views: depth must be at least 1 and k not negative, got {self.depth} and {self.k}")
+        if self.depth < 1 or not 0 <= self.k <= _LARGEST:
+            raise SpecError(
+                f"views: depth must be at least 1 and k lie between 0 and {_LARGEST:g}, got {self.depth} and {self.k}"
+            )
 
     @property
     def spec(self) -> Call:

@@ -152,25 +152,22 @@ def small(found: Interval, low: float, high: float) -> str:
 
 
 def differences(found: Comparison, *, layout: Layout = WIDE) -> str:
-    """B minus A by task, by family and over all tasks, filled where the interval leaves out 0."""
+    """B minus A by task, by family and over all tasks, filled where there is a difference after Holm."""
     from r2med.data.tasks import families
 
-    rows = {task_heading(task): each for task, each in found.tasks.items()}
-    rows |= {f"all {families().get(name, name)}": each for name, each in found.families.items()}
-    if len(found.tasks) > 1:
-        rows["all tasks"] = found.overall
-    marks = [_difference_mark(name, each) for name, each in rows.items()]
+    names: Mapping[str, Callable[[str], str]]
+    names = {"task": task_heading, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
+    marks = [_difference_mark(names[look.kind](look.name), look.found, look.sure) for look in found.looks()]
     return points(marks, f"{found.b} minus {found.a}, with 95% intervals", zero=True, layout=layout)
 
 
 def against(found: Sequence[Comparison], *, layout: Layout = WIDE) -> str:
     """Several systems minus one and the same, over all tasks."""
-    marks = [_difference_mark(each.b, each.overall) for each in found]
+    marks = [_difference_mark(each.b, each.overall, each.differs) for each in found]
     return points(marks, f"differences from {found[0].a}, with 95% intervals", zero=True, layout=layout)
 
 
-def _difference_mark(name: str, found: Difference) -> Mark:
-    sure = found.low > 0 or found.high < 0
+def _difference_mark(name: str, found: Difference, sure: bool) -> Mark:
     return Mark(name, 100 * found.mean, 100 * found.low, 100 * found.high, "dot" if sure else "ring")
 
 

@@ -149,8 +149,8 @@ def _panels(ledger: Ledger, choice: Choice, found: Gathered, board: Board) -> li
     panels = boards.board_panels(board, board.lines)
     compared = _differences(ledger, choice, found)
     if compared:
-        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where the "
-        note += f"interval leaves out 0. {_verdicts(compared)}"
+        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
+        note += f"they differ. {_verdicts(compared)}"
         panels.append(Panel("Paired differences", note, charts.responsive(charts.against, compared), "differences"))
     panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
     return panels + why.panels(found.causes)
@@ -170,5 +170,5 @@ def _differences(ledger: Ledger, choice: Choice, found: Gathered) -> list[Compar
 
 
 def _verdicts(compared: Sequence[Comparison]) -> str:
-    sure = [each for each in compared if each.corrected < 0.05]
+    sure = [each for each in compared if each.differs]
     return f"{len(sure)} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
