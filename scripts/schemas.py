@@ -142,9 +142,10 @@ def difference(text: str, **more: Schema) -> Schema:
     fields = {
         "queries": count(),
         "mean": number("The mean difference, b less a."),
-        "low": number(),
-        "high": number(),
-        "randomisation": unknown(share("p-value of a paired randomisation test.")),
+        "low": number("The differences from here on are not rejected by the randomisation test."),
+        "high": number("And up to here."),
+        "randomisation": unknown(share("p-value of a paired randomisation test; exact for up to 16 queries.")),
+        "at_floor": flag("Whether it is the smallest that the test can give: the true one may be smaller."),
         "t_test": unknown(share("p-value of a paired t test.")),
         "effect": unknown(number("The mean difference in standard deviations.")),
         "detectable": unknown(number("The smallest difference that so many queries would show.")),
@@ -160,9 +161,11 @@ COMPARE = array(
         {
             "a": SPEC,
             "b": SPEC,
+            "oracles": array(string(), "Which of the two were shown gold answers: ceilings, no systems."),
+            "verdict": string("The conclusion in a sentence."),
             "overall": difference("Over all queries.", holm=unknown(share("p-value, corrected for several pairs."))),
             "families": table(difference("One family of tasks.")),
-            "tasks": table(difference("One task.")),
+            "tasks": table(difference("One task.", holm=share("p-value, corrected for several tasks."))),
             "incomplete": table(count(), "a or b to its queries that a stage could not serve."),
             "notes": NOTES,
         },
@@ -329,8 +332,17 @@ COVERAGE = array(
         }
     )
 )
+SLICE_MEAN = record(
+    {"mean": number(), "low": unknown(number()), "high": unknown(number())},
+    "A mean with its 95% interval, which one query does not have.",
+)
 SLICES = table(
-    array(record({"slice": string(), "queries": count(), "means": array(MEAN, "One for each system, in order.")})),
+    array(
+        record(
+            {"slice": string(), "queries": count(), "means": array(SLICE_MEAN, "One for each system, in order.")},
+            difference=SLICE_MEAN,
+        )
+    ),
     "Way of slicing to its slices.",
 )
 FRONTIER = record(
