@@ -187,7 +187,7 @@ def test_nothing_that_a_text_says_becomes_part_of_the_page(text: str) -> None:
     reader = Reader()
     reader.feed(page([made(text)], text))
     assert reader.tags <= OWN_TAGS
-    assert reader.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "href", "id"}
+    assert reader.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "href", "id", "dir"}
     plain = re.sub(r"\s", "", harmless(text))
     assert plain in re.sub(r"\s", "", reader.cells[4])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -197,3 +198,16 @@ def test_a_ledger_of_the_first_format_opens_with_its_runs_in_their_order(own_hom
     with Ledger() as ledger:
         ledger.use(entries[-1])
         assert ledger.entries()[0] == replace(entries[-1], used=4)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")
+def test_what_is_kept_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with Ledger() as ledger:
+        assert stat.S_IMODE(ledger.path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600
+    (tmp_path / "shared").mkdir(mode=0o755)
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))
+    with Ledger() as ledger:
+        assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o755

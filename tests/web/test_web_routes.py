@@ -443,3 +443,17 @@ def test_a_run_begins_with_its_headline_and_leaves_out_what_is_empty(client, fil
     assert re.findall(r"<dt>([^<]+)</dt>", measured)[0] == "nDCG@10"
     assert "<dd></dd>" not in page
     assert "<dd>False</dd>" not in page
+
+
+def test_a_comparison_names_oracles_and_the_tasks_it_is_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    r2med.evaluate(["bm25"], ["sample/Biology", "sample/MedQA-Diag", "sample/IIYi-Clinical"])
+    r2med.evaluate(["bm25-classic", "oracle-answer >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+    client = TestClient(create_app(Library()), base_url="http://localhost")
+    page = client.get("/compare?group=sample&a=bm25&b=oracle-answer+%3E%3E+bm25").text
+    assert "Over 2 of 3 tasks: only one of the two was run on sample/IIYi-Clinical." in page
+    assert '<code>oracle-answer &gt;&gt; bm25</code> <span class="tag warn">oracle</span> minus' in page
+    assert "it is a ceiling, and not a better system" in page
+    assert '<optgroup label="Oracles, shown the gold answers"><option selected>oracle-answer' in page
+    plain = client.get("/compare?group=sample&a=bm25&b=bm25-classic").text
+    assert "it is a ceiling" not in plain

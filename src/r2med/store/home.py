@@ -18,7 +18,8 @@ def home() -> Path:
     try:
         folder = Path(chosen).expanduser() if chosen else user_data_path("r2med", appauthor=False)
         place = place if chosen else f"{folder}, where results are kept,"
-        folder.mkdir(parents=True, exist_ok=True)
+        # What is kept may be about patients: a folder that is made here is its owner's alone.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A folder that cannot be looked into is of no use, and says so only now.
         next(folder.iterdir(), None)
     except (OSError, RuntimeError, ValueError) as error:

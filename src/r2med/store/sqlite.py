@@ -151,6 +151,9 @@ class Database:
         """The file itself; where it cannot be written, whatever can be read of it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                # Made for its owner alone; what SQLite puts beside it has the same rights.
+                self.path.touch(mode=0o600)
             return self._upgraded(self._connect(str(self.path)))
         except OSError as error:
             self.obstacle = reason(error)

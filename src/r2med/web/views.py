@@ -192,7 +192,8 @@ def compare_page(library: Library, request: Request) -> Shown:
     pages = Pages.of(len(pairs), _number(asked, "page"))
     shown = pairs[pages.cut()]
     values |= {
-        "found": found, "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": comparing.SORTS,
+        "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
+        "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": comparing.SORTS,
         "texts": {(p.task, p.query): _query_text(library, p.task, p.query) for p in shown},
         "chart": charts.responsive(charts.differences, found.found),
     }  # fmt: skip
