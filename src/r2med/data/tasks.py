@@ -11,7 +11,6 @@ from typing import Any
 
 from r2med.data import layout
 from r2med.data.nanoset import read_manifest
-from r2med.data.rows import shorten
 from r2med.errors import DataError, suggest
 
 GROUPS = ("full", "nano", "sample")
@@ -218,7 +217,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
-    raise DataError(f"no such task or folder: {shorten(name)!r}{suggest(name, [*registry(), *groups()])}")
+    raise DataError(f"no such task or folder: {name!r}{suggest(name, [*registry(), *groups()])}")
 
 
 def _expanded(name: str | Path) -> Path:
