@@ -15,7 +15,7 @@ from chat_server import Say
 
 from r2med.config import RequestSettings, request_settings, requesting
 from r2med.errors import R2medError
-from r2med.llm import Limits
+from r2med.llm import Limits, find_model
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -107,3 +107,72 @@ def test_a_wrong_setting_is_one_line_with_the_file(tmp_path, monkeypatch, line, 
         request_settings()
     assert "r2med.toml" in str(error.value)
     assert message in str(error.value)
+
+
+def said(*words: str, code: int = 0) -> str:
+    """What a command prints, results and remarks."""
+    process = command(*words)
+    out, remarks = process.communicate(timeout=120)
+    assert process.returncode == code, remarks
+    assert "Traceback" not in remarks
+    return out + remarks
+
+
+def test_a_text_that_was_cut_is_marked_wherever_incomplete_ones_are(serve):
+    server = serve(lambda prompt, nth: Say(text="half a pass", choice={"finish_reason": "length"}))
+    spec = f"hyde(tiny@{server.url}, max_tokens=40) >> bm25"
+    run = ("run", spec, "--tasks", "sample/Biology")
+    shown = said(*run)
+    assert "9 queries incomplete (the text was cut by max_tokens" in shown
+    assert "9 of 9 texts were cut by max_tokens" in shown
+    found = json.loads(said(*run, "--json"))["results"][0]
+    assert set(found["incomplete"].values()) == {"the text was cut by max_tokens"}
+    # What there is of the text is searched with all the same, and nothing is paid for again.
+    assert server.attempts == 9
+    assert "all 9 queries incomplete, so it has no rank" in said("board", "--group", "sample")
+    assert "strict was asked for" in said(*run, "--strict", "--fresh", code=1)
+
+
+def test_answers_are_listed_and_dropped_by_model_and_by_use(serve):
+    useless = Say(text="")
+    server = serve(lambda prompt, nth: useless if "fruit" in prompt else Say())
+    said("run", f"hyde(tiny@{server.url}) >> bm25", f"hyde(other@{server.url}) >> bm25", "--tasks", "sample/Biology")
+    rows = {row["what"]: row for row in json.loads(said("cache", "--json")) if row["kind"] == "answers"}
+    assert set(rows) == {f"tiny at {server.url}", f"other at {server.url}"}
+    tiny = rows[f"tiny at {server.url}"]
+    unusable = sum("fruit" in prompt for prompt in server.asked)
+    assert unusable > 0
+    assert tiny["holds"] == f"9 answers, {unusable} unusable"
+    assert tiny["bytes"] > 1000
+    dropped = f"removed {unusable} unusable {'answer' if unusable == 1 else 'answers'} of tiny"
+    assert dropped in said("cache", "clear", "answers", "--model", "tiny", "--unusable")
+    assert f"removed {9 - unusable} answers of tiny" in said("cache", "clear", "answers", "--model", "tiny")
+    assert "no answers of 'tiny' are kept" in said("cache", "clear", "answers", "--model", "tiny", code=1)
+    assert "removed 9 answers" in said("cache", "clear", "answers")
+    assert "removed 0 scores" in said("cache", "clear", "scores")
+    assert "name a model, answers or scores" in said("cache", "clear", code=2)
+
+
+def test_a_plan_says_what_it_does_not_know_and_shows_one_prompt():
+    plan = ("run", "hyde(tiny@http://127.0.0.1:9/v1) >> bm25", "--tasks", "sample", "--dry-run")
+    shown = said(*plan)
+    assert "dollars ?, dollars at most ?" in shown
+    assert len({line.strip() for line in shown.splitlines() if "requests 9" in line}) == 8
+    once, all_of_them = shown.count("\n      | "), said(*plan, "--prompts").count("\n      | ")
+    assert 0 < once < all_of_them / 4
+
+
+@pytest.mark.parametrize("spec", ['replay("\\u0000") >> bm25', 'hyde(local, prompt="\\u0000") >> bm25'])
+def test_a_name_that_no_file_has_is_one_line(spec):
+    assert len(said("run", spec, "--tasks", "sample/Biology", "--json", code=1).splitlines()) > 0
+
+
+def test_a_script_by_a_name_that_no_file_has_is_one_line():
+    with pytest.raises(R2medError, match="cannot read the script"):
+        find_model("scripted:\ud800")
+
+
+def test_a_script_without_rules_is_refused(tmp_path):
+    (tmp_path / "s.toml").write_text('[[reply]]\ntext = "a"\n')
+    with pytest.raises(R2medError, match="rule"):
+        find_model(f"scripted:{tmp_path}/s.toml")

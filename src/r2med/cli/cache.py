@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import click
 
 from r2med.cli.options import json_option, output, write_json
+
+if TYPE_CHECKING:
+    from r2med.llm.answers import Answers
 
 
 @click.group("cache", invoke_without_command=True)
 @json_option()
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Sizes of what is kept beside the ledger: indexes, vectors by model, answers of language models."""
+    """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models."""
     if ctx.invoked_subcommand is not None:
         return
     from r2med.doctor import human
@@ -23,6 +30,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
         for each in sizes()
     ]
+    rows += [*_score_rows(), *_answer_rows()]
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
@@ -34,22 +42,125 @@ def command(ctx: click.Context, as_json: bool) -> None:
     table.show(output())
 
 
+def _score_rows() -> list[tuple[str, str, str, int]]:
+    from r2med.rerank.kept import kept_scores
+
+    return [
+        (
+            "scores",
+            f"{each.model} at {each.server}" if each.server else each.model,
+            f"{each.scores:,} pairs",
+            each.bytes,
+        )
+        for each in kept_scores()
+    ]
+
+
+def _answer_rows() -> list[tuple[str, str, str, int]]:
+    with _answers() as answers:
+        holdings = answers.holdings() if answers is not None else []
+    rows = []
+    for each in holdings:
+        useless = f", {each.unusable:,} unusable" if each.unusable else ""
+        what = f"{each.model} at {each.server}" if each.server else each.model
+        rows.append(("answers", what, f"{each.answers:,} answers{useless}", each.bytes))
+    return rows
+
+
+@contextmanager
+def _answers() -> Iterator[Answers | None]:
+    """The file of kept answers, if there is one."""
+    from r2med.llm.answers import Answers
+    from r2med.store.home import home
+
+    if not (home() / "llm.sqlite").is_file():
+        yield None
+        return
+    answers = Answers()
+    try:
+        yield answers
+    finally:
+        answers.close()
+
+
 @command.command("clear")
-@click.argument("model", required=False)
+@click.argument("what", required=False, metavar="MODEL|answers|scores")
+@click.option("--model", help="Of answers or scores, those of this model.")
+@click.option("--unusable", is_flag=True, help="Of answers, those that are empty, refused, filtered or cut.")
 @click.option("--all", "everything", is_flag=True, help="All vectors of all models, and all indexes.")
-def clear(model: str | None, everything: bool) -> None:
-    """Forget the vectors of a model, or with --all everything that can be computed again."""
-    import shutil
+def clear(what: str | None, model: str | None, unusable: bool, everything: bool) -> None:
+    """Forget the vectors of a model, kept answers or scores, or with --all every vector and index.
 
-    from r2med.doctor import human
-    from r2med.encode.store import clear as clear_vectors
-    from r2med.store.cache import Cache
+    Answers are paid for: they go only when they are named.
 
-    if (model is None) != everything:
-        raise click.UsageError("name a model, or say --all")
-    removed = clear_vectors(model or "")
-    for each in removed:
-        click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human(each.bytes)}")
+    \b
+    Examples:
+      r2med cache clear minilm
+      r2med cache clear answers --unusable
+      r2med cache clear answers --model gpt-4o
+      r2med cache clear scores
+    """
+    if (what is None) != everything:
+        raise click.UsageError("name a model, answers or scores, or say --all")
+    if (model is not None and what not in ("answers", "scores")) or (unusable and what != "answers"):
+        raise click.UsageError("--model is for answers and scores, --unusable for answers")
+    if what == "answers":
+        _clear_answers(model or "", unusable)
+    elif what == "scores":
+        _clear_scores(model or "")
+    else:
+        _clear_vectors(what or "")
     if everything:
+        import shutil
+
+        from r2med.store.cache import Cache
+
         shutil.rmtree(Cache.default().root, ignore_errors=True)
         click.echo("removed all indexes")
+
+
+def _clear_vectors(model: str) -> None:
+    from r2med.doctor import human
+    from r2med.encode.cards import cards
+    from r2med.encode.store import clear as clear_vectors
+
+    known = {name.lower(): card.id for name, card in cards().items()}
+    for each in clear_vectors(known.get(model.lower(), model)):
+        click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human(each.bytes)}")
+
+
+def _clear_answers(model: str, unusable: bool) -> None:
+    from r2med.errors import R2medError, suggest
+
+    with _answers() as answers:
+        models = {each.model for each in answers.holdings()} if answers is not None else set()
+        name = _model_id(model)
+        if name and name not in models:
+            raise R2medError(f"no answers of {model!r} are kept{suggest(model, models)}")
+        gone = answers.clear(name, unusable=unusable) if answers is not None else 0
+    useless = "unusable " if unusable else ""
+    click.echo(f"removed {gone:,} {useless}{'answer' if gone == 1 else 'answers'}{f' of {name}' if name else ''}")
+
+
+def _model_id(name: str) -> str:
+    """The name that the server knows a model by, from its card; any other name is that name already."""
+    from r2med.llm import find_model, model_names
+
+    return find_model(name).id if name in model_names() else name
+
+
+def _clear_scores(model: str) -> None:
+    from r2med.errors import R2medError, suggest
+    from r2med.rerank.cards import api_cards, cards
+    from r2med.rerank.kept import clear_scores, kept_scores
+
+    models = {each.model for each in kept_scores()}
+    known = {
+        **{name: card.id for name, card in api_cards().items()},
+        **{name: card.id for name, card in cards().items()},
+    }
+    name = known.get(model, model)
+    if name and name.lower() not in {each.lower() for each in models}:
+        raise R2medError(f"no scores of {model!r} are kept{suggest(model, models)}")
+    gone = clear_scores(name)
+    click.echo(f"removed {gone:,} {'score' if gone == 1 else 'scores'}{f' of {name}' if name else ''}")

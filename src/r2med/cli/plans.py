@@ -15,8 +15,9 @@ _PROMPT = "first prompt"
 _WIDTH = 100
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the plan of one system."""
+def show_plan(plan: Plan, *, prompts: bool = False) -> None:
+    """Print the plan of one system, with the first prompt of each of its stages, or with that of every task."""
+    shown: set[str] = set()
     click.secho(plan.system, bold=True)
     for number, stage in enumerate(plan.stages, 1):
         click.echo(f"  {number}. {stage.spec} ({stage.kind})")
@@ -25,7 +26,7 @@ def show_plan(plan: Plan) -> None:
         names = ", ".join(task.task for task in tasks)
         click.echo(textwrap.fill(f"{names}: {state}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
         for task in tasks:
-            _forecast(task, len(tasks) > 1)
+            _forecast(task, len(tasks) > 1, set() if prompts else shown)
     for spec, facts in _totals(plan.tasks).items():
         click.echo(f"  in all, {spec}: {_facts(facts)}")
     click.echo()
@@ -39,10 +40,12 @@ def _by_state(tasks: Sequence[PlannedTask]) -> dict[str, list[PlannedTask]]:
     return found
 
 
-def _forecast(task: PlannedTask, several: bool) -> None:
+def _forecast(task: PlannedTask, several: bool, shown: set[str]) -> None:
+    """What is left to do on a task; the prompts of stages that were shown before are left out."""
     for spec, facts in task.forecast.items():
         click.echo(f"    {f'{task.task}, ' if several else ''}{spec}: {_facts(facts)}")
-        if _PROMPT in facts:
+        if _PROMPT in facts and spec not in shown:
+            shown.add(spec)
             click.echo(textwrap.indent(str(facts[_PROMPT]), "      | ", lambda line: True))
 
 
@@ -64,7 +67,7 @@ def _countable(name: str, several: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_said(fact)}" for name, fact in facts.items() if name != _PROMPT)
+    return ", ".join(f"{name} {_said(fact) or '?'}" for name, fact in facts.items() if name != _PROMPT)
 
 
 def _needs(stage: PlannedStage) -> dict[str, str]:

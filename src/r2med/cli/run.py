@@ -40,6 +40,7 @@ class Asked:
     out: Path | None
     fresh: bool
     dry_run: bool
+    prompts: bool
     as_json: bool
     names: tuple[str, ...] = ()
     """What an experiment calls each of the systems."""
@@ -69,6 +70,7 @@ class Asked:
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--prompts", is_flag=True, help="With --dry-run: the first prompt of every task, not of one.")
 @json_option()
 def command(**given: Any) -> None:
     """Run retrieval systems over tasks and print one table.
@@ -205,4 +207,4 @@ def _show_plan(asked: Asked, systems: list[System]) -> None:
         write_json([each.as_dict() for each in plans])
         return
     for each in plans:
-        show_plan(each)
+        show_plan(each, prompts=asked.prompts)

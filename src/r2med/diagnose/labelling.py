@@ -26,19 +26,35 @@ class Scheme:
     prompt: Template
 
     def read(self, text: str) -> str | None:
-        """The class that a reply names: alone, or in a line `Class: NAME`; None for anything else.
+        """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
 
         >>> scheme("body-system").read("It is the heart.\\n**Class: Cardiovascular**")
         'cardiovascular'
+        >>> scheme("body-system").read("Nervous system")
+        'nervous'
         >>> scheme("body-system").read("cardiovascular or respiratory") is None
         True
         """
-        lines = [re.sub(r"[*_`#>]", "", line).strip().rstrip(".").casefold() for line in text.splitlines()]
+        lines = [re.sub(r"[*_`#>]", "", line).strip().casefold() for line in text.splitlines()]
         lines = [line for line in lines if line]
-        named = {line.partition(":")[2].strip() for line in lines if re.match(r"class\s*:", line)}
+        named = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
         if not named and len(lines) == 1:
-            named = {lines[0]}
-        return next(iter(named)) if len(named) == 1 and named <= set(self.classes) else None
+            named = lines
+        if any(_DENIAL.search(line) for line in named):
+            return None
+        found = {name for line in named for name in self.classes if _names(line, name)}
+        return next(iter(found)) if len(found) == 1 and all(self._any(line) for line in named) else None
+
+    def _any(self, line: str) -> bool:
+        return any(_names(line, name) for name in self.classes)
+
+
+_DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
+
+
+def _names(line: str, name: str) -> bool:
+    """Whether a line has a class's name in it, as words of their own."""
+    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
 
 
 @cache

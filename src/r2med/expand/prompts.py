@@ -60,9 +60,11 @@ def templates(method: str, override: str = "", needed: Sequence[str] = ("query",
     path = Path(override).expanduser()
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise SpecError(f"{method}: cannot read the prompt {path}: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{method}: cannot read the prompt {path}: not UTF-8") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{method}: cannot read the prompt {str(path)!r}: {reason}") from error
     missing = [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]
     if missing:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")

@@ -175,5 +175,5 @@ def published_task(task: Task) -> Task:
 def _digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(path)!r}: cannot be read: {getattr(error, 'strerror', '') or error}") from error

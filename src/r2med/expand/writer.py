@@ -14,7 +14,7 @@ from r2med.expand.joins import check_join
 from r2med.expand.kept import keep
 from r2med.expand.prompts import Template, task_values, templates
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.asking import AskingStage, foreseen, note_account
+from r2med.llm.asking import AskingStage, foreseen, note_account, was_cut
 from r2med.stage import Context, Expander
 
 if TYPE_CHECKING:
@@ -117,8 +117,10 @@ class Writer(Asker):
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
         written = [self._read(reply) for reply in replies]
-        rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
-        return keep(self, collection, rows, context)
+        places = range(0, len(written), self.samples)
+        rows = [written[start : start + self.samples] for start in places]
+        cut = [sum(map(was_cut, replies[start : start + self.samples])) for start in places]
+        return keep(self, collection, rows, context, cut)
 
     def _read(self, reply: Reply | Failed) -> Generation:
         if isinstance(reply, Failed):

@@ -115,5 +115,10 @@ def foreseen(requests: Sequence[Request]) -> dict[str, object]:
 def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
     """Remember what the replies took, and how many were cut by the token limit and used as they are."""
     context.asked_for(seconds)
-    cut = sum(isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete for reply in replies)
+    cut = sum(map(was_cut, replies))
     context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}
+
+
+def was_cut(reply: Reply | Failed) -> bool:
+    """Whether a text was cut by the limit on its length, and can be used as far as it goes."""
+    return isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete

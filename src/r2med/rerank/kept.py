@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -42,6 +43,8 @@ UPDATE scores SET seal = seal(
 """
 _FORMAT = Format("file of kept scores", (_FORMAT_1, _FORMAT_2))
 _AT_A_TIME = 500
+_ROW = 16 + 5 * 8
+"""Bytes of a row: the hash of the pair and five numbers."""
 
 
 class Scored(NamedTuple):
@@ -121,3 +124,50 @@ class ScoreStore:
 
     def __len__(self) -> int:
         return int(self._db.rows("SELECT count(*) FROM scores WHERE setting = ?", (self._setting,))[0][0])
+
+
+@dataclass(frozen=True)
+class KeptScores:
+    """The kept scores of a model under one setting."""
+
+    model: str
+    server: str
+    """The address that gave them; empty for a model that runs here."""
+    scores: int
+    bytes: int
+    """Of the values; the file has some more around them."""
+    setting: int
+
+
+def kept_scores(path: Path | None = None) -> list[KeptScores]:
+    """What the file of scores holds, by setting."""
+    place = path or home() / "rerank.sqlite"
+    if not place.is_file():
+        return []
+    database = Database(place, _FORMAT)
+    query = "SELECT settings, count(*), id FROM scores JOIN settings ON setting = id GROUP BY id"
+    try:
+        rows = database.rows(query)
+    finally:
+        database.close()
+    found = [(orjson.loads(text), count, setting) for text, count, setting in rows]
+    kept = [
+        KeptScores(str(values.get("model", "?")), str(values.get("url", "")), count, count * _ROW, setting)
+        for values, count, setting in found
+    ]
+    return sorted(kept, key=lambda each: (each.model, each.server, each.setting))
+
+
+def clear_scores(model: str = "", path: Path | None = None) -> int:
+    """Forget the scores of a model, or of all. Returns how many went."""
+    chosen = [each for each in kept_scores(path) if not model or each.model.lower() == model.lower()]
+    if not chosen:
+        return 0
+    database = Database(path or home() / "rerank.sqlite", _FORMAT)
+    try:
+        with database.transaction() as db:
+            db.executemany("DELETE FROM scores WHERE setting = ?", [(each.setting,) for each in chosen])
+        database.connection.execute("VACUUM")
+    finally:
+        database.close()
+    return sum(each.scores for each in chosen)
