@@ -128,8 +128,8 @@ _NOT_IN_THE_FILE = ("role", "prompt", "max_length", "exclude_prompt", "lowercase
 """Settings that change what is handed to the file, not the file."""
 
 
-def exported_card(folder: Path, name: str) -> Card | None:
-    """The card that an exported folder holds, or None for any other folder."""
+def exported_card(folder: Path, name: str, path: str) -> Card | None:
+    """The card that an exported folder holds, or None for any other folder. Its id is the path, never a repository."""
     file = folder / "r2med.json"
     if not file.is_file():
         return None
@@ -140,6 +140,7 @@ def exported_card(folder: Path, name: str) -> Card | None:
         for prompt in ("query_prompt", "document_prompt"):
             fields = stated[prompt]
             stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
-        return replace(Card(**{**stated, "dense": ()}), name=name, id=str(folder), backend="onnx")
+        elsewhere = {"dense": (), "package": "", "adapter": "", "revision": "main"}  # all of it is in the folder
+        return replace(Card(**{**stated, **elsewhere}), name=name, id=path, backend="onnx")
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise R2medError(f"{file}: not written by this version of r2med; export the model again") from error

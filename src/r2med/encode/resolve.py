@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from r2med.encode.base import Encoder
 from r2med.encode.cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, Card, cards
 from r2med.encode.prompts import Prompts, Template
-from r2med.encode.sources import Source, existing_folder, locate, looks_like_path
+from r2med.encode.sources import Source, as_path, existing_folder, locate, looks_like_path
 from r2med.errors import SpecError, suggest
 
 if TYPE_CHECKING:
@@ -167,14 +167,10 @@ def _card(name: str, options: Mapping[str, Any]) -> Card:
     if looks_like_path(name) or Path(name).is_dir():
         from r2med.encode.onnx_backend import exported_card
 
-        folder = existing_folder(name)
-        return exported_card(folder, name) or _described(name, locate(_as_path(name)), options)
+        folder = as_path(name)
+        return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
     ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
     raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
-
-
-def _as_path(name: str) -> str:
-    return name if looks_like_path(name) else f"./{name}"
 
 
 def _described(name: str, source: Source, options: Mapping[str, Any]) -> Card:
@@ -191,6 +187,8 @@ def _changed(card: Card, options: Mapping[str, Any]) -> Card:
     for prompt in ("query_prompt", "document_prompt"):
         if prompt in values:
             values[prompt] = Template(values[prompt])
+    if "adapter" in values:
+        values["adapter"] = as_path(values["adapter"])
     if "dtype" in values:
         values["dtype"] = _SHORT.get(values["dtype"], values["dtype"])
     dtype = values.get("dtype", card.dtype)

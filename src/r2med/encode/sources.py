@@ -72,6 +72,15 @@ def looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
+def as_path(name: str) -> str:
+    """A name that a user gave, written so that it can only be a folder where one of that name is here.
+
+    >>> as_path("BAAI/bge-m3"), as_path("./models/mine")
+    ('BAAI/bge-m3', './models/mine')
+    """
+    return f"./{name}" if not looks_like_path(name) and Path(name).is_dir() else name
+
+
 def existing_folder(name: str) -> Path:
     """The folder of a path, which must be there."""
     folder = Path(name).expanduser()

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.sources import Source, existing_folder, locate, looks_like_path
+from r2med.encode.sources import Source, as_path, existing_folder, locate, looks_like_path
 from r2med.errors import SpecError, suggest
 from r2med.registry import spec_of
 from r2med.rerank.candidates import candidates, check_depth, reranked
@@ -112,7 +112,7 @@ class CrossEncoder(Reranker):
     def _changes(self, found: Card) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in ("revision", "max_length", "head") if getattr(self, name)}
         if self.adapter:
-            given |= {"adapter": self.adapter, "adapter_revision": "main"}
+            given |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
         if self.dtype:
             given["dtype"] = _SHORT.get(self.dtype, self.dtype)
         elif self.backend == "onnx":
@@ -123,8 +123,7 @@ class CrossEncoder(Reranker):
         return given
 
     def _source(self) -> Source:
-        name = self.model.removeprefix(PREFIX)
-        return locate(f"./{name}" if is_folder(name) and not looks_like_path(name) else name, self.revision or "main")
+        return locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
 
     @property
     def requirements(self) -> Requirements:
