@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+_DEBUG = "R2MED_DEBUG"
+"""The variable that `--debug` sets, for this process and its workers."""
 
 
 class R2medError(Exception):
@@ -76,3 +83,37 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {spelled[near[0]]}?"
     return f"; known: {', '.join(names)}" if len(names) <= 24 else ""
+
+
+def blame(error: BaseException) -> str:
+    """An error of a user's own code in a line: the file and line where it came up, its type and what it says.
+
+    >>> try:
+    ...     int("x")
+    ... except ValueError as error:
+    ...     blame(error).endswith("ValueError: invalid literal for int() with base 10: 'x'")
+    True
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_OTHERS)] or frames[-1:]
+    where = f"{Path(own[-1].filename).name}:{own[-1].lineno}: " if own else ""
+    said = (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{where}{type(error).__name__}{f': {said}' if said else ''}"
+
+
+_OTHERS = (str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<")
+"""Where the code of others is: this package, Python's own and what is installed."""
+
+
+def set_debugging(on: bool) -> None:
+    """Show the traceback of every error from now on, or no longer."""
+    if on:
+        os.environ[_DEBUG] = "1"
+    else:
+        os.environ.pop(_DEBUG, None)
+
+
+def debug(error: BaseException) -> None:
+    """Print where an error came from, if somebody asked to see that."""
+    if os.environ.get(_DEBUG):
+        traceback.print_exception(error)

@@ -13,7 +13,7 @@ from r2med.data import load
 from r2med.data.model import Dataset
 from r2med.data.tasks import Task, resolve
 from r2med.engine import Engine, quiet
-from r2med.errors import R2medError, one_line
+from r2med.errors import R2medError, debug, one_line
 from r2med.llm import forget_outages
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
@@ -23,7 +23,6 @@ from r2med.results import Failure, Report, Result
 from r2med.stage import PHASES, Context, Stage
 from r2med.store.cache import Cache
 from r2med.store.ledger import Entry, Finished, Ledger
-from r2med.store.progress import account
 from r2med.store.provenance import provenance
 from r2med.store.sqlite import DamagedError, StoreError, warn
 from r2med.system import System
@@ -72,6 +71,7 @@ def evaluate(
                 try:
                     results.append(_measure(system, dataset, chosen, ledger, memo))
                 except (R2medError, MemoryError, OSError) as error:
+                    debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
     return Report(results, failures, columns)
 
@@ -117,7 +117,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
         except DamagedError as error:
             warn(f"{error}; it is made again now")
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
-    with account.working(system.spec, dataset.name):
+    with options.engine.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
     seconds = sum(step[phase] for step in context.notes.work.values() for phase in PHASES)
     scores = score(state.ranked, dataset.gold.qrels, options.measures)

@@ -52,15 +52,20 @@ class Plan:
         return asdict(self)
 
 
-def plan(systems: Sequence[System], tasks: Sequence[str], *, split: str | None = None) -> list[Plan]:
-    """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing."""
+def plan(
+    systems: Sequence[System], tasks: Sequence[str], *, split: str | None = None, fresh: bool = False
+) -> list[Plan]:
+    """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing.
+
+    With `fresh`, what the ledger has is to be computed again.
+    """
     found = [(task, _at_hand(task)) for task in resolve(tasks, split=split)]
     with Ledger() as ledger:
         return [
             Plan(
                 system.spec,
                 [_stage(stage) for stage in system.walk()],
-                [_task(system, task, dataset, ledger) for task, dataset in found],
+                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in found],
             )
             for system in systems
         ]
@@ -84,10 +89,10 @@ def _stage(stage: Stage) -> PlannedStage:
 _NOTHING = asdict(Requirements())
 
 
-def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger) -> PlannedTask:
+def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger | None) -> PlannedTask:
     if dataset is None:
         return PlannedTask(task.name, f"to compute, after a download from {task.hub}")
-    entry = ledger.find(run_key(system, dataset))
+    entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
     if entry is not None and not entry.record["incomplete"]:
         return PlannedTask(task.name, "in the ledger")
     state = "to compute" if entry is None else "to try again, because it is not complete"

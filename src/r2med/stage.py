@@ -196,10 +196,18 @@ class Stage(ABC):
         """A hash of everything the output depends on, apart from the input."""
         return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
 
-    def __rshift__(self, other: Stage | System) -> System:
+    def check_files(self) -> None:  # noqa: B027 - most stages have no files
+        """Refuse a stage whose files are not there, where that can be told without a network."""
+
+    def __rshift__(self, other: Stage | System | str) -> System:
         from r2med.system import System
 
         return System((self,)) >> other
+
+    def __rrshift__(self, other: str) -> System:
+        from r2med.system import System
+
+        return other >> System((self,))
 
     def __str__(self) -> str:
         return str(self.spec)

@@ -36,8 +36,15 @@ class System:
         system.check()
         return system
 
-    def __rshift__(self, other: Stage | System) -> System:
-        return System(self.stages + (other.stages if isinstance(other, System) else (other,)))
+    def __rshift__(self, other: Stage | System | str) -> System:
+        from r2med.registry import build_system
+
+        return System(self.stages + build_system(other).stages)
+
+    def __rrshift__(self, other: str) -> System:
+        from r2med.registry import build_system
+
+        return build_system(other) >> self
 
     @property
     def chain(self) -> Chain:
@@ -56,6 +63,8 @@ class System:
         """Refuse an impossible order before anything runs."""
         kinds = [stage.kind for stage in self.stages]
         if kinds.count("retriever") != 1:
+            for stage in self.stages:
+                stage.check_files()
             found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
             raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")

@@ -66,7 +66,8 @@ def test_own_and_published_can_be_seen_alone(ledger: Ledger) -> None:
     add_everywhere(ledger, "mine", "full", 0.9)
     assert names(board(ledger, View(published=False))) == ["mine"]
     assert "mine" not in names(board(ledger, View(own=False)))
-    assert {line.row.sources for line in board(ledger, View(sources=("page",))).lines} == {("own",), ("page",)}
+    assert {line.row.sources for line in board(ledger, View(sources=("page",))).lines} == {("page",)}
+    assert {line.row.sources for line in board(ledger, View(sources=("page", "own"))).lines} == {("own",), ("page",)}
 
 
 def test_a_system_without_a_task_is_listed_and_not_ranked(ledger: Ledger) -> None:
@@ -307,6 +308,15 @@ def test_marks_are_those_of_the_paired_test(ledger: Ledger) -> None:
     assert found.notes[-1].startswith("† better, ‡ worse than base")
 
 
+def test_the_baseline_need_not_be_shown(ledger: Ledger) -> None:
+    for place, name in enumerate(["best", "good", "base"]):
+        add_everywhere(ledger, name, "full", 0.9 - 0.3 * place)
+    for limits in ({"limit": 1}, {"limit": 2}, {"kind": "base", "limit": 1}):
+        found = board(ledger, View(baseline="base", published=False, **limits))
+        assert "base" not in [line.row.name for line in found.lines]
+        assert all(set(line.marks.values()) == {"†"} for line in found.lines)
+
+
 def test_other_data_than_the_baselines_gets_no_mark(ledger: Ledger) -> None:
     add_everywhere(ledger, "base", "full", [0.1] * 30)
     add_everywhere(ledger, "same", "full", [0.9] * 30)
@@ -411,9 +421,10 @@ def test_the_command_shows_marks_and_notes(ledger: Ledger) -> None:
     assert len(rows) == 1
     assert rows[0].split()[:4] == ["1", "▸", "bm25(k1=1.2)", "own"]
     assert "132 more systems are not shown" in done.stdout
-    shown = json.loads(command("--format", "json", "--metric", "recall_at_10", "--source", "paper", "mteb").stdout)
-    assert shown["measure"] == "Recall@10"
-    assert {source for line in shown["lines"] for source in line["sources"]} == {"own", "paper", "mteb"}
+    for chosen in (("paper", "mteb"), ("own", "mteb")):
+        shown = json.loads(command("--format", "json", "--metric", "recall_at_10", "--source", *chosen).stdout)
+        assert shown["measure"] == "Recall@10"
+        assert {source for line in shown["lines"] for source in line["sources"]} == set(chosen)
 
 
 @pytest.mark.parametrize("columns", [80, 100, 109, 110, 200])

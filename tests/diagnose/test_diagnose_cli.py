@@ -78,6 +78,14 @@ def test_every_part_has_a_table_and_json(part: str, piece: str) -> None:
     assert found("diagnose", *systems, part)
 
 
+def test_several_parts_are_all_printed() -> None:
+    asked = ("diagnose", "bm25", "--causes", "--gap", "--slices", "--cost", "--tasks", "sample/Biology")
+    text = output(*asked)
+    for piece in ("causes in %", "cosine x 100", "by query words", "on the frontier of"):
+        assert piece in text
+    assert list(found(*asked)) == ["causes", "gap", "slices", "cost"]
+
+
 def test_the_gap_needs_no_run() -> None:
     text = output("diagnose", "--gap", "--tasks", "sample/Biology", "sample/MedQA-Diag")
     assert "oracle-answer >> bm25 (oracle)" in text

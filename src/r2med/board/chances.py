@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
 
     A system that was measured on other queries or data than the baseline has no marks.
     """
-    against = samples[_baseline(samples, baseline)]
+    against = samples[find_baseline(samples, baseline)]
     differences = {
         name: {task: _difference(against[task], sample) for task, sample in row.items()}
         for name, row in samples.items()
@@ -78,7 +78,7 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
     return marks
 
 
-def _baseline(samples: Samples, name: str) -> str:
+def find_baseline(samples: Collection[str], name: str) -> str:
     """The system of a name in any spelling of its spec."""
     chosen = name
     if name not in samples:

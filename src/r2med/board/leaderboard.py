@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from r2med.board.cells import OTHER_DATA, percent
-from r2med.board.chances import BETTER, WORSE, Sample, intervals, significance
-from r2med.board.model import Board, Line, Row
+from r2med.board.chances import BETTER, WORSE, Sample, find_baseline, intervals, significance
+from r2med.board.model import OWN, Board, Line, Row
 from r2med.board.own import newest_runs, own_rows
 from r2med.board.published import published, sources
 from r2med.board.sources import dispute, disputed, published_rows
@@ -38,7 +38,7 @@ class View:
     own: bool = True
     published: bool = True
     sources: tuple[str, ...] = ()
-    """Only what these published; empty for all."""
+    """Only what these published, and one's own runs under the name "own"; empty for all."""
     limit: int = 0
     """How many lines; 0 for all."""
     intervals: bool = False
@@ -56,27 +56,34 @@ def board(ledger: Ledger, view: View) -> Board:
     (1, 'base/nv', 31.43)
     """
     tasks = _tasks(view, ledger)
-    runs = newest_runs(ledger, view.group, tasks) if view.own else {}
+    own = view.own and (not view.sources or OWN in view.sources)
+    runs = newest_runs(ledger, view.group, tasks) if own else {}
     rows = own_rows(runs, ledger.means(), view.measure) if runs else []
     rows += _published(view, tasks)
     chosen = _filtered(rows, view)
     lines = ranked(chosen, tasks)
     shown = lines[: view.limit] if view.limit else lines
-    shown = _decorated(ledger, shown, runs, view)
+    complete = {row.name for row in rows if row.own and average(row, tasks) is not None}
+    shown = _decorated(ledger, shown, {name: runs[name] for name in complete}, view)
     return Board(view.group, view.measure, tasks, shown, _notes(view, shown, runs), len(lines) - len(shown), view.cost)
 
 
-def _decorated(ledger: Ledger, lines: Sequence[Line], runs: Current, view: View) -> list[Line]:
-    """The lines with intervals and marks of significance, where these are asked for."""
+def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
+    """The lines with intervals and marks of significance, where these are asked for.
+
+    The baseline need not be among the lines: any system of one's own with all tasks will do.
+    """
     if not (view.intervals or view.baseline):
         return list(lines)
+    baseline = find_baseline(complete, view.baseline) if view.baseline else ""
+    shown = {line.row.name for line in lines if line.row.own}
     samples = {
-        line.row.name: {task: _sample(ledger, entry, view.measure) for task, entry in runs[line.row.name].items()}
-        for line in lines
-        if line.row.own and line.average is not None
+        name: {task: _sample(ledger, entry, view.measure) for task, entry in entries.items()}
+        for name, entries in complete.items()
+        if name in shown or name == baseline
     }
     ranges = intervals(samples) if view.intervals else {}
-    marks = significance(samples, view.baseline) if view.baseline else {}
+    marks = significance(samples, baseline) if baseline else {}
     return [
         replace(line, intervals=ranges.get(line.row.name, {}), marks=marks.get(line.row.name, {}))
         if line.row.own
@@ -105,8 +112,8 @@ def _tasks(view: View, ledger: Ledger) -> list[str]:
 
 def _published(view: View, tasks: Sequence[str]) -> list[Row]:
     for name in view.sources:
-        if name not in sources():
-            raise R2medError(f"no source {name!r}{suggest(name, sources())}")
+        if name not in (OWN, *sources()):
+            raise R2medError(f"no source {name!r}{suggest(name, (OWN, *sources()))}")
     if not view.published:
         return []
     chosen = [

@@ -24,7 +24,11 @@ _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 @click.option("--own", "only", flag_value="own", help="Only runs of the ledger.")
 @click.option("--published", "only", flag_value="published", help="Only published figures.")
 @click.option(
-    "--source", "sources", multiple=True, metavar="NAME...", help="Only what these published: paper, page, ..."
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME...",
+    help="Only what these published (paper, page, ...); own for your runs.",
 )
 @click.option("--ci", is_flag=True, help="Show 95% intervals of own runs (bootstrap over queries).")
 @click.option("--columns", multiple=True, type=click.Choice(["cost"]), help="What else to show of own runs.")
@@ -47,9 +51,9 @@ def command(**given: Any) -> None:
     Examples:
       r2med board --limit 20
       r2med board --kind base --retriever bm25 --metric Recall@100
-      r2med board --group nano --own --ci --columns cost
+      r2med board --group sample --own --ci --columns cost
       r2med board --tasks path/to/your/folder --ci
-      r2med board --format latex --kind reranker --baseline bm25 > table.tex
+      r2med board --group sample --format latex --baseline bm25 > table.tex
     """
     from r2med.board.leaderboard import View, board
     from r2med.measure.metrics import Measure

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from r2med.data.model import Dataset
     from r2med.diagnose.opened import Opened
     from r2med.engine import Engine
@@ -28,7 +30,6 @@ class Asked:
     base: str
     encoder: str
     limit: int
-    as_json: bool
 
     def names(self, least: int, what: str) -> tuple[str, ...]:
         """The runs, of which so many are needed at the least."""
@@ -37,23 +38,33 @@ class Asked:
         return self.runs
 
 
+class Part(NamedTuple):
+    """A part of a diagnosis."""
+
+    content: Callable[[], object]
+    """What JSON says of it."""
+    show: Callable[[Console], None]
+
+
 @click.command("diagnose", cls=ManyValues)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--against", metavar="RUN", help="Another run, whose shares are compared with the last RUN's.")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
-@click.option("--causes", "part", flag_value="causes", default=True, help="Causes of failure (the default).")
-@click.option("--gap", "part", flag_value="gap", help="How far queries are from their documents, and the ceiling.")
-@click.option("--complement", "part", flag_value="complement", help="What one system finds and another does not.")
-@click.option("--coverage", "part", flag_value="coverage", help="Unjudged documents, and likely false negatives.")
-@click.option("--slices", "part", flag_value="slices", help="Scores by family, length, overlap and labels.")
-@click.option("--cost", "part", flag_value="cost", help="Score against money, tokens and seconds; all systems.")
+@click.option("--causes", is_flag=True, help="Causes of failure (the default).")
+@click.option("--gap", is_flag=True, help="How far queries are from their documents, and the ceiling.")
+@click.option("--complement", is_flag=True, help="What one system finds and another does not.")
+@click.option("--coverage", is_flag=True, help="Unjudged documents, and likely false negatives.")
+@click.option("--slices", is_flag=True, help="Scores by family, length, overlap and labels.")
+@click.option("--cost", is_flag=True, help="Score against money, tokens and seconds; all systems.")
 @click.option("--labels", type=click.Path(path_type=Path), metavar="FILE.tsv", help="Labels of queries, for --slices.")
 @click.option("--base", default="bm25", show_default=True, metavar="SYSTEM", help="Floor and ceiling of --gap.")
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of --gap.")
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1), help="Rows that --coverage lists.")
 @json_option()
-def command(part: str, against: str | None, runs: tuple[str, ...], **given: Any) -> None:
+def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Why does a system fail, and what would help? From the runs of the ledger; RUN is a spec or the id of a run.
+
+    Several parts can be asked for at a time; their JSON is then an object with a key for each.
 
     \b
     Examples:
@@ -67,9 +78,17 @@ def command(part: str, against: str | None, runs: tuple[str, ...], **given: Any)
     from r2med.engine import Engine
     from r2med.store.ledger import Ledger
 
+    chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
     asked = Asked(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
-        _PARTS[part](asked, ledger, Engine(messages()))
+        found = {part: _PARTS[part](asked, ledger, Engine(messages())) for part in chosen}
+    if as_json:
+        contents = {name: part.content() for name, part in found.items()}
+        write_json(contents if len(contents) > 1 else contents[chosen[0]])
+        return
+    console = output()
+    for part in found.values():
+        part.show(console)
 
 
 def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[Opened, ...]]:
@@ -82,7 +101,7 @@ def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tupl
     return open_shared(ledger, shared)
 
 
-def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.causes import summary
     from r2med.diagnose.decide import diagnose
     from r2med.diagnose.tables import show_causes, show_changes
@@ -90,18 +109,18 @@ def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     names = asked.names(1, "a diagnosis")
     by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
     found = [list(column) for column in zip(*by_task, strict=True)]
-    if asked.as_json:
-        write_json(summary(found))
-        return
-    console = output()
-    for column in found:
-        show_causes(column, console)
-        console.print()
-    for column in found[:-1]:
-        show_changes(found[-1], column, console)
+
+    def show(console: Console) -> None:
+        for column in found:
+            show_causes(column, console)
+            console.print()
+        for column in found[:-1]:
+            show_changes(found[-1], column, console)
+
+    return Part(lambda: summary(found), show)
 
 
-def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.ceiling import climb, floor_and_ceiling
     from r2med.diagnose.gap import measure_gap
     from r2med.diagnose.tables import show_ceiling, show_gap
@@ -115,11 +134,12 @@ def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     climbs = [
         climb(asked.base, name, {task: row[place] for task, row in rows.items()}) for place, name in enumerate(names)
     ]
-    if asked.as_json:
-        write_json({"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]})
-        return
-    show_gap(gaps, output())
-    show_ceiling(climbs, output())
+
+    def show(console: Console) -> None:
+        show_gap(gaps, console)
+        show_ceiling(climbs, console)
+
+    return Part(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]}, show)
 
 
 def _to_climb(asked: Asked, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
@@ -140,30 +160,24 @@ def _to_climb(asked: Asked, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapp
         yield load(task), []
 
 
-def _complement(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _complement(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.complement import complementarity
     from r2med.diagnose.tables import show_complement
 
     names = asked.names(2, "--complement")
     found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    if asked.as_json:
-        write_json([each.as_dict() for each in found])
-    else:
-        show_complement(found, output())
+    return Part(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
 
 
-def _coverage(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _coverage(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.coverage import coverage
     from r2med.diagnose.tables import show_coverage
 
     found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    if asked.as_json:
-        write_json([each.as_dict() for each in found])
-    else:
-        show_coverage(found, output(), asked.limit)
+    return Part(lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit))
 
 
-def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.labels import read_labels
     from r2med.diagnose.slices import cut, rows
     from r2med.diagnose.tables import show_slices
@@ -174,13 +188,13 @@ def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     labels = read_labels(asked.labels) if asked.labels else None
     found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, engine)]
     slices = cut(found, labelled=labels is not None)
-    if asked.as_json:
-        write_json({way: [each.as_dict() for each in members] for way, members in slices.items()})
-    else:
-        show_slices(slices, names, output())
+    return Part(
+        lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
+        lambda console: show_slices(slices, names, console),
+    )
 
 
-def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> None:
+def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     from r2med.data.tasks import resolve
     from r2med.diagnose.frontier import COSTS, frontier, price
     from r2med.diagnose.tables import show_costs
@@ -189,11 +203,11 @@ def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> None:
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
     found = price(ledger, asked.runs, tasks)
-    if asked.as_json:
-        on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
-        write_json({"systems": [each.as_dict() for each in found], "frontier": on})
-    else:
-        show_costs(found, output())
+    on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
+    return Part(
+        lambda: {"systems": [each.as_dict() for each in found], "frontier": on},
+        lambda console: show_costs(found, console),
+    )
 
 
 _PARTS = {

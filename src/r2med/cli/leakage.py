@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.options import FailedWith2, ManyValues, json_option, messages, output, write_json
 
 
 @click.command("leakage", cls=ManyValues)
@@ -30,7 +30,8 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
     pairs in common), or by 13 words in a row that a training row shares with it. Training files are JSON lines, plain
     text (a row a line) or parquet, of any size, .gz too.
 
-    The exit code is 1 when a query or a positive is found, or with --documents any document. --exclude writes the
+    The exit code is 1 when a query or a positive is found, or with --documents any document, and 2 for an error.
+    --exclude writes the
     training data without the rows that hold them: a file, or for several training files a folder.
 
     \b
@@ -40,13 +41,18 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
       r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json
     """
     from r2med.engine import Engine
+    from r2med.errors import R2medError, debug
     from r2med.leakage.check import check
     from r2med.leakage.exclude import exclude, targets
     from r2med.leakage.show import show
 
-    places = targets(files, clean) if clean is not None else {}
-    report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
-    cleaned = exclude(report, places, documents)
+    try:
+        places = targets(files, clean) if clean is not None else {}
+        report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
+        cleaned = exclude(report, places, documents)
+    except R2medError as error:
+        debug(error)
+        raise FailedWith2(str(error)) from error
     leaks = report.leaks(documents)
     if as_json:
         write_json({"leaks": leaks, **report.as_dict(), "excluded": {str(file): n for file, n in cleaned.items()}})

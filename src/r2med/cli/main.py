@@ -76,7 +76,8 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(r2med.__version__, prog_name="r2med")
-def app() -> None:
+@click.option("--debug", is_flag=True, help="Show where errors came from, with every line; after any verb, too.")
+def app(debug: bool) -> None:
     """Measure how well a search system finds the medical evidence that a question only implies.
 
     Start with:  r2med run bm25 bm25-classic
@@ -87,13 +88,18 @@ def app() -> None:
 
 def main() -> None:
     """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
-    from r2med.errors import R2medError, one_line
+    from r2med.errors import R2medError, debug, one_line, set_debugging
 
     _prepare_streams()
     # What batch systems send before they kill is met like Ctrl-C: what is under way may finish and is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    arguments = sys.argv[1:]
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--debug" in own:
+        set_debugging(True)
+        arguments.remove("--debug")
     try:
-        status: Any = app.main(standalone_mode=False)
+        status: Any = app.main(arguments, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -107,6 +113,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except (R2medError, MemoryError, OSError) as error:
+        debug(error)
         click.echo(f"r2med: {one_line(error)}", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)

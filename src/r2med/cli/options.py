@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ else:
 Function = TypeVar("Function", bound=Callable[..., Any])
 _POSITIVE = click.FloatRange(0, min_open=True)
 __all__ = [
+    "FailedWith2",
     "ManyValues",
     "Size",
     "asking",
@@ -55,7 +56,24 @@ class ManyValues(click.Command):
                 spread += [current, argument]
             else:
                 spread.append(argument)
-        return super().parse_args(ctx, spread)
+        try:
+            return super().parse_args(ctx, spread)
+        except click.MissingParameter as error:
+            taken = next((argument for argument in args if argument in greedy), "")
+            if not taken or not isinstance(error.param, click.Argument):
+                raise
+            message = error.format_message().rstrip(".")
+            raise click.UsageError(f"{message}: write it before {taken}, which takes all that follows", ctx) from error
+
+
+class FailedWith2(click.ClickException):
+    """An error of a verb whose exit code 1 is an answer."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the error as every other."""
+        click.echo(f"r2med: {self.message}", file, err=True)
 
 
 def typed_command() -> str:

@@ -202,7 +202,7 @@ def _show_plan(asked: Asked, systems: list[System]) -> None:
     from r2med.cli.plans import show_plan
     from r2med.plan import plan
 
-    plans = plan(systems, asked.tasks, split=asked.split)
+    plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
         return

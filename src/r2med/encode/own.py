@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from r2med.encode.base import Encoder, Role, Vectors
 from r2med.encode.cards import SIMILARITIES
-from r2med.errors import R2medError, SpecError
+from r2med.errors import R2medError, SpecError, blame
 from r2med.store.provenance import source_hash
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ class OwnEncoder(Encoder):
     def made(self) -> TwoMethods:
         """The user's object, constructed when it is first needed."""
         given = {**self.options, "task": self._task} if self._task else self.options
-        made: TwoMethods = self.kind(**given)
+        try:
+            made: TwoMethods = self.kind(**given)
+        except R2medError:
+            raise
+        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
+            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
         return made
 
     def settings(self, role: Role) -> Mapping[str, object]:
@@ -91,7 +96,13 @@ class OwnEncoder(Encoder):
         """One batch, through the method of its role."""
         method = self.made.encode_queries if role is Role.QUERY else self.made.encode_documents
         try:
-            return np.ascontiguousarray(np.asarray(method(list(texts)), dtype=np.float32))
+            vectors = method(list(texts))
+        except R2medError:
+            raise
+        except Exception as error:  # as above
+            raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
+        try:
+            return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
 
@@ -116,6 +127,8 @@ def import_class(address: str) -> Any:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise SpecError(f"{address}: cannot import {module_name} ({error})") from error
+    except Exception as error:
+        raise SpecError(f"{address}: cannot import {module_name}: {blame(error)}") from error
     finally:
         if added:
             sys.path.remove(here)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from r2med.encode.own import check_arguments, import_class
-from r2med.errors import R2medError, SpecError
+from r2med.errors import R2medError, SpecError, blame, debug
 from r2med.rerank.candidates import Candidates, Outcome, Unusable, candidates, check_depth, checked, reranked
 from r2med.spec import Call
 from r2med.stage import Context, Reranker
@@ -91,16 +91,12 @@ class OwnReranker(Reranker):
         try:
             made: OneMethod = self.kind_of_user(**dict(self.options))
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
-            raise R2medError(f"{self.address} cannot be made: {_told(error)}") from error
+            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
         return made
 
     def _outcome(self, made: OneMethod, shown: Candidates) -> Outcome:
         try:
             return checked(made.score(shown.text, list(shown.texts)), shown)
         except Exception as error:  # a query on which a user's code fails must not take the others with it
-            return Unusable(f"{self.address} failed: {_told(error)}")
-
-
-def _told(error: Exception) -> str:
-    line = (str(error).strip().splitlines() or [""])[0][:200]
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+            debug(error)
+            return Unusable(f"{self.address} failed: {blame(error)}")

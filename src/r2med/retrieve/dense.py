@@ -18,6 +18,7 @@ from r2med.encode.loop import encode_all, to_encode
 from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimensions
 from r2med.encode.resolve import card_for, check_options, encoder_for, is_class, known
 from r2med.encode.search import Hits, Similarity
+from r2med.encode.sources import existing_folder, looks_like_path
 from r2med.encode.store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, counted, suggest
 from r2med.ranking import Run, id_order
@@ -123,6 +124,11 @@ class Dense(Retriever):
             raise SpecError(f"{call.name} has no option {others[0][0]!r}{hint}")
         made = bind(cls, Call(call.name, (call.name,), tuple(given)))
         return replace(made, options=dict(others)) if others else made
+
+    def check_files(self) -> None:
+        """Refuse a folder that is not there."""
+        if looks_like_path(self.model):
+            existing_folder(self.model)
 
     @property
     def spec(self) -> Call:

@@ -80,6 +80,11 @@ class Account:
             if before is None:
                 self._held.remove()
 
+    @property
+    def current(self) -> Work | None:
+        """What this process is working on."""
+        return self._work
+
     def step(self, label: str, done: float, total: float) -> None:
         """Tell how far a step is; cheap enough for every item of a loop."""
         if self._work is None:
