@@ -63,8 +63,8 @@ def board(ledger: Ledger, view: View) -> Board:
     chosen = _filtered(rows, view)
     lines = ranked(chosen, tasks)
     shown = lines[: view.limit] if view.limit else lines
-    complete = {row.name for row in rows if row.own and average(row, tasks) is not None}
-    shown = _decorated(ledger, shown, {name: runs[name] for name in complete}, view)
+    complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
+    shown = _decorated(ledger, shown, complete, view)
     return Board(view.group, view.measure, tasks, shown, _notes(view, shown, runs), len(lines) - len(shown), view.cost)
 
 
