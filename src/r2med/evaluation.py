@@ -23,6 +23,7 @@ from r2med.results import Failure, Report, Result
 from r2med.stage import PHASES, Context, Stage
 from r2med.store.cache import Cache
 from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.store.progress import account
 from r2med.store.provenance import provenance
 from r2med.store.sqlite import DamagedError, StoreError, warn
 from r2med.system import System
