@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,30 @@ def test_an_oracle_is_never_called_better() -> None:
     assert found.as_dict()["oracles"] == ["oracle-answer >> bm25"]
     assert found.verdict.startswith("oracle-answer >> bm25 (oracle) scores higher than bm25 (p < 0.0001)")
     assert "better" not in found.verdict
+
+
+def test_the_command_and_the_page_say_the_same_of_an_oracle() -> None:
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    testclient = pytest.importorskip("starlette.testclient", reason="the web extra is not installed")
+    from r2med.web.app import create_app
+    from r2med.web.library import Library
+
+    systems = ["bm25", "oracle-answer >> bm25"]
+    r2med.evaluate(systems, ["sample/Biology", "sample/MedQA-Diag"])
+    with Ledger() as ledger:
+        verdict = compare(ledger, systems)[0].verdict
+        with testclient.TestClient(create_app(Library(ledger.path)), base_url="http://127.0.0.1:8421") as client:
+            page = client.get("/compare", params={"group": "sample", "a": systems[0], "b": systems[1]}).text
+    printed = CliRunner().invoke(app, ["compare", *systems], env={"COLUMNS": "250", "NO_COLOR": "1"}).output
+    assert "(p < 0.0001)" in verdict
+    assert verdict in printed
+    assert verdict in html.unescape(page)
+    assert "is better" not in printed + html.unescape(page)
+    assert "<0.0001" in printed
+    assert " 0.0000" not in printed
 
 
 def test_tasks_are_corrected_for_so_many_looks() -> None:

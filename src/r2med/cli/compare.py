@@ -26,9 +26,10 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
     """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
 
     A system is its spec or an alias, the id of one of its runs, or an experiment file, which stands for all its systems
-    (FILE.toml:NAME for one of them). Every pair is compared: the difference with its 95% interval, a
-    randomisation test (corrected after Holm when there are several pairs) and a paired t-test, wins, ties and
-    losses, the effect size, and the smallest difference that so many queries could show.
+    (FILE.toml:NAME for one of them). Every pair is compared: a randomisation test (exact for up to 16
+    queries; corrected after Holm when there are several pairs), the difference with the 95% interval of what that test
+    does not reject, a paired t-test, wins, ties and losses, the effect size, and the smallest difference that so many
+    queries could show.
 
     \b
     Examples:
