@@ -88,7 +88,17 @@ def build_system(value: Value | Stage | System) -> System:
         value = Chain((value,))
     if not isinstance(value, Chain):
         raise SpecError(f"expected a system, found {value!r}")
-    return System(tuple(build_stage(call) for call in unfold(value, aliases()).calls))
+    return System(tuple(build_stage(call) for call in unfold(value, _aliases()).calls))
+
+
+def _aliases() -> Mapping[str, str]:
+    """The user's aliases; one that hides a stage or a model would run something else under its name."""
+    known = aliases()
+    hidden = known.keys() & {*STAGES, *model_names()} if known else set()
+    if hidden:
+        name = min(hidden)
+        raise SpecError(f"the alias {name} has the name of a built-in stage or model; give it another name")
+    return known
 
 
 def unfold(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:

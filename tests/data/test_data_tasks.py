@@ -157,7 +157,8 @@ def test_a_folder_with_the_name_of_a_task_has_its_words_but_not_its_group(tmp_pa
     assert resolve(["PMC-Clinical"])[0].group == "full"
     (near,) = resolve(["./PMC-Clinical"])
     assert near.group == "custom"
-    assert resolve([near.name]) == [near]
+    assert near.name == str(tmp_path / "PMC-Clinical")
+    assert [(task.name, task.group) for task in resolve([near.name, near, "./PMC-Clinical"])] == [(near.name, "custom")]
 
 
 def test_a_folder_can_say_what_it_is(tmp_path):

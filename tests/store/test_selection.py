@@ -196,3 +196,84 @@ def test_incomplete_queries_are_said_where_a_run_is_used(tmp_path: Path) -> None
     packed = command("submit", "answer(m) >> bm25", "--out", file)
     assert f"on {B}: 2 of {count} queries incomplete" in packed.stdout
     assert f", 2 of {count} queries incomplete" in command("verify", file).stdout
+
+
+def test_two_folders_of_one_name_share_neither_a_column_nor_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, document in (("one", "cat"), ("two", "dog")):
+        (tmp_path / name).mkdir()
+        own_task(tmp_path / name / "notes", document)
+    monkeypatch.chdir(tmp_path / "one")
+    assert command("run", "bm25", "--tasks", "notes").exit_code == 0
+    monkeypatch.chdir(tmp_path / "two")
+    assert command("run", "bm25-classic", "--tasks", "./notes").exit_code == 0
+    places = [str(tmp_path / name / "notes") for name in ("one", "two")]
+    board = json.loads(command("board", "--group", "custom", "--format", "json").stdout)
+    assert board["tasks"] == places
+    assert {line["name"]: (line["rank"], list(line["values"])) for line in board["lines"]} == {
+        "bm25": (None, places[:1]),
+        "bm25-classic": (None, places[1:]),
+    }
+    for form, wanted in (("markdown", "| one/notes | two/notes |"), ("csv", ",".join(places)), ("latex", "one/notes")):
+        assert wanted in command("board", "--group", "custom", "--format", form).stdout
+    # The data is found again from anywhere.
+    monkeypatch.chdir(tmp_path)
+    assert command("diagnose", "bm25", "--coverage").exit_code == 0
+    assert f"{places[0]}" in command("runs", "--task", "one/notes", "--json").stdout
+    assert "have no task in common" in complaint("compare", "bm25", "bm25-classic")
+
+
+def test_runs_are_listed_and_removed_by_system_task_and_group(tmp_path: Path) -> None:
+    folder = own_task(tmp_path / "notes", "cat")
+    r2med.evaluate(["bm25", "bm25(k1=2)"], [A, B, folder])
+
+    def listed(*options: str) -> set[tuple[str, str]]:
+        return {(row["system"], row["task"]) for row in json.loads(command("runs", *options, "--json").stdout)}
+
+    assert listed("--system", "bm25( k1=2.0 )", "--group", "sample") == {("bm25(k1=2)", A), ("bm25(k1=2)", B)}
+    assert listed("--task", B, "--task", str(folder), "--system", "bm25") == {("bm25", B), ("bm25", str(folder))}
+    assert len(listed("--task", "sample")) == 4
+    assert "did you mean bm25?" in complaint("runs", "--system", "bm26")
+    assert command("runs", "rm").exit_code == 2
+    assert command("runs", "rm", "--system", "bm25", "--group", "sample").exit_code != 0
+    assert len(listed()) == 6
+    removed = command("runs", "rm", "--system", "bm25", "--group", "sample", "--yes")
+    assert removed.stdout.endswith("2 runs removed\n")
+    assert len(listed()) == 4
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    asked = CliRunner().invoke(app, ["runs", "rm", "--task", str(folder)], input="y\n")
+    assert "remove 2 runs?" in asked.stderr
+    assert listed() == {("bm25(k1=2)", A), ("bm25(k1=2)", B)}
+
+
+def test_an_alias_must_not_hide_a_stage_or_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("bm25", "bge"):
+        Path("r2med.toml").write_text(f'[aliases]\n{name} = "bm25-classic"\n')
+        assert f"the alias {name} has the name of a built-in" in complaint("run", "bm25-classic", "--tasks", A)
+
+
+def test_an_alias_is_shown_as_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r2med.toml").write_text('[aliases]\nmine = "bm25(k1=2)"\n')
+    for shown in (command("run", "mine", "bm25", "--tasks", A), command("compare", "bm25", "mine")):
+        assert "bm25(k1=2)" in shown.stdout
+        assert "mine" not in shown.stdout
+
+
+def test_an_export_that_cannot_be_written_whole_leaves_nothing_and_its_advice_works(tmp_path: Path) -> None:
+    folder = own_task(tmp_path / "notes", "cat")
+    (folder / "query.jsonl").write_text('{"id": "q 1", "text": "cat"}\n')
+    (folder / "qrels.jsonl").write_text('{"q_id": "q 1", "p_id": "a", "score": 1}\n')
+    r2med.evaluate("bm25", [A, folder])
+    out = tmp_path / "out"
+    refused = complaint("export", "bm25", "--format", "trec", "--out", str(out))
+    assert "nothing was written, use --format jsonl" in refused
+    assert not out.exists()
+    assert command("export", "bm25", "--format", "jsonl", "--out", str(out)).exit_code == 0
+    assert len(list(out.iterdir())) == 2
+    refused = complaint("export", "bm25", "--format", "mteb", "--tasks", "sample", "--out", str(out))
+    assert refused.startswith("the format mteb is for full tasks only, not for sample/Biology")

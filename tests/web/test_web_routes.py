@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from webparts import ATTACK
 
 import r2med
+from r2med.board.leaderboard import View
 from r2med.store.ledger import Ledger
 from r2med.web.app import create_app
 from r2med.web.guard import local
@@ -30,6 +31,21 @@ def rows(page: str) -> list[str]:
 def entry_on(filled, task: str, system: str = "bm25"):
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
         return next(entry for entry in ledger.entries(system=system) if entry.task == task)
+
+
+def test_a_page_shows_one_moment_of_the_ledger_though_it_changes_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology")
+    library, view = Library(), View(group="sample", tasks=("sample/Biology",))
+    with library.snapshot():
+        lines = library.board(view).lines
+        with Ledger() as other:
+            other.remove(other.entries(system="bm25"))
+        assert {line.row.name for line in lines} == set(library.intervals(lines, "nDCG@10"))
+        assert library.systems("sample") == ["bm25", "bm25-classic"]
+    with library.snapshot():
+        assert [line.row.name for line in library.board(view).lines] == ["bm25-classic"]
+        assert library.systems("sample") == ["bm25-classic"]
 
 
 PAGES = ["/", "/?group=full", "/?group=nano", "/compare", "/runs", "/search", "/progress", "/progress/bars",

@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from r2med.board.table import SHORT_NAMES
+from r2med.board.table import task_headings
 from r2med.errors import R2medError, require_extra
 from r2med.store.files import draft_file
 
@@ -100,16 +100,6 @@ def shades(count: int) -> list[str]:
     return [to_hex(colormaps["cividis"](step)) for step in steps]
 
 
-def short(task: str) -> str:
-    """A task's name as an axis has room for it.
-
-    >>> short("sample/Medical-Sciences"), short("my/folder")
-    ('MedSci', 'folder')
-    """
-    base = task.rpartition("/")[2] or task
-    return SHORT_NAMES.get(base, base)
-
-
 def _label(system: str, *, oracle: bool = False, width: int = 34) -> str:
     return fill(system + (" (oracle)" if oracle else ""), width, break_on_hyphens=False)
 
@@ -169,7 +159,7 @@ def task_plot(board: Board) -> Figure:
             label = _label(system, oracle=system in board.oracles, width=70)
             heights, style = [100 * each.mean for each in found], _bar_style(place, count)
             axes.bar(where, heights, width, yerr=_errors(found), error_kw=whisker, label=label, **style)
-        axes.set_xticks(range(len(columns)), [short(task) for task in columns])
+        axes.set_xticks(range(len(columns)), list(task_headings(list(columns)).values()))
         axes.axvline(len(board.tasks) - 0.5, color="0.6", linewidth=0.8, linestyle=":")
         axes.grid(axis="x", visible=False)
         axes.set_ylabel(f"{board.measure} x 100")
@@ -181,8 +171,9 @@ def difference_plot(found: Comparison, measure: str) -> Figure:
     """B minus A by task, family and overall: filled where there is a difference after Holm."""
     from r2med.data.tasks import families
 
+    headings = task_headings(list(found.tasks))
     names: Mapping[str, Callable[[str], str]]
-    names = {"task": short, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
+    names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
     shapes = {"task": "o", "family": "s", "overall": "D"}
     rows = found.looks()[::-1]
     with _drawing(0.9 + 0.21 * len(rows)) as (figure, (axes,)):
@@ -268,7 +259,7 @@ def gap_plot(found: Sequence[Gap]) -> Figure:
                 rows = [(getattr(gap, side)[pair], row) for row, gap in enumerate(gaps) if pair in getattr(gap, side)]
                 means, places = [100 * near.mean for near, _ in rows], [row for _, row in rows]
                 panel.plot(means, places, linestyle="None", zorder=2, **style)
-            _rows(panel, [short(gap.task) for gap in gaps])
+            _rows(panel, list(task_headings([gap.task for gap in gaps]).values()))
             panel.set_xlabel(title)
             panel.set_xlim(left=0)
         handles, labels = axes[0].get_legend_handles_labels()

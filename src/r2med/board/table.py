@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from r2med.data.tasks import registry
 
 GROUP_TITLES = {
     "sample": "bundled sample",
@@ -41,6 +43,17 @@ def task_heading(task: str) -> str:
     """
     base = task.rstrip("/").rpartition("/")[2] or task
     return SHORT_NAMES.get(base) or _NANO_SPLITS.get(base, base)
+
+
+def task_names(tasks: Iterable[str]) -> dict[str, str]:
+    """Tasks as they are named in text: those of the benchmark whole, folders by as much of their path as is needed.
+
+    >>> task_names(["sample/Biology", "/data/notes"])
+    {'sample/Biology': 'sample/Biology', '/data/notes': 'notes'}
+    """
+    known, distinct = registry(), list(dict.fromkeys(tasks))
+    headings = task_headings([task for task in distinct if task not in known])
+    return {task: headings.get(task, task) for task in distinct}
 
 
 def task_headings(tasks: Sequence[str]) -> dict[str, str]:

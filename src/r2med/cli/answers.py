@@ -48,15 +48,17 @@ def command(
 
 
 def _show(report: AnswerReport) -> None:
+    from r2med.board.table import task_names
     from r2med.render.grid import Column, Table, key, numbers
 
+    names = task_names(each.task for each in report.results)
     figures = numbers("accuracy", "exact", "contained", "judged", "unparsable", "missing")
     table = Table(key("system"), Column("task", folds=True, key=True), *figures)
     for each in report.results:
         shares = (each.accuracy, each.share("exact"), each.share("contained"))
         cells = ["-" if share is None else f"{100 * share:.1f}" for share in shares]
         counts = [str(count) for count in (len(each.right), each.unparsable, len(each.missing))]
-        table.add(each.system, each.task, *cells, *counts)
+        table.add(each.system, names[each.task], *cells, *counts)
     console = output()
     table.show(console)
     console.print(f"with {report.measure} over queries: {_line(report.over_queries, report)}")

@@ -54,14 +54,16 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
+    from r2med.board.table import task_names
     from r2med.render.grid import Table, key, numbers
 
     console = output()
+    names = task_names(found[0].tasks)
     for each in found:
         console.print(f"{each.b}  minus  {each.a}", style="bold")
         table = Table(key(f"{metric} x 100"), *numbers(*_HEADINGS))
         for task, value in each.tasks.items():
-            table.add(*_row(task, value))
+            table.add(*_row(names[task], value))
         for family, value in each.families.items():
             table.add(*_row(f"all {family}", value))
         if len(each.tasks) > 1:

@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import json_option, output, write_json
+from r2med.cli.options import Function, json_option, output, write_json
 
 if TYPE_CHECKING:
     from r2med.store.ledger import Entry, Ledger
 
 
+def filters(function: Function) -> Function:
+    """The options that choose runs by what they are of."""
+    groups = ["full", "nano", "sample", "custom", "custom-nano"]
+    for option in (
+        click.option("--group", type=click.Choice(groups), help="Only runs on this group of tasks."),
+        click.option("--task", "tasks", multiple=True, metavar="NAME|GROUP|PATH", help="Only runs on it; repeatable."),
+        click.option("--system", "systems", multiple=True, metavar="SPEC", help="Only runs of it; repeatable."),
+    ):
+        function = option(function)
+    return function
+
+
 @click.group("runs", invoke_without_command=True)
-@click.option("--limit", default=50, show_default=True, help="How many of the newest to list; -1 for all.")
+@click.option("--limit", default=50, show_default=True, help="How many of the last to list; -1 for all.")
+@filters
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, limit: int, as_json: bool) -> None:
-    """List the runs of the ledger, newest first; `show ID` and `rm ID` take the start of an id."""
+def command(ctx: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> None:
+    """List the runs of the ledger, the last one made or used first; `show ID` and `rm ID` take the start of an id.
+
+    \b
+    Examples:
+      r2med runs --system bm25 --task sample/Biology
+      r2med runs rm --system bm25 --group sample
+    """
     if ctx.invoked_subcommand is not None:
         return
     from r2med.store.ledger import Ledger
+    from r2med.store.selection import Filter, filtered
 
     with Ledger() as ledger:
-        entries = ledger.entries(limit=limit)
+        entries = filtered(ledger, Filter(**wanted))
         means = ledger.means()
+    entries = entries[:limit] if limit >= 0 else entries
     if as_json:
         write_json([_summary(entry, means.get(entry.id, {})) for entry in entries])
+    elif not entries and any(wanted.values()):
+        click.echo("no run is like that; r2med runs lists all")
     elif not entries:
         click.echo("the ledger is empty; try: r2med run bm25")
     else:
@@ -92,13 +115,28 @@ def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
 
 
 @command.command("rm")
-@click.argument("runs", nargs=-1, required=True)
-def remove(runs: tuple[str, ...]) -> None:
-    """Forget runs."""
-    from r2med.store.ledger import Ledger
+@click.argument("runs", nargs=-1)
+@filters
+@click.option("--yes", is_flag=True, help="Do not ask before removing what the options choose.")
+def remove(runs: tuple[str, ...], yes: bool, **wanted: Any) -> None:
+    """Forget runs, by their ids or all of a system, a task or a group.
 
+    \b
+    Examples:
+      r2med runs rm --system bm25 --task sample/Biology
+    """
+    from r2med.store.ledger import Ledger
+    from r2med.store.selection import Filter, filtered
+
+    if bool(runs) == any(wanted.values()):
+        raise click.UsageError("name runs by their ids, or choose them by --system, --task and --group")
     with Ledger() as ledger:
-        entries = [ledger.get(name) for name in runs]
+        entries = [ledger.get(name) for name in runs] or filtered(ledger, Filter(**wanted))
+        count = "1 run" if len(entries) == 1 else f"{len(entries)} runs"
+        if not runs and entries and not yes:
+            click.confirm(f"remove {count}?", abort=True, err=True)
         ledger.remove(entries)
     for entry in entries:
         click.echo(f"removed {entry.id} {entry.system} on {entry.task}")
+    if not runs:
+        click.echo(f"{count} removed")

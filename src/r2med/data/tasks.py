@@ -32,7 +32,7 @@ class Task:
     """
 
     name: str
-    """The name by which it is asked for: `Biology`, `nano/Biology`, or the path of a folder."""
+    """The name by which it is asked for: `Biology`, `nano/Biology`, or the absolute path of a folder."""
     base: str
     """The name without its group."""
     group: str
@@ -183,10 +183,11 @@ def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> 
     >>> [task.name for task in resolve(["sample/Biology", "SAMPLE/clinical-case"])]
     ['sample/Biology', 'sample/PMC-Clinical', 'sample/IIYi-Clinical']
     """
-    found: dict[Task, None] = {}
+    found: dict[tuple[str, str], Task] = {}
     for name in names:
-        found.update(dict.fromkeys(_resolve_task(name, split) if isinstance(name, Task) else _resolve_one(name, split)))
-    return list(found)
+        for each in _resolve_task(name, split) if isinstance(name, Task) else _resolve_one(name, split):
+            found.setdefault((each.name, each.revision), each)
+    return list(found.values())
 
 
 def _resolve_task(task: Task, split: str | None) -> Sequence[Task]:
@@ -262,6 +263,11 @@ def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
     return [folder_task(folder, wanted)]
 
 
+def place_of_folder(folder: Path) -> Path:
+    """The absolute path of a folder, by the names that the user gave: links are not followed."""
+    return Path(os.path.normpath(folder.expanduser().absolute()))
+
+
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
     _check_name(folder)
@@ -269,9 +275,10 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     published = {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
     known = {each["base"].casefold(): each for each in _facts()["task"]} | published
     entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
-    name = str(folder) if str(folder).casefold() not in _names() else f".{os.sep}{folder}"
+    # Known by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
+    name = str(place_of_folder(folder))
     if split != layout.DEFAULT_SPLIT:
-        name, base = str(folder / split), entry.get("base", split)
+        name, base = str(place_of_folder(folder) / split), entry.get("base", split)
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,6 +158,17 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[int, ...]]:
+        """See the ledger as it is at one moment, whatever others write meanwhile; gives back its `state`."""
+        with self._db.reading():
+            yield self.state()
+
+    def state(self) -> tuple[int, ...]:
+        """Counts that change with what is written: runs, their last use, scores."""
+        query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
+        return tuple(self._db.rows(query)[0])
 
     def add(self, entry: Entry, finished: Finished) -> Entry:
         """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r2med.config import read_experiment
-from r2med.data.tasks import registry
+from r2med.data.tasks import place_of_folder, registry, resolve
 from r2med.errors import DataError, R2medError, suggest
 from r2med.store.ledger import Entry, Ledger
 
@@ -180,6 +180,43 @@ def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
         else each
         for each in chosen
     ]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which runs of the ledger are looked for, current or not; nothing named means all."""
+
+    systems: Sequence[str] = ()
+    """Specs in any spelling."""
+    tasks: Sequence[str] = ()
+    """Names, groups and folders."""
+    group: str | None = None
+
+
+def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
+    """The runs that a filter lets through, the last one used first."""
+    entries = ledger.entries(group=wanted.group or "")
+    systems = {_known(name, _spec(name), {entry.system for entry in entries}, "system") for name in wanted.systems}
+    tasks = {task for name in wanted.tasks for task in _known_tasks(name, {entry.task for entry in entries})}
+    return [
+        entry for entry in entries if (not systems or entry.system in systems) and (not tasks or entry.task in tasks)
+    ]
+
+
+def _known(name: str, spec: str, known: Iterable[str], what: str) -> str:
+    """A name or what it stands for, whichever is in the ledger."""
+    there = set(known)
+    if name not in there and spec not in there:
+        raise R2medError(f"no run of the {what} {name!r} in the ledger{suggest(name, there) if there else ''}")
+    return name if name in there else spec
+
+
+def _known_tasks(name: str, known: set[str]) -> list[str]:
+    """The tasks of a name, a group or a folder, which may be gone."""
+    place = str(place_of_folder(Path(name)))
+    if name in known or place in known:
+        return [name, place]
+    return [task.name for task in resolve([name])]
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:

@@ -117,6 +117,15 @@ class Database:
             raise self.explained(error) from error
 
     @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block in which all reads see one state of the file, whatever others write meanwhile."""
+        self.rows("BEGIN")
+        try:
+            yield
+        finally:
+            self.rows("COMMIT")
+
+    @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A block whose writes happen all or not at all."""
         if self.obstacle:

@@ -88,10 +88,12 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
         from starlette.responses import HTMLResponse
 
         try:
-            template, values = view(library, request)
+            with library.snapshot():
+                template, values = view(library, request)
+                page = render(template, frame(current), **values)
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), current, _before(request)), 404)
-        return HTMLResponse(render(template, frame(current), **values), headers={"cache-control": "no-store"})
+        return HTMLResponse(page, headers={"cache-control": "no-store"})
 
     return endpoint
 
@@ -129,7 +131,8 @@ def _download(library: Library) -> Callable[[Request], Response]:
         from starlette.responses import HTMLResponse, Response
 
         try:
-            text, kind = views.board_file(library, request)
+            with library.snapshot():
+                text, kind = views.board_file(library, request)
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
         return Response(text, media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-store"})

@@ -10,8 +10,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from r2med.board.model import AVERAGE
 from r2med.board.plots import HATCHES
-from r2med.board.table import task_heading
+from r2med.board.table import task_headings
 from r2med.web.pages import drawn
 from r2med.web.svg import Scale, axis, drawing, hint, shortened, span, tag, words
 
@@ -155,8 +156,9 @@ def differences(found: Comparison, *, layout: Layout = WIDE) -> str:
     """B minus A by task, by family and over all tasks, filled where there is a difference after Holm."""
     from r2med.data.tasks import families
 
+    headings = task_headings(list(found.tasks))
     names: Mapping[str, Callable[[str], str]]
-    names = {"task": task_heading, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
+    names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
     marks = [_difference_mark(names[look.kind](look.name), look.found, look.sure) for look in found.looks()]
     return points(marks, f"{found.b} minus {found.a}, with 95% intervals", zero=True, layout=layout)
 
@@ -180,10 +182,9 @@ def heat_map(board: Board, *, layout: Layout = WIDE) -> str:
     # By place and not by figure, so that one outlier does not make all others look alike.
     orders = {c: sorted({v for line in systems if (v := line.value(c)) is not None}) for c in columns}
     fitting = 6 if layout.above else 12
+    headings = task_headings(board.tasks) | {AVERAGE: "average"}
     parts = [
-        words(
-            left + wide * (place + 0.5), 14, shortened(task_heading(column) or "average", fitting), class_="tick head"
-        )
+        words(left + wide * (place + 0.5), 14, shortened(headings[column], fitting), class_="tick head")
         for place, column in enumerate(columns)
     ]
     row_height = 40 if layout.above else 24

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,8 +49,23 @@ class Library:
         ledger: Ledger = self._local.ledger
         return ledger
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """For one page: everything that is read shows the ledger as it was at one moment."""
+        with self.ledger.snapshot() as state:
+            self._local.version = (*self._stamp(), *state)
+            try:
+                yield
+            finally:
+                del self._local.version
+
     def version(self) -> tuple[int, ...]:
-        """Something that differs whenever the ledger was written to."""
+        """Something that differs whenever the ledger was written to; the same all through a page."""
+        pinned: tuple[int, ...] | None = getattr(self._local, "version", None)
+        return pinned or (*self._stamp(), *self.ledger.state())
+
+    def _stamp(self) -> tuple[int, ...]:
+        """The dates and sizes of the ledger's files."""
         found: list[int] = []
         for path in (self.path, self.path.with_name(self.path.name + "-wal")):
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import r2med
 from r2med.board.cells import figure, percent, saw_other_data
 from r2med.board.published import published, sources
-from r2med.board.table import GROUP_TITLES, task_heading
+from r2med.board.table import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
 from r2med.diagnose.highlight import Kinds, excerpt, parts
 from r2med.diagnose.screen import harmless
@@ -54,6 +54,11 @@ def render(template: str, frame: Frame, **values: Any) -> str:
     return environment().get_template(template).render(frame=frame, **values)
 
 
+def short(task: str, tasks: Sequence[str] = ()) -> str:
+    """A task as the heading of a column among others."""
+    return task_headings(tasks or [task])[task]
+
+
 @cache
 def environment() -> Environment:
     """The templates with everything that they use."""
@@ -72,7 +77,7 @@ def environment() -> Environment:
     made.filters |= {
         "marked": marked,
         "excerpt": shown_part,
-        "short": task_heading,
+        "short": short,
         "percent": percent,
         "address": address,
         "places": places,
