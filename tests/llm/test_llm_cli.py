@@ -176,3 +176,14 @@ def test_a_script_without_rules_is_refused(tmp_path):
     (tmp_path / "s.toml").write_text('[[reply]]\ntext = "a"\n')
     with pytest.raises(R2medError, match="rule"):
         find_model(f"scripted:{tmp_path}/s.toml")
+
+
+def test_a_hub_that_is_down_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    process = command("run", "hf:foo/bar", "--tasks", "sample/Biology", "--format", "csv")
+    lines = process.communicate(timeout=120)[1].splitlines()
+    assert process.returncode == 1
+    assert len(lines) == 1
+    assert lines[0].startswith("failed: hf:foo/bar on sample/Biology: cannot fetch foo/bar from http://127.0.0.1:9")

@@ -21,12 +21,14 @@ def commit_of(repo: str, revision: str) -> str:
     known = _HUB.cached_commit(repo, revision)
     if known is not None:
         return known
+    # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
+    newest = _HUB.newest_commit(repo, revision)
     for name in ("config.json", "adapter_config.json"):
         # Fetching a file under the branch's name makes the cache remember which commit that is.
         file = _file(repo, revision, name)
         if file is not None:
             return file.parent.name
-    return _HUB.newest_commit(repo, revision)
+    return newest
 
 
 def small_file(repo: str, commit: str, name: str) -> Path | None:
