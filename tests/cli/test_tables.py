@@ -56,6 +56,7 @@ COMMANDS = {
     "stats": ("stats", "sample"),
     "answers": ("answers", "replay >> bm25"),
     "models": ("models",),
+    "models --all": ("models", "--all"),
     "tasks": ("tasks",),
     "causes": ("diagnose", "bm25", "--against", LONG, "--tasks", "sample"),
     "gap": ("diagnose", LONG, "--gap", "--tasks", "sample"),
@@ -118,3 +119,19 @@ def test_tables_are_whole_at_every_width(name: str, home: Path, monkeypatch: pyt
         wanted = set[float]() if name in CLOCKS else set[float]().union(*map(figures, tables))
         rounded = 0.0501
         assert [figure for figure in wanted if not any(abs(figure - seen) < rounded for seen in there)] == [], shown
+
+
+def test_models_of_every_kind_are_listed_with_what_they_need() -> None:
+    from r2med.llm.cards import model_names
+    from r2med.rerank.cards import api_cards, cards
+
+    found = json.loads(invoke("models", "--all", "--json").output)
+    assert [fact["name"] for fact in found["llm"]] == model_names()
+    assert len(found["reranker"]) == len(cards()) + len(api_cards())
+    assert found["llm"] == json.loads(invoke("models", "--llm", "--json").output)
+    assert found["reranker"] == json.loads(invoke("models", "--reranker", "--json").output)
+    assert found["encoder"] == json.loads(invoke("models", "--json").output)
+    gpt = next(fact for fact in found["llm"] if fact["name"] == "gpt-4o")
+    assert (gpt["prompt_price"], gpt["completion_price"], gpt["needs"]) == (2.5, 10.0, "OPENAI_API_KEY")
+    row = next(line for line in invoke("models", "--llm").output.splitlines() if line.startswith(" gpt-4o "))
+    assert row.split() == ["gpt-4o", gpt["id"], "no", "2.5", "10", "OPENAI_API_KEY"]

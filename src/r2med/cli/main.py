@@ -37,7 +37,7 @@ VERBS = {
     "nano": "Build small tasks from large ones, and see how well they stand for them.",
     "leakage": "Does training data hold what is evaluated on?",
     "runs": "List, show or remove the runs of the ledger.",
-    "models": "List the embedding models, show one in full, export to ONNX.",
+    "models": "List embedding models, rerankers and language models; export to ONNX.",
     "cache": "Sizes of indexes and vectors, and how to let go of them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }

@@ -1,10 +1,11 @@
-"""`r2med models`: the encoders, one of them in full, and the export to ONNX."""
+"""`r2med models`: the models that have a card, one of them in full, and the export to ONNX."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,43 +13,111 @@ from r2med.cli.options import json_option, output, write_json
 
 if TYPE_CHECKING:
     from r2med.encode.cards import Card
+    from r2med.render.grid import Table
 
 
 @click.group("models", invoke_without_command=True)
+@click.option("--llm", "kind", flag_value="llm", help="Language models, with their prices.")
+@click.option("--reranker", "kind", flag_value="reranker", help="Rerankers, those behind an API too.")
+@click.option("--all", "kind", flag_value="all", help="Embedding models, rerankers and language models.")
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
     """List the embedding models that have a card; `show NAME` tells all about one, `export NAME` writes ONNX.
 
     Any other model works too: hf:ORG/NAME, a local folder, my.module:MyEncoder, NAME@http://host:port/v1.
     """
     if ctx.invoked_subcommand is not None:
         return
+    wanted = list(_KINDS) if kind == "all" else [kind or "encoder"]
+    found = {name: _KINDS[name]() for name in wanted}
+    if as_json:
+        write_json(found if kind == "all" else found[wanted[0]])
+        return
+    for name, facts in found.items():
+        _table(name, facts).show(output())
+
+
+def _encoders() -> list[dict[str, Any]]:
     from r2med.encode.models import list_models
 
-    cards = list_models()
-    if as_json:
-        write_json([_plain(card) for card in cards])
-        return
+    return [_plain(card) for card in list_models()]
+
+
+def _rerankers() -> list[dict[str, Any]]:
+    from r2med.rerank.cards import api_cards, cards
+
+    local = [
+        {"name": card.name, "id": card.id, "parameters": card.parameters or None, "context": card.max_length}
+        | {"licence": card.licence, "needs": "a GPU" if card.needs_gpu else ""}
+        for card in cards().values()
+    ]
+    servers = [
+        {"name": f"api-rerank({card.name})", "id": card.id, "parameters": None, "context": None, "licence": ""}
+        | {"needs": card.key_env}
+        for card in api_cards().values()
+    ]
+    return local + servers
+
+
+def _llms() -> list[dict[str, Any]]:
+    from r2med.llm.cards import find_model, model_names
+
+    models = [find_model(name) for name in model_names()]
+    return [
+        {"name": model.name, "id": model.id, "reasoning": model.reasoning}
+        | dict(zip(("prompt_price", "completion_price"), model.price or (None, None), strict=True))
+        | {"url": model.url, "needs": model.key_env if model.needs_key else ""}
+        for model in models
+    ]
+
+
+_KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "encoder": _encoders,
+    "reranker": _rerankers,
+    "llm": _llms,
+}
+
+
+def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
     from r2med.render.grid import Column, Table, key, numbers
 
-    texts = [Column(heading) for heading in ("backend", "pooling")]
-    table = Table(
-        key("name"),
-        Column("model", folds=True),
-        *numbers("size"),
-        *texts,
-        Column("tokens q/d"),
-        Column("licence", folds=True),
-    )
-    for card in cards:
-        limits = f"{card.max_query}/{card.max_document}" if card.max_document else "-"
-        size = f"{card.parameters:,.0f}M" if card.parameters else "-"
-        table.add(card.name, card.id, size, card.backend, card.pooling, limits, card.licence)
-    table.show(output())
+    model = (key("name"), Column("model", folds=True))
+    if kind == "llm":
+        table = Table(
+            *model, Column("reasoning"), *numbers("$/M prompt", "$/M completion"), Column("needs", folds=True)
+        )
+        for fact in facts:
+            prices = ["?" if fact[name] is None else f"{fact[name]:g}" for name in ("prompt_price", "completion_price")]
+            table.add(fact["name"], fact["id"], "yes" if fact["reasoning"] else "no", *prices, fact["needs"] or "-")
+        return table
+    if kind == "reranker":
+        table = Table(*model, *numbers("size", "tokens"), Column("licence", folds=True), Column("needs", folds=True))
+        for fact in facts:
+            tokens = str(fact["context"] or "-")
+            table.add(
+                fact["name"],
+                fact["id"],
+                _size(fact["parameters"]),
+                tokens,
+                fact["licence"] or "-",
+                fact["needs"] or "-",
+            )
+        return table
+    texts = [Column(heading) for heading in ("backend", "pooling", "tokens q/d")]
+    table = Table(*model, *numbers("size"), *texts, Column("licence", folds=True))
+    for fact in facts:
+        limits = f"{fact['max_query']}/{fact['max_document']}" if fact["max_document"] else "-"
+        size = _size(fact["parameters"])
+        table.add(fact["name"], fact["id"], size, fact["backend"], fact["pooling"], limits, fact["licence"])
+    return table
 
 
-def _plain(card: Card) -> dict[str, object]:
+def _size(millions: float | None) -> str:
+    return f"{millions:,.0f}M" if millions else "-"
+
+
+def _plain(card: Card) -> dict[str, Any]:
     """The card as JSON has it: a prompt as its text, or as texts by family."""
     from r2med.encode.prompts import Template
 
