@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from r2med.errors import SpecError
 from r2med.spec import Call, Chain, Value, parse
+from r2med.system import System
 
 names = st.sampled_from(["bm25", "rrf", "hyde", "search-o1", "a_b", "BAAI/bge-m3", "k1", "depth", "true", "none", "e5"])
 words = st.one_of(
-    st.text(max_size=12),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
     st.text(alphabet="abc./:@+~-_'\"\\,=()[]> \n\t059eé", max_size=12),
     st.sampled_from(["true", "false", "none", "True", ".5", "5", "-1", "1e5", "", "gpt-4o", "./a/b.tsv", "~/x", "inf"]),
 )
-numbers = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+numbers = st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False))
 
 
 def calls(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Call]:
@@ -107,3 +108,19 @@ def test_bad_input_is_one_line_with_the_column(text: str, said: str) -> None:
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("bm25(depth=99999999999999999999999)", "the number 99999999999999999999999 is too large at column 12"),
+        ("bm25(depth=-9223372036854775809)", "too large"),
+        ("x" * 256, "a name of 256 letters"),
+        ('replay("\\u0000") >> bm25', "a character that no text can hold"),
+        ('hyde("scripted:\\ud800") >> bm25', "a character that no text can hold"),
+        ("wordllama(dim=0)", "dim must be at least 1"),
+    ],
+)
+def test_what_no_result_could_record_is_refused_before_any_work(text: str, complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        System.parse(text)

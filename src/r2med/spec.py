@@ -33,6 +33,12 @@ _TOKEN = re.compile(
 )
 _BARE = re.compile(rf"(?!\.\d){_NAME}\Z")
 _DEEPEST = 50
+_LARGEST = 2**63 - 1
+"""What a result can record of a whole number."""
+_LONGEST = 255
+"""Bytes of a name: no file and no model has a longer one."""
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+"""Characters that no file can hold as text."""
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
@@ -141,6 +147,8 @@ class _Reader:
         kind, name, _ = self.tokens[self.place]
         if kind != "name":
             raise self.error("expected the name of a stage" + (f", found {name!r}" if name else ""))
+        if len(name.encode()) > _LONGEST:
+            raise self.error(f"a name of {len(name)} letters, {name[:12]}...,")
         self.place += 1
         return self.arguments(name) if self.peek("(") else Call(name)
 
@@ -198,7 +206,8 @@ class _Reader:
             value = float(text) if re.search(r"[.eE]", text) else int(text)
         except ValueError as error:  # Python refuses to read thousands of digits
             raise self.error(f"the number {text[:12]}... is too long") from error
-        if isinstance(value, float) and not math.isfinite(value):
+        too_large = abs(value) > _LARGEST if isinstance(value, int) else not math.isfinite(value)
+        if too_large:
             raise self.error(f"the number {text} is too large")
         self.place += 1
         return value
@@ -227,10 +236,14 @@ class _Reader:
         if text[0] == "'":
             # JSON knows only double quotes: ' loses its backslash, " gains one, every other escape stays.
             text = '"' + re.sub(r"\\.|\"", _requote, text[1:-1], flags=re.DOTALL) + '"'
+        column = self.tokens[self.place - 1][2]
         try:
-            return str(json.loads(text, strict=False))
+            value = str(json.loads(text, strict=False))
         except ValueError as error:
-            raise self.error(f"bad escape in {text!r}", self.tokens[self.place - 1][2]) from error
+            raise self.error(f"bad escape in {text!r}", column) from error
+        if _UNWRITABLE.search(value):
+            raise self.error(f"a character that no text can hold in {text!r}", column)
+        return value
 
 
 def _requote(match: re.Match[str]) -> str:

@@ -288,6 +288,15 @@ def test_mistakes_in_naming_a_class_are_one_line(own, name, options, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("json:loads", "json:loads cannot be made: TypeError"), ("os:getcwd", "os:getcwd has no method encode_queries")],
+)
+def test_a_function_that_makes_no_encoder_is_one_line(name, message):
+    (failure,) = r2med.evaluate(name, "sample/Biology").failures
+    assert failure.message.startswith(message)
+
+
 def test_what_a_class_gives_must_be_numbers(own):
     for role, method in ((Role.QUERY, "encode_queries"), (Role.DOCUMENT, "encode_documents")):
         made = encoder_for("my_letters:Ragged", {}, BIOLOGY)

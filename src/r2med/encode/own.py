@@ -58,6 +58,7 @@ class OwnEncoder(Encoder):
             raise
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
+        _check_methods(self.address, made)
         return made
 
     def settings(self, role: Role) -> Mapping[str, object]:
@@ -110,10 +111,15 @@ class OwnEncoder(Encoder):
 def find_class(address: str) -> Any:
     """The encoder class of `module:Class`."""
     found = import_class(address)
-    for method in ("encode_queries", "encode_documents"):
-        if inspect.isclass(found) and not callable(getattr(found, method, None)):
-            raise SpecError(f"{address} has no method {method}; an encoder has encode_queries and encode_documents")
+    if inspect.isclass(found):
+        _check_methods(address, found)
     return found
+
+
+def _check_methods(address: str, found: Any) -> None:
+    for method in ("encode_queries", "encode_documents"):
+        if not callable(getattr(found, method, None)):
+            raise SpecError(f"{address} has no method {method}; an encoder has encode_queries and encode_documents")
 
 
 def import_class(address: str) -> Any:
@@ -139,11 +145,15 @@ def import_class(address: str) -> Any:
 
 
 def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(kind).parameters
+    try:
+        return inspect.signature(kind).parameters
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{kind!r} is no class of yours: nobody can tell what options it takes") from error
 
 
 def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
     """Refuse options that the constructor of a user's class does not take."""
+    _parameters(kind)
     try:
         inspect.signature(kind).bind_partial(**options)
     except TypeError as error:

@@ -67,7 +67,11 @@ class CrossEncoder(Reranker):
     device: str = "auto"
     """Where torch runs it: cpu, cuda, cuda:1, mps; `auto` is the first GPU there is, or else the processor."""
     batch_tokens: int | None = None
-    """How many tokens a batch may hold, padding included; out of memory halves it. Scores do not depend on it."""
+    """How many tokens a batch may hold, padding included; out of memory halves it.
+
+    Scores depend on it in their last digits: arithmetic in single precision is not the same in every batch. So do those
+    of a run that was killed and finished later, whose pairs come together in other batches.
+    """
     remote_code: bool = False
     """Whether Python code of the model's repository may run: only for those you trust."""
 

@@ -284,4 +284,8 @@ def _run(collection: Collection, hits: Hits) -> Run:
 
 def find_dense(call: Call) -> Dense | None:
     """The stage of a call whose name is an encoder's, or None."""
-    return Dense.from_call(call) if known(call.name) else None
+    if not known(call.name):
+        return None
+    if ("dim", 0) in call.options:
+        raise SpecError(f"{call}: dim must be at least 1; leave it out to use the whole vector")
+    return Dense.from_call(call)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from r2med.errors import DataError
-from r2med.ranking import Run
+from r2med.errors import DataError, counted
+from r2med.ranking import Run, single
 from r2med.runfiles import objects, parquet, trec
 from r2med.runfiles.rows import Found, assemble
 from r2med.store.files import write_file
@@ -46,7 +46,15 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
     found = FORMATS[_format(path, data)].read(data, str(path))
     if not found.lists:
         raise DataError(f"{path}: the file holds no query")
-    return assemble(found)
+    run, warnings = assemble(found)
+    return run, [*warnings, *_merged(run)]
+
+
+def _merged(run: Run) -> list[str]:
+    """Say when scores that differ are equal in single precision, in which trec_eval and r2med compare them."""
+    lists = sum(len(np.unique(ranking.scores)) > len(np.unique(single(ranking.scores))) for _, ranking in run)
+    what = "scores that differ in double precision only or lie beyond single precision; they rank as equal"
+    return [f"{counted(lists, 'list has', 'lists have')} {what}"] if lists else []
 
 
 def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
