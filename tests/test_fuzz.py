@@ -23,7 +23,7 @@ def fuzz() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("kind", ["data", "run", "toml", "zip"])
+@pytest.mark.parametrize("kind", ["data", "run", "spec", "toml", "zip"])
 def test_bad_input_is_refused_in_one_line(fuzz: ModuleType, kind: str) -> None:
     (tally,) = fuzz.fuzz({kind: range(100)}, seed=2).values()
     assert tally.faults == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.errors import SpecError
+from r2med.errors import R2medError, SpecError
 from r2med.spec import Call, Chain, Value, parse
 from r2med.system import System
 
@@ -124,3 +124,13 @@ def test_bad_input_is_one_line_with_the_column(text: str, said: str) -> None:
 def test_what_no_result_could_record_is_refused_before_any_work(text: str, complaint: str) -> None:
     with pytest.raises(SpecError, match=complaint):
         System.parse(text)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["~nobody-of-this-name/model", "bm25 >> ~nobody-of-this-name/model", 'replay("~nobody-of-this-name/x") >> bm25'],
+)
+def test_the_home_of_nobody_is_one_line(spec: str) -> None:
+    with pytest.raises(R2medError, match="~nobody-of-this-name") as error:
+        System.parse(spec).key()
+    assert "\n" not in str(error.value)

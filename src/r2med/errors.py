@@ -44,6 +44,14 @@ def require_extra(extra: str, *modules: str) -> None:
         raise MissingExtra(f"this needs {', '.join(missing)}: pip install 'r2med[{extra}]'")
 
 
+def expanded(path: str | Path) -> Path:
+    """A path with `~` and `~user` spelled out."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: there is no such user's home") from error
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun, or with the beginning of a sentence.
 

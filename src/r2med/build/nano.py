@@ -23,7 +23,7 @@ from r2med.data.problems import Findings, place
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.engine import Engine, quiet
-from r2med.errors import DataError, R2medError
+from r2med.errors import DataError, R2medError, expanded
 from r2med.stage import Context
 from r2med.store.cache import Cache
 from r2med.system import System
@@ -50,7 +50,7 @@ def build(
     The folder `out` appears when all is done and checked, or not at all. Nothing in it depends on when or where it
     was made: the same sources and recipe give the same bytes.
     """
-    recipe, engine, folder = recipe or Recipe(), engine or quiet(), Path(out).expanduser()
+    recipe, engine, folder = recipe or Recipe(), engine or quiet(), expanded(out)
     searchers = Searchers.of(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)

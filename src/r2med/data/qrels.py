@@ -17,7 +17,7 @@ from r2med.data.model import Qrels
 from r2med.data.problems import Findings, Spot, place
 from r2med.data.rows import Row, Rows, describe, json_rows, lines, not_utf8, parquet_rows, shorten
 from r2med.data.texts import identifier_of
-from r2med.errors import DataError
+from r2med.errors import DataError, expanded
 
 QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
 DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")
@@ -102,7 +102,7 @@ def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
 
     Queries without a relevant document are left out, as `load` does, with a counted warning.
     """
-    source = Path(path).expanduser()
+    source = expanded(path)
     found = Findings()
     judgements = read_judgements(_qrels_files(source, split), found)
     found.raise_errors(source)

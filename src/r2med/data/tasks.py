@@ -11,7 +11,7 @@ from typing import Any
 
 from r2med.data import layout
 from r2med.data.nanoset import read_manifest
-from r2med.errors import DataError, suggest
+from r2med.errors import DataError, expanded, suggest
 
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"
@@ -208,7 +208,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, str) and name.casefold() in _names():
         _refuse_split(name, split)
         return _names()[name.casefold()]
-    path = _expanded(name)
+    path = expanded(name)
     try:
         found = _at(path, split) if str(name) else ()
     except OSError as error:
@@ -219,13 +219,6 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
     raise DataError(f"no such task or folder: {name!r}{suggest(name, [*registry(), *groups()])}")
-
-
-def _expanded(name: str | Path) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise DataError(f"{name}: no such folder ({error})") from error
 
 
 def _at(path: Path, split: str | None) -> Sequence[Task]:

@@ -12,7 +12,7 @@ from r2med.data.qrels import read_judgements
 from r2med.data.reader import read_contents
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_documents, read_queries
-from r2med.errors import DataError
+from r2med.errors import DataError, expanded
 
 
 class Group(NamedTuple):
@@ -92,7 +92,7 @@ _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
 def validate(source: str | Path | Task, *, split: str | None = None) -> Report:
     """Check a task, a group of tasks, a folder, or one file whose name says what it holds."""
     found = Findings()
-    path = None if isinstance(source, Task) else Path(source).expanduser()
+    path = None if isinstance(source, Task) else expanded(source)
     if path is not None and path.is_file():
         _reader(path)([path], found)
         return Report(str(path), tuple(found.problems))

@@ -12,7 +12,7 @@ from r2med.encode.base import Encoder
 from r2med.encode.cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, Card, cards
 from r2med.encode.prompts import Prompts, Template
 from r2med.encode.sources import Source, as_path, existing_folder, locate, looks_like_path
-from r2med.errors import SpecError, suggest
+from r2med.errors import SpecError, expanded, suggest
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -88,7 +88,7 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
 
 def _exported(card: Card) -> Path | None:
     """The folder of a card that was read from an export."""
-    folder = Path(card.id).expanduser()
+    folder = expanded(card.id)
     return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from r2med.encode import hub
-from r2med.errors import R2medError
+from r2med.errors import R2medError, expanded
 
 _WHOLE = 1 << 28  # bytes up to which a file is read to its end
 _BLOCKS, _BLOCK = 256, 1 << 16
@@ -83,7 +83,7 @@ def as_path(name: str) -> str:
 
 def existing_folder(name: str) -> Path:
     """The folder of a path, which must be there."""
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if folder.is_dir():
         return folder
     raise R2medError(

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from r2med.errors import SpecError
+from r2med.errors import SpecError, expanded
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -57,7 +56,7 @@ def templates(method: str, override: str = "", needed: Sequence[str] = ("query",
     """A method's prompts by family; an own file serves all of them, and must have every place that is needed."""
     if not override:
         return {family: bundled(f"{method}.{family}") for family in FAMILIES}
-    path = Path(override).expanduser()
+    path = expanded(override)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

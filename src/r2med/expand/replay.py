@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r2med.data.model import Generation
-from r2med.errors import DataError, SpecError, suggest
+from r2med.errors import DataError, SpecError, expanded, suggest
 from r2med.expand.genfiles import HYDOC, Written, mismatched, read_written
 from r2med.expand.joins import check_join
 from r2med.expand.kept import keep
@@ -59,7 +59,7 @@ class Replay(Expander):
 
     @property
     def _file(self) -> Path | None:
-        return None if self.source in (BESIDE, HUB) else Path(self.source).expanduser()
+        return None if self.source in (BESIDE, HUB) else expanded(self.source)
 
     @property
     def _method(self) -> str:

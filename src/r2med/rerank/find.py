@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from r2med.encode.own import import_class
 from r2med.encode.resolve import is_class
+from r2med.errors import expanded
 from r2med.registry import bind
 from r2med.rerank.cards import cards
 from r2med.rerank.cross import PREFIX, CrossEncoder, is_folder
@@ -30,5 +29,5 @@ def find_reranker(call: Call) -> Reranker | None:
 
 
 def _holds_reranker(name: str) -> bool:
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     return folder.is_dir() and folder_is_reranker(folder)
