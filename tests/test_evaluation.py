@@ -300,3 +300,12 @@ def test_the_sample_is_reasoning_driven() -> None:
         assert set(dataset.gold.reasoning) == set(ids)
     assert sum(plain) / len(plain) < 0.40
     assert sum(told) / len(told) > 0.70
+
+
+def test_measures_are_strings_and_a_repr_is_one_line() -> None:
+    report = r2med.evaluate("bm25", "sample/Biology", measures=["ndcg@3", "Recall@20"])
+    assert report.measures[:2] == ["nDCG@3", "Recall@20"]
+    assert "nDCG@10" in report.measures
+    assert r2med.evaluate("bm25", "sample/Biology", r2med.Options(fresh=True), measures="R@5").measures[0] == "Recall@5"
+    assert repr(report) == "Report(1 system on 1 task)"
+    assert repr(r2med.load("sample/Biology")) == "Dataset('sample/Biology', 9 queries, 64 documents)"

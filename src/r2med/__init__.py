@@ -16,6 +16,8 @@ _PUBLIC = {
     "Run": "r2med.ranking",
     "System": "r2med.system",
     "evaluate": "r2med.evaluation",
+    "Options": "r2med.evaluation",
+    "Report": "r2med.results",
     "BM25": "r2med.retrieve.bm25",
     "BM25Classic": "r2med.retrieve.bm25",
     "Dense": "r2med.retrieve.dense",
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from r2med.data import load as load
     from r2med.data.model import Dataset as Dataset
     from r2med.errors import R2medError as R2medError
+    from r2med.evaluation import Options as Options
     from r2med.evaluation import evaluate as evaluate
     from r2med.expand.methods import Answer as Answer
     from r2med.expand.methods import HyDE as HyDE
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from r2med.rerank.groupwise import Groupwise as Groupwise
     from r2med.rerank.listwise import Listwise as Listwise
     from r2med.rerank.pointwise import Pointwise as Pointwise
+    from r2med.results import Report as Report
     from r2med.retrieve.bm25 import BM25 as BM25
     from r2med.retrieve.bm25 import BM25Classic as BM25Classic
     from r2med.retrieve.dense import Dense as Dense

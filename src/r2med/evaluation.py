@@ -49,14 +49,16 @@ def evaluate(
     systems: System | Stage | str | Sequence[System | Stage | str],
     tasks: Dataset | Task | Path | str | Sequence[Dataset | Task | Path | str] = "sample",
     options: Options | None = None,
+    *,
+    measures: Sequence[str | Measure] = (),
 ) -> Report:
-    """Measure systems on tasks; what the ledger already has is taken from there.
+    """Measure systems on tasks; what the ledger already has is taken from there. `measures` come before the usual ones.
 
     >>> report = evaluate("bm25", "sample/Biology")
     >>> report.results[0].metrics["nDCG@10"] > 0
     True
     """
-    chosen = options or Options()
+    chosen = _with_measures(options or Options(), measures)
     forget_outages()
     built = [_system(system) for system in _listed(systems)]
     results: list[Result] = []
@@ -75,6 +77,11 @@ def evaluate(
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
     return Report(results, failures, columns)
+
+
+def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:
+    asked = [Measure.parse(measure) if isinstance(measure, str) else measure for measure in _listed(measures)]
+    return replace(options, measures=tuple(dict.fromkeys([*asked, *options.measures]))) if asked else options
 
 
 def _listed(value: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.errors import counted
 from r2med.store.cost import Cost
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def failure_lines(failures: Sequence[Failure]) -> list[str]:
     return [f"failed: {system} on {', '.join(several)}: {message}" for (system, message), several in tasks.items()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """All results of one evaluation.
 
@@ -232,6 +233,11 @@ class Report:
             for result in self.results
         ]
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+    def __repr__(self) -> str:
+        tasks = len({result.task for result in self.results})
+        failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
+        return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
 
     def __str__(self) -> str:
         from r2med.board.terminal import as_text

@@ -127,3 +127,19 @@ def test_emoji_codes_and_markup_of_a_user_stay_text(module: Path) -> None:
     ):
         done = run(module, *args)
         assert folder.name in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [("report", "bm25", "--no-causes", "--out"), ("inspect", "bm25", "--html"), ("plot", "board", "--out")]
+)
+def test_outputs_make_the_folders_on_their_way_and_replace_what_was_there(module: Path, args: tuple[str, ...]) -> None:
+    pytest.importorskip("matplotlib" if args[0] == "plot" else "jinja2")
+    run(module, "run", "bm25", "--tasks", "sample/Biology")
+    file = module / "some" / "where" / ("x.svg" if args[0] == "plot" else "x.html")
+    for _ in range(2):
+        done = run(module, *args, str(file), "--tasks", "sample/Biology")
+        assert done.returncode == 0, done.stderr
+        assert len(file.read_bytes()) > 1000
+        file.write_text("old")
+    assert run(module, *args, str(file), "--tasks", "sample/Biology").returncode == 0
+    assert file.read_text() != "old"

@@ -126,8 +126,9 @@ def test_costs_of_nothing_and_of_little_have_a_place(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_or_written_is_one_line(figures: dict, tmp_path: Path) -> None:
     with pytest.raises(R2medError, match=r"ends in \.png, \.svg, \.pdf"):
         plots.save(figures["board"], tmp_path / "board.gif")
+    (tmp_path / "file").write_text("in the way of a folder")
     with pytest.raises(R2medError, match="cannot be written"):
-        plots.save(figures["board"], tmp_path / "no" / "board.png")
+        plots.save(figures["board"], tmp_path / "file" / "board.png")
     means = [Interval(0.2, 0.1, 0.3)] * 9
     with pytest.raises(R2medError, match="too many for bars"):
         plots.task_plot(Board("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))

@@ -87,7 +87,7 @@ def save(figure: Figure, path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise R2medError(f"{path}: a figure ends in {', '.join(ENDINGS)}")
     still = {"Date": None} if path.suffix.lower() == ".svg" else None
-    with draft_file(path) as draft, matplotlib.rc_context(_STYLE):
+    with draft_file(path, parents=True) as draft, matplotlib.rc_context(_STYLE):
         figure.savefig(draft, format=path.suffix.lower()[1:], dpi=300, metadata=still)
 
 

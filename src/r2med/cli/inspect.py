@@ -95,5 +95,5 @@ def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
     from r2med.diagnose.page import page
     from r2med.store.files import write_file
 
-    write_file(path, page(cases, " against ".join(names)))
+    write_file(path, page(cases, " against ".join(names)), parents=True)
     click.echo(f"{len(cases)} queries are in {path}", err=True)

@@ -40,5 +40,5 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     with Ledger() as ledger:
         remark(lacks(ledger, runs, chosen.tasks))
         page = report(ledger, chosen, Engine(messages()))
-    write_file(out, page)
+    write_file(out, page, parents=True)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -154,7 +154,7 @@ class Gold:
         return text_fingerprint(rows, answers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """A task's `Collection` and its `Gold`, with what the reader noticed."""
 
@@ -179,3 +179,7 @@ class Dataset:
     def fingerprint(self) -> str:
         """The content hash of everything a result depends on."""
         return text_fingerprint([self.collection.fingerprint, self.gold.fingerprint])
+
+    def __repr__(self) -> str:
+        queries, documents = len(self.collection.queries), len(self.collection.documents)
+        return f"Dataset({self.name!r}, {queries:,} queries, {documents:,} documents)"

@@ -70,7 +70,7 @@ def check(
 @contextmanager
 def _written(out: Path) -> Iterator[BinaryIO]:
     """A new file to write to, which has its name when all is done."""
-    with draft_file(out) as draft, draft.open("wb") as stream:
+    with draft_file(out, parents=True) as draft, draft.open("wb") as stream:
         yield stream
 
 
