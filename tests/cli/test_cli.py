@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,9 @@ def test_out_writes_files_that_eval_reads_back_to_the_same_scores(tmp_path: Path
         file = next(path for path in (folder / "runs").iterdir() if result["run"] in path.name)
         again = results("eval", str(file), "--task", result["task"])["results"][0]
         assert again["metrics"] == pytest.approx(result["metrics"])
+    shown = r2med("eval", str(file), "--task", result["task"], "--ci", "--format", "markdown").stdout
+    assert re.search(r"\d\d\.\d\d\*\* <sub>\d\d\.\d-\d\d\.\d</sub>", shown)
+    assert re.search(r"\d\d\.\d-\d\d\.\d", r2med("eval", str(file), "--task", result["task"], "--ci").stdout)
 
 
 def test_eval_takes_a_judgements_file_and_says_what_does_not_match(tmp_path: Path) -> None:

@@ -16,6 +16,15 @@ from r2med.cli.options import ManyValues, json_option, output, write_json
 @click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=False, help="Drop a document whose id is the query's own.")
+@click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "markdown", "latex", "csv"]),
+    default="terminal",
+    show_default=True,
+    help="How the table is written.",
+)
 @json_option()
 def command(
     runfiles: tuple[Path, ...],
@@ -24,6 +33,8 @@ def command(
     metrics: tuple[str, ...],
     split: str | None,
     drop_self: bool,
+    ci: bool,
+    form: str,
     as_json: bool,
 ) -> None:
     """Score run files made by any tool: TREC (.gz too), the authors' jsonl, JSON or parquet.
@@ -33,6 +44,8 @@ def command(
       r2med eval bm25.trec --task sample/Biology
       r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
     """
+    from r2med.board.formats import format_report
+    from r2med.board.of_report import Shown
     from r2med.board.terminal import show_report
     from r2med.measure.metrics import DEFAULT, parse_all
     from r2med.score_files import judgements, score_files
@@ -45,5 +58,9 @@ def command(
     report = score_files(runfiles, judged, tuple(dict.fromkeys([*asked, *DEFAULT])), drop_self=drop_self)
     if as_json:
         write_json(report.as_dict())
+        return
+    names, shown = [str(measure) for measure in asked], Shown(intervals=ci)
+    if form == "terminal":
+        show_report(report, output(), names, shown)
     else:
-        show_report(report, output(), [str(measure) for measure in asked])
+        click.echo(format_report(report, form, names, shown))
