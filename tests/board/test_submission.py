@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -433,3 +434,24 @@ def test_the_commands_and_their_exit_codes(files: dict[str, bytes], tmp_path: Pa
     assert missing.returncode == 1
     assert "cannot be read (No such file or directory)" in missing.stdout
     assert command("submit", "bge", "--out", str(out)).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        (
+            "results.json",
+            lambda c: c["results"][0].update(cost="free"),
+            "cost of bm25.* is the text .free., not",
+        ),
+        ("results.json", lambda c: c["results"][0]["cost"].update(dollars="0"), "dollars of the cost of bm25"),
+        ("results.json", lambda c: c["results"][0]["cost"].update(seconds=-1), "seconds of the cost of bm25"),
+        ("results.json", lambda c: c["results"][0].update(incomplete=True), "incomplete of bm25"),
+        ("submission.json", lambda c: c["systems"][0].update(versions=[1]), "versions of bm25.* not an object"),
+        ("submission.json", lambda c: c["systems"][0].update(stages={"a": 1}), "stages of bm25.* not a list"),
+        ("submission.json", lambda c: c["systems"][0].update(stages=[7]), "a stage of bm25.* is not described"),
+    ],
+)
+def test_every_fact_has_the_type_that_it_should(files, name, change, said, tmp_path: Path) -> None:
+    (fault,) = faults(changed(files, name, change), tmp_path)
+    assert re.search(said, fault)

@@ -290,7 +290,7 @@ def test_mistakes_in_naming_a_class_are_one_line(own, name, options, message):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("json:loads", "json:loads cannot be made: TypeError"), ("os:getcwd", "os:getcwd has no method encode_queries")],
+    [("json:loads", "json:loads cannot be made: "), ("os:getcwd", "os:getcwd has no method encode_queries")],
 )
 def test_a_function_that_makes_no_encoder_is_one_line(name, message):
     (failure,) = r2med.evaluate(name, "sample/Biology").failures

@@ -18,6 +18,7 @@ from r2med.board.archive import read_archive, unzipped
 from r2med.board.submission import DESCRIPTION, FORMAT, MANIFEST, RESULTS, VERSION, averages, own_digest, sha256
 from r2med.data import load
 from r2med.data.model import Dataset
+from r2med.data.rows import describe
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.measure.metrics import Measure
@@ -111,6 +112,36 @@ def _check_complete(
     described = {str(row.get("system")) for row in _rows(description, "systems", DESCRIPTION)}
     if described != {system for system, _ in pairs}:
         raise DataError(f"{DESCRIPTION}: does not describe exactly the systems of {RESULTS}")
+    for row in results:
+        _check_types(row, RESULTS, _RESULT_TYPES)
+        _check_cost(row)
+    for row in _rows(description, "systems", DESCRIPTION):
+        _check_types(row, DESCRIPTION, _SYSTEM_TYPES)
+        if not all(isinstance(stage, dict) and isinstance(stage.get("spec"), str) for stage in row["stages"]):
+            raise DataError(f"{DESCRIPTION}: a stage of {row['system']} is not described as r2med describes one")
+
+
+_RESULT_TYPES = {"system": str, "task": str, "file": str, "incomplete": int, "cost": dict, "data": dict}
+_SYSTEM_TYPES = {"system": str, "stages": list, "versions": dict}
+
+
+def _check_types(row: Mapping[str, Any], name: str, types: Mapping[str, type]) -> None:
+    """Nothing is shown on a board that is not of the type it claims to be."""
+    for field_name, kind in types.items():
+        value = row.get(field_name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(f"{name}: {field_name} of {row.get('system')} is {describe(value)}, not {_CALLED[kind]}")
+
+
+_CALLED = {str: "a text", int: "a whole number", dict: "an object", list: "a list"}
+
+
+def _check_cost(row: Mapping[str, Any]) -> None:
+    """Every part of a cost is a number that could be one, or unknown."""
+    for part, value in row["cost"].items():
+        known = value is None or (type(value) in (int, float) and 0 <= value < float("inf"))
+        if not known and not isinstance(value, dict):
+            raise DataError(f"{RESULTS}: {part} of the cost of {row['system']} is {describe(value)}")
 
 
 def _task_name(row: Mapping[str, Any]) -> str:
