@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -31,3 +32,16 @@ def test_a_file_that_ends_early_is_not_taken_for_ctrl_c():
     code += "import sys; sys.argv = ['r2med', 'tasks']; main.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert one_line(done) == "r2med: a file ended too early"
+
+
+def test_what_other_code_prints_is_not_in_the_json(tmp_path):
+    (tmp_path / "talkative.py").write_text(
+        "import numpy\nclass Encoder:\n"
+        "    def encode_queries(self, texts):\n        print('hello')\n        return numpy.ones((len(texts), 2))\n"
+        "    encode_documents = encode_queries\n"
+    )
+    command = [sys.executable, "-OO", "-m", "r2med", "run", "talkative:Encoder", "--tasks", "sample/Biology", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "hello" in done.stderr
+    assert json.loads(done.stdout)["results"]

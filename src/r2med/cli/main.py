@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -128,6 +130,8 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    # What a library or a user's class prints is not the output of a verb, which may be JSON.
+    builtins.print = partial(print, file=sys.stderr)
     plain = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
