@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 OUT = Path(__file__).resolve().parent.parent / "src" / "r2med" / "board" / "published.tsv"
@@ -28,6 +29,8 @@ SOURCES = (
     ("mteb", "full", "5", "MTEB results repository", "https://github.com/embeddings-benchmark/results"),
     ("reasonembed", "full", "4", "ReasonEmbed, table 3", "https://arxiv.org/abs/2510.08252"),
     ("insertrank", "full", "3", "InsertRank, abstract", "https://arxiv.org/abs/2506.14086"),
+    ("grouprank", "full", "3", "GroupRank, tables 2 and 5", "https://arxiv.org/abs/2511.11653"),
+    ("reasonrank", "full", "4", "ReasonRank, table 2", "https://arxiv.org/abs/2508.07050"),
     ("nano", "nano", "10", "NanoR2MED, candidate lists", "https://huggingface.co/datasets/hakari-bench/NanoR2MED"),
 )
 
@@ -60,6 +63,14 @@ PAGE_REWRITERS = {
     "Search-R1 (Qwen2.5-7b-it-em-ppo)": ("search-r1", "qwen-7b-ins"),
     "Search-R1 (Qwen2.5-3b-it-em-ppo)": ("search-r1", "qwen-3b-ins"),
 }  # fmt: skip
+RETRIEVER_TOKENS = {
+    "contriever": (512, 512), "medcpt": (512, 512), "bge": (512, 512), "bmr-410m": (512, 512), "bmr-2b": (1024, 1024),
+    "bmr-7b": (2048, 2048), "e5": (2048, 2048), "sfr": (2048, 2048), "grit": (512, 2048), "nv": (4096, 4096),
+    "voyage": (16_000, 16_000), "openai": (6_000, 6_000),
+}  # fmt: skip
+"""How many tokens of a query and of a document the benchmark's authors let each model read, where they say so."""
+RERANKER_TOKENS = {"bge-reranker": 512, "monobert": 512, "rankllama": 1024}
+"""How many tokens of a query and a document together."""
 MTEB_SYSTEMS = {
     "Alibaba-NLP/gte-Qwen2-1.5B-instruct": "gte-qwen2-1.5b",
     "Alibaba-NLP/gte-Qwen2-7B-instruct": "gte-qwen2-7b",
@@ -88,10 +99,28 @@ LATER_SYSTEMS = {
     "Qwen3-Embedding-8B": "qwen3-embedding-8b",
     "ReasonIR-8B": "reasonir",
     "RaDeR-gte-Qwen2-7B": "rader",
-    "DIVER-Retriever": "diver",
+    "DIVER-Retriever-4B": "diver",
     "ReasonEmbed-Qwen3-4B": "reason-embed-4b",
     "ReasonEmbed-Qwen3-8B": "reason-embed-8b",
 }
+LATER_NAMES = {
+    "DIVER-Retriever": "DIVER-Retriever-4B",
+    "Diver-Retriever-4B": "DIVER-Retriever-4B",
+    "E5-mistral": "base/e5",
+}
+"""First stages, which other sources have too: one name for one system."""
+LATER_NOTES = {
+    ("reasonembed", "DIVER-Retriever-4B"): "an earlier release of the model, texts cut at 512 tokens",
+    ("grouprank", "DIVER-Retriever-4B"): "as its authors run it",
+}
+"""What is known beyond the tables of how a figure was made."""
+LATER_TOKENS = {("reasonembed", "DIVER-Retriever-4B"): (512, 512)}
+FIRST_STAGES = {"DIVER-Retriever-4B": "diver", "e5-mistral": "e5"}
+ZERO_SHOT = {
+    "Qwen2.5-32B-Instruct": ("qwen-32b", "qwen-32b"), "Qwen3-32B (no think)": ("qwen3-32b-no-think", "qwen3-32b"),
+    "Qwen3-32B (think)": ("qwen3-32b-think", "qwen3-32b"), "DeepSeek-V3.1": ("deepseek-v3.1", "deepseek-v3.1"),
+}  # fmt: skip
+"""Chat models that rerank groups without training for it: their part of a row's name, and the model's name."""
 NANO = {
     "bm25": ("base", "bm25", "HAKARI-Bench's BM25"),
     "dense": ("base", "harrier", "microsoft/harrier-oss-v1-270m with its web-search prompt"),
@@ -113,6 +142,9 @@ class System:
     generate: str = ""
     """The system that asks the model anew, where `system` replays what was published."""
     size: str = ""
+    max_query: str = ""
+    """How many tokens of a query the retriever read; empty where nobody said."""
+    max_document: str = ""
     note: str = ""
 
 
@@ -144,11 +176,17 @@ def measure(column: str) -> str:
     return f"{MEASURES[name]}@{cutoff}" if cutoff else MEASURES[name]
 
 
+def tokens(limits: tuple[int, int] | None) -> dict[str, str]:
+    """The fields of a system that say how much of a text was read."""
+    return {"max_query": str(limits[0]), "max_document": str(limits[1])} if limits else {}
+
+
 def benchmark_system(source: str, expander: str, llm: str, retriever: str, note: str = "") -> System:
     """A row of the benchmark's own tables."""
     note = note or (MEDCPT if retriever == "medcpt" else "")
+    limits = tokens(RETRIEVER_TOKENS.get(retriever)) if source == "paper" else {}
     if not expander:
-        return System(source, f"base/{retriever}", "base", retriever, system=retriever, note=note)
+        return System(source, f"base/{retriever}", "base", retriever, system=retriever, note=note, **limits)
     kind = "agent" if expander in AGENTS else "reasoning" if llm in REASONING else "gar"
     return System(
         source,
@@ -159,6 +197,7 @@ def benchmark_system(source: str, expander: str, llm: str, retriever: str, note:
         system=f"replay(hub, method={expander}, llm={llm}) >> {retriever}",
         generate=f"{expander}({LLMS.get(llm, llm)}) >> {retriever}",
         note=note,
+        **limits,
     )
 
 
@@ -168,9 +207,15 @@ def paper(rows: Iterable[Mapping[str, str]]) -> Table:
     for row in rows:
         system = benchmark_system("paper", row["expander"], row["llm"], row["retriever"])
         if row["reranker"]:
-            spec = f"{row['retriever']} >> {row['reranker']}(depth={row['depth']})"
-            name = f"reranker/{row['reranker']}"
-            system = System("paper", name, "reranker", row["retriever"], reranker=row["reranker"], system=spec)
+            reranker, retriever, depth = row["reranker"], row["retriever"], row["depth"]
+            spec = f"{retriever} >> {reranker}(depth={depth})"
+            limit = f"{RERANKER_TOKENS[reranker]} tokens of query and document together"
+            note = f"{_first_stage(retriever, depth)}, {limit}"
+            limits = tokens(RETRIEVER_TOKENS.get(retriever))
+            system = System(
+                "paper", f"reranker/{reranker}", "reranker", retriever,
+                reranker=reranker, system=spec, note=note, **limits,
+            )  # fmt: skip
         figures = found.setdefault(system, {}).setdefault(measure(row["metric"]), Figures())
         figures.tasks[row["task"]] = row["value"]
     return found
@@ -184,8 +229,8 @@ def page(rows: Iterable[Mapping[str, str]]) -> Table:
         retriever = PAGE_RETRIEVERS[row["retriever"]]
         system = benchmark_system("page", expander, llm, retriever, MEDCPT_PAGE if retriever == "medcpt" else "")
         if row["reranker"] == "ReasonRank(32B)":
-            note = "ReasonRank-32B, listwise, on the first 100 documents"
-            name = "reranker/reasonrank-32b"
+            note = f"reasoning listwise; {_first_stage(retriever)}"
+            name = f"reranker/reasonrank-32b/{retriever}"
             system = System("page", name, "reranker", retriever, reranker="reasonrank-32b", size="32B", note=note)
         elif row["reranker"] != "-":
             raise ValueError(f"an unknown reranker: {row['reranker']}")
@@ -214,20 +259,64 @@ def mteb(rows: Iterable[Mapping[str, str]]) -> Table:
 
 def later(rows: Iterable[Mapping[str, str]]) -> Table:
     """Papers that came after the benchmark."""
-    found: Table = {}
-    for row in rows:
-        name, note = row["system"], row["note"]
-        if name.startswith("InsertRank"):
-            system = System(
-                "insertrank", "InsertRank", "reranker", "bm25", "deepseek-r1", "listwise",
-                system="bm25 >> listwise(deepseek-r1, scores=true)", size=row["size"],
-                note="only the average was published; the prompt of r2med's listwise is not InsertRank's own",
-            )  # fmt: skip
-        else:
-            spec = LATER_SYSTEMS.get(name, "")
-            system = System("reasonembed", name, "base", spec or name, system=spec, size=row["size"], note=note)
-        found[system] = {"nDCG@10": _wide(row)}
-    return found
+    return {LATER[row["source"]](row): {"nDCG@10": _wide(row)} for row in rows}
+
+
+def insertrank_system(row: Mapping[str, str]) -> System:
+    """The one row of InsertRank's abstract."""
+    return System(
+        "insertrank", "InsertRank", "reranker", "bm25", "deepseek-r1", "listwise",
+        system="bm25 >> listwise(deepseek-r1, scores=true)", size=row["size"],
+        note="only the average was published; the prompt of r2med's listwise is not InsertRank's own",
+    )  # fmt: skip
+
+
+def later_retriever(source: str, row: Mapping[str, str], note: str) -> System:
+    """A retriever alone, in a paper that came after the benchmark."""
+    name = LATER_NAMES.get(row["system"], row["system"])
+    spec = name.removeprefix("base/") if name.startswith("base/") else LATER_SYSTEMS.get(name, "")
+    note = "; ".join(part for part in (note, LATER_NOTES.get((source, name), "")) if part)
+    limits = tokens(LATER_TOKENS.get((source, name)))
+    return System(source, name, "base", spec or name, system=spec, size=row["size"], note=note, **limits)
+
+
+def reasonembed_system(row: Mapping[str, str]) -> System:
+    """A row of ReasonEmbed's table."""
+    return later_retriever("reasonembed", row, row["note"])
+
+
+def reranked_system(source: str, row: Mapping[str, str]) -> System:
+    """A row of a table of rerankers that share a first stage, whose note says which; or that first stage itself."""
+    how, _, over = row["note"].partition("; reranks ")
+    if how.startswith("first stage"):
+        return later_retriever(source, row, how)
+    first_stage, _, depth = over.partition(" top ")
+    retriever = FIRST_STAGES[first_stage]
+    note = f"{how}; {_first_stage(retriever, depth)}"
+    if row["system"] in ZERO_SHOT:
+        part, llm = ZERO_SHOT[row["system"]]
+        name = f"groupwise/{part}/{retriever}"
+        return System(source, name, "reranker", retriever, llm, "groupwise", size=row["size"], note=note)
+    model, _, variant = row["system"].casefold().partition(" (")
+    size = row["size"].casefold()
+    reranker = model if model.endswith(f"-{size}") else f"{model}-{size}"
+    part = f"{reranker}-sorted" if variant.startswith("sorted") else reranker
+    return System(
+        source, f"reranker/{part}/{retriever}", "reranker", retriever, reranker=reranker, size=row["size"], note=note
+    )
+
+
+def _first_stage(retriever: str, depth: str = "100") -> str:
+    return f"reranks the first {depth} documents of {retriever}"
+
+
+LATER: Mapping[str, Callable[[Mapping[str, str]], System]] = {
+    "arXiv 2510.08252 table 3": reasonembed_system,
+    "arXiv 2506.14086 abstract": insertrank_system,
+    "arXiv 2511.11653 table 2": partial(reranked_system, "grouprank"),
+    "arXiv 2508.07050 table 2": partial(reranked_system, "reasonrank"),
+}
+"""What makes a system of a row, by the table that the row comes from."""
 
 
 def nano(rows: Iterable[Mapping[str, str]]) -> Table:

@@ -46,7 +46,16 @@ def by_name(found: Board) -> Mapping[str, list[Line]]:
 
 def test_every_system_of_every_source_is_there() -> None:
     counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
-    assert counts == {"paper": 71, "page": 68, "mteb": 26, "reasonembed": 15, "insertrank": 1, "nano": 3}
+    assert counts == {
+        "paper": 71,
+        "page": 68,
+        "mteb": 26,
+        "reasonembed": 15,
+        "insertrank": 1,
+        "grouprank": 18,
+        "reasonrank": 11,
+        "nano": 3,
+    }
     for system in published():
         if system.name != "InsertRank":
             prefix = "nano/" if system.source.group == "nano" else ""
@@ -85,7 +94,7 @@ def test_every_spec_parses_and_is_written_as_r2med_writes_it() -> None:
 
 def test_every_row_of_the_benchmark_has_a_spec_but_for_one_model_without_a_card() -> None:
     unsaid = {system.name for system in published() if system.source.name in ("paper", "page") and not system.system}
-    assert unsaid == {"reranker/reasonrank-32b"}
+    assert unsaid == {"reranker/reasonrank-32b/e5"}
 
 
 def test_names_kinds_and_specs_say_the_same() -> None:
@@ -113,7 +122,10 @@ def test_a_wrong_name_is_one_line_with_the_nearest_right_one() -> None:
         find_published("base/bgee")
     with pytest.raises(R2medError, match="no published table 'nothing'"):
         find_published("table:nothing")
-    assert {row.name for row in find_published("TABLE:Reranker")} >= {"reranker/rankllama", "reranker/reasonrank-32b"}
+    assert {row.name for row in find_published("TABLE:Reranker")} >= {
+        "reranker/rankllama",
+        "reranker/reasonrank-32b/e5",
+    }
     assert len(find_published("table:mteb")) == 26
 
 
@@ -129,9 +141,58 @@ def test_sources_that_agree_share_a_line_and_those_that_do_not_are_both_shown() 
     ]
     assert all(line.disputed for line in medcpt)
     assert not lines["base/nv"][0].disputed
-    assert any(note.startswith("sources disagree about medcpt: page 9.02, paper 7.87 (7 of 8") for note in found.notes)
+    assert any(note.startswith("sources disagree about medcpt: page 9.02, paper 7.87 at 512") for note in found.notes)
     about = [note.split(":")[0].rpartition(" ")[2] for note in found.notes if note.startswith("sources disagree")]
-    assert sorted(about) == ["e5", "grit", "gte-qwen2-7b", "medcpt", "sfr"]
+    assert sorted(about) == ["diver", "e5", "grit", "gte-qwen2-7b", "medcpt", "sfr"]
+
+
+def test_one_retriever_ten_points_apart_is_marked_and_the_note_says_at_how_many_tokens() -> None:
+    found = shown()
+    lines = by_name(found)["DIVER-Retriever-4B"]
+    assert [(line.row.sources, f"{100 * line.average:.2f}") for line in lines] == [
+        (("grouprank",), "42.90"),
+        (("reasonembed",), "32.23"),
+    ]
+    assert all(line.disputed for line in lines)
+    said = (
+        "sources disagree about diver: grouprank 42.90, reasonembed 32.23 at 512 tokens (8 of 8 tasks differ,"
+        " by 20.14 at the most)"
+    )
+    assert said in found.notes
+    cut = shown(limit=20)
+    assert [line.row.sources for line in by_name(cut)["DIVER-Retriever-4B"]] == [("grouprank",)]
+    assert said in cut.notes, "a mark is explained though the other line is cut off"
+    assert not any("about medcpt" in note for note in cut.notes)
+    told = {line.row.sources: line.as_dict() for line in lines}
+    assert told["reasonembed",]["max_document"] == 512
+    assert "512 tokens" in told["reasonembed",]["note"]
+    assert "max_document" not in told["grouprank",], "not known"
+    assert by_name(found)["base/grit"][0].as_dict()["max_query"] == 512
+
+
+def test_rerankers_of_later_papers_stand_with_their_first_stage() -> None:
+    over = {name: by_name(shown(retriever=name, kind="reranker")) for name in ("diver", "e5")}
+    assert [len(names) for names in over.values()] == [17, 10]
+    best = next(iter(over["diver"].values()))[0]
+    assert (best.row.name, f"{100 * best.average:.2f}") == ("reranker/grouprank-32b/diver", "52.30")
+    [joint] = over["e5"]["reranker/reasonrank-32b/e5"]
+    assert joint.row.sources == ("page", "reasonrank"), "the same figures of the same reranker over the same list"
+    for name, first_stages in (("reasonrank-32b", 2), ("rank-r1-7b", 2), ("rank-r1-14b", 2), ("rank1-32b", 1)):
+        rows = [line.row for line in shown(reranker=name).lines]
+        assert len({row.parts.retrievers for row in rows}) == len(rows) == first_stages
+    chat = {line.row.name: line.row.parts.llms for line in shown(reranker="groupwise").lines}
+    assert chat["groupwise/deepseek-v3.1/diver"] == ("deepseek-v3.1",)
+    assert chat["groupwise/qwen3-32b-think/diver"] == chat["groupwise/qwen3-32b-no-think/diver"] == ("qwen3-32b",)
+    assert not any(line.disputed for names in over.values() for lines in names.values() for line in lines)
+    assert all(
+        "reranks the first 100 documents of" in lines[0].row.note for rows in over.values() for lines in rows.values()
+    )
+
+
+def test_an_average_of_one_digit_is_shown_as_published() -> None:
+    found = shown(sources=("grouprank", "reasonrank"))
+    assert not any("not the mean of its tasks" in note for note in found.notes)
+    assert all(line.average == line.row.stated for line in found.lines)
 
 
 def test_one_source_alone_disagrees_with_nobody() -> None:

@@ -10,15 +10,12 @@ from r2med.board.chances import BETTER, WORSE, Sample, find_baseline, intervals,
 from r2med.board.model import OWN, Board, Line, Row
 from r2med.board.own import newest_runs, own_rows
 from r2med.board.published import published, sources
-from r2med.board.sources import dispute, disputed, published_rows
+from r2med.board.sources import dispute, disputed, mean_of, published_rows
 from r2med.board.table import GROUP_NOTES
 from r2med.data.tasks import registry
 from r2med.errors import R2medError, suggest
 from r2med.store.ledger import Entry, Ledger
 from r2med.store.selection import Current
-
-_ROUNDING = 5.1e-5
-"""Averages were published times 100 with two digits."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,8 @@ def board(ledger: Ledger, view: View) -> Board:
     shown = lines[: view.limit] if view.limit else lines
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
     shown = _decorated(ledger, shown, complete, view)
-    return Board(view.group, view.measure, tasks, shown, _notes(view, shown, runs), len(lines) - len(shown), view.cost)
+    notes = [*_disputes(lines, shown), *_notes(view, shown, runs)]
+    return Board(view.group, view.measure, tasks, shown, notes, len(lines) - len(shown), view.cost)
 
 
 def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
@@ -164,15 +162,20 @@ def average(row: Row, tasks: Sequence[str]) -> float | None:
     """The mean over the tasks, None when one is missing; where an average was published that agrees, that one."""
     if any(task not in row.values for task in tasks):
         return None
-    mean = sum(row.values[task] for task in tasks) / len(tasks)
-    return row.stated if row.stated is not None and abs(mean - row.stated) <= _ROUNDING else mean
+    return mean_of(row, tasks)
+
+
+def _disputes(lines: Sequence[Line], shown: Sequence[Line]) -> list[str]:
+    """A sentence about each disputed system of which a line is shown, with what the lines say that are not."""
+    marked = {id(line.row) for line in shown if line.disputed}
+    every = disputed([line.row for line in lines])
+    return [dispute(system, rows) for system, rows in every.items() if any(id(row) in marked for row in rows)]
 
 
 def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
     """What a reader must know about these lines."""
     rows = [line.row for line in lines]
-    notes = [dispute(system, several) for system, several in disputed(rows).items()]
-    notes += [
+    notes = [
         f"{line.row.name}: an average of {percent(line.row.stated)} was published"
         + (", without figures by task" if line.average is None else ", which is not the mean of its tasks")
         for line in lines

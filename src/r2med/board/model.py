@@ -51,6 +51,9 @@ class Row:
     runs: Mapping[str, str] = field(default_factory=dict)
     """The ids of one's own runs, by task."""
     cost: Cost | None = None
+    max_query: int | None = None
+    """How many tokens of a query a published system read; None where nobody said."""
+    max_document: int | None = None
     note: str = ""
 
     @property
@@ -112,6 +115,8 @@ class Line:
             "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
             "cost": row.cost.as_dict() if row.cost is not None else None,
+            "max_query": row.max_query,
+            "max_document": row.max_document,
             "note": row.note,
         }
         return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}

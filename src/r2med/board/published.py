@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from r2med.errors import R2medError, suggest
 
@@ -62,9 +63,11 @@ class PublishedSystem:
 
     source: Source
     name: str
-    """What it is called here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model."""
+    """What it is called here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
+    several sources with one name are one system."""
     kind: str
     retriever: str
+    """What searches; of a reranker its first stage."""
     llm: str
     reranker: str
     system: str
@@ -72,6 +75,9 @@ class PublishedSystem:
     generate: str
     """The system that asks the language model anew; empty where there is none in it."""
     size: str
+    max_query: int | None
+    """How many tokens of a query the retriever read; None where nobody said."""
+    max_document: int | None
     note: str
     figures: Mapping[str, Figures] = field(default_factory=dict, repr=False)
     """By measure."""
@@ -82,7 +88,7 @@ def sources() -> Mapping[str, Source]:
     """Every source by its name.
 
     >>> list(sources())
-    ['paper', 'page', 'mteb', 'reasonembed', 'insertrank', 'nano']
+    ['paper', 'page', 'mteb', 'reasonembed', 'insertrank', 'grouprank', 'reasonrank', 'nano']
     """
     return {
         row["source"]: Source(row["source"], row["group"], int(row["digits"]), row["title"], row["where"])
@@ -109,7 +115,8 @@ def published() -> tuple[PublishedSystem, ...]:
 
 
 def _system(row: Mapping[str, str], figures: Mapping[str, Figures]) -> PublishedSystem:
-    facts = {name: text for name, text in row.items() if name != "source"}
+    facts: dict[str, Any] = {name: text for name, text in row.items() if name != "source"}
+    facts |= {name: int(row[name]) if row[name] else None for name in ("max_query", "max_document")}
     return PublishedSystem(source=sources()[row["source"]], figures=figures, **facts)
 
 

@@ -26,6 +26,8 @@ def _row(system: PublishedSystem, figures: Figures, tasks: Sequence[str]) -> Row
         parts=published_parts(system),
         # A published average is over all tasks: it says nothing about some of them.
         stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
+        max_query=system.max_query,
+        max_document=system.max_document,
         note=system.note,
     )
 
@@ -48,28 +50,37 @@ def joined(rows: Sequence[Row]) -> list[Row]:
     """
     kept: list[Row] = []
     for row in rows:
-        place = next((i for i, other in enumerate(kept) if _same_system(row, other) and agree(row, other)), None)
+        same = [place for place, other in enumerate(kept) if _identity(row) == _identity(other) and agree(row, other)]
+        place = same[0] if same else None
         if place is None:
             kept.append(row)
         else:
-            finer, other = sorted((kept[place], row), key=_rounding)
-            kept[place] = replace(finer, sources=(*kept[place].sources, *row.sources), note=finer.note or other.note)
+            finer, other = sorted((kept[place], row), key=rounding)
+            kept[place] = replace(
+                finer,
+                sources=(*kept[place].sources, *row.sources),
+                max_query=finer.max_query or other.max_query,
+                max_document=finer.max_document or other.max_document,
+                note=finer.note or other.note,
+            )
     return kept
 
 
-def _same_system(one: Row, other: Row) -> bool:
-    return bool(one.system) and one.system == other.system
+def _identity(row: Row) -> str:
+    """What says that two published rows are of one system: its spec, or its name where there is no spec."""
+    return row.system or row.name
 
 
 def agree(one: Row, other: Row) -> bool:
     """Whether two rows have the same tasks and the same figures, as far as their digits go."""
-    slack = _rounding(one) + _rounding(other) + 1e-12
+    slack = rounding(one) + rounding(other) + 1e-12
     return one.values.keys() == other.values.keys() and all(
         abs(value - other.values[task]) <= slack for task, value in one.values.items()
     )
 
 
-def _rounding(row: Row) -> float:
+def rounding(row: Row) -> float:
+    """How far a published row's figures may be from what was measured, by being rounded."""
     return min(sources()[name].rounding for name in row.sources)
 
 
@@ -77,26 +88,33 @@ def disputed(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The systems that several published rows still speak of, with these rows: their sources disagree."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if row.system and not row.own:
-            found.setdefault(row.system, []).append(row)
+        if not row.own:
+            found.setdefault(_identity(row), []).append(row)
     return {system: several for system, several in found.items() if len(several) > 1}
 
 
 def dispute(system: str, rows: Sequence[Row]) -> str:
     """A sentence about what sources say of a system.
 
-    >>> from r2med.board.model import Row
-    >>> pair = [Row("base/x", ("paper",), {"A": 0.1, "B": 0.2}), Row("base/x", ("page",), {"A": 0.1, "B": 0.25})]
-    >>> dispute("x", pair)
-    'sources disagree about x: paper 15.00, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
+    >>> paper = Row("base/x", ("paper",), {"A": 0.1, "B": 0.2}, max_query=512, max_document=512)
+    >>> dispute("x", [paper, Row("base/x", ("page",), {"A": 0.1, "B": 0.25})])
+    'sources disagree about x: paper 15.00 at 512 tokens, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
     """
-    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}" for row in rows)
+    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{_limits(row)}" for row in rows)
     shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
     spans = [_span(rows, task) for task in shared]
-    slack = sum(map(_rounding, rows)) + 1e-12
+    slack = sum(map(rounding, rows)) + 1e-12
     differing = sum(span > slack for span in spans)
     tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most)" if spans else ""
     return f"sources disagree about {system}: {shown}{tail}"
+
+
+def _limits(row: Row) -> str:
+    """How much of a text was read, which moves a figure more than most settings; nothing where nobody said."""
+    if row.max_query is None or row.max_document is None:
+        return ""
+    limits = dict.fromkeys((row.max_query, row.max_document))
+    return f" at {'/'.join(f'{limit:,}' for limit in limits)} tokens"
 
 
 def _span(rows: Sequence[Row], task: str) -> float:
@@ -105,4 +123,11 @@ def _span(rows: Sequence[Row], task: str) -> float:
 
 
 def _mean(row: Row) -> str:
-    return f"{100 * sum(row.values.values()) / len(row.values):.2f}" if row.values else "-"
+    return f"{100 * mean_of(row, list(row.values)):.2f}" if row.values else "-"
+
+
+def mean_of(row: Row, tasks: Sequence[str]) -> float:
+    """The mean over tasks that a row has; where an average was published that agrees, that one."""
+    mean = sum(row.values[task] for task in tasks) / len(tasks)
+    # An average that lies halfway between two digits may have been rounded either way.
+    return row.stated if row.stated is not None and abs(mean - row.stated) <= 1.02 * rounding(row) else mean
