@@ -43,12 +43,12 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 @pytest.fixture(autouse=True)
 def no_models_left() -> Iterator[None]:
     """A model that a test makes known is forgotten after it."""
-    from r2med.llm import cards
+    from r2med.llm import llm_cards
 
-    before = dict(cards._ADDED)
+    before = dict(llm_cards._ADDED)
     yield
-    cards._ADDED.clear()
-    cards._ADDED.update(before)
+    llm_cards._ADDED.clear()
+    llm_cards._ADDED.update(before)
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ from rerank_server import RerankServer
 import r2med
 from r2med.data import load
 from r2med.errors import R2medError
-from r2med.evaluation import Options
 from r2med.leakage.check import check
-from r2med.store.ledger import Ledger
+from r2med.pipeline.evaluate import Options
+from r2med.runs.ledger import Ledger
 
 LARGE = 4_200_000
 """Bytes of a corpus that is described in the cache."""

@@ -43,14 +43,14 @@ def peer() -> Encode:
 
 def ours(options: Mapping[str, str]) -> Encode:
     """From texts to vectors read back from the store, as a run does it."""
-    from r2med.data.model import Texts
+    from r2med.data.dataset import Texts
     from r2med.data.tasks import task
-    from r2med.encode.base import Role
-    from r2med.encode.loop import encode_all
+    from r2med.encode.batching import encode_all
+    from r2med.encode.encoder import Role
     from r2med.encode.resolve import encoder_for
-    from r2med.engine import quiet
-    from r2med.stage import Context
-    from r2med.store.cache import Cache
+    from r2med.pipeline.engine import quiet
+    from r2med.pipeline.stage import Context
+    from r2med.storage.cache import Cache
 
     encoder = encoder_for("minilm", options, task("Biology"))
     encoder.load()

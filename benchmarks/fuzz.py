@@ -291,8 +291,8 @@ def data_case(random: Random, folder: Path) -> None:
 
 def run_case(random: Random, folder: Path) -> None:
     """A run file in one of the formats, scored with judgements that are sometimes bad too."""
+    from r2med.exchange.score_run_files import judgements, score_files
     from r2med.measure.metrics import DEFAULT
-    from r2med.score_files import judgements, score_files
 
     lists = {f"q{q}": {f"d{d}": round(random.random(), 3) for d in range(1, 6)} for q in range(1, 4)}
     rows = [(q, d, score) for q, documents in lists.items() for d, score in documents.items()]
@@ -373,7 +373,7 @@ PIECES = (
 
 def spec_case(random: Random, folder: Path) -> None:
     """A spec: read, written, read again, and asked what it depends on and needs."""
-    from r2med.system import System
+    from r2med.pipeline.system import System
 
     text = random.choice(SPECS)
     if random.random() < 0.5:
@@ -439,9 +439,9 @@ def toml_case(random: Random, folder: Path) -> None:
     """An experiment, aliases, the words of a task, or cards of models."""
     from r2med.config import aliases, read_experiment
     from r2med.data.tasks import resolve
-    from r2med.llm.cards import find_model
+    from r2med.llm.llm_cards import find_model
     from r2med.measure.metrics import parse_all
-    from r2med.system import System
+    from r2med.pipeline.system import System
 
     home = Path(os.environ["R2MED_HOME"])
     match random.randrange(4):
@@ -475,8 +475,8 @@ def replaced(path: Path, content: bytes) -> Iterator[None]:
 def submission() -> dict[str, bytes]:
     """The files of a good submission."""
     from r2med import evaluate
-    from r2med.board.submission import About, packed
-    from r2med.store.ledger import Ledger
+    from r2med.exchange.submission import About, packed
+    from r2med.runs.ledger import Ledger
 
     evaluate("bm25", "sample/Biology")
     with Ledger() as ledger:
@@ -487,9 +487,8 @@ def submission() -> dict[str, bytes]:
 
 def zip_case(random: Random, folder: Path, files: Mapping[str, bytes]) -> None:
     """A submission with bytes changed, or with its JSON changed and sealed again as a forger would."""
-    from r2med.board.archive import archive_bytes
-    from r2med.board.submission import own_digest, sha256
-    from r2med.board.verification import verify
+    from r2med.exchange.submission import archive_bytes, own_digest, sha256
+    from r2med.exchange.verify import verify
 
     changed = dict(files)
     forged = random.random() < 0.7

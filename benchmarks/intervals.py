@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from r2med.measure.bootstrap import average_intervals, board_intervals, resampled_means, task_intervals
-from r2med.measure.paired import difference, difference_interval
+from r2med.measure.significance import difference, difference_interval
 
 SIZES = (103, 77, 88, 97, 118, 150, 114, 129)
 ROUNDS = 400

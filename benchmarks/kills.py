@@ -34,8 +34,8 @@ from chat_server import ChatServer
 from rerank_server import RerankServer
 
 from jsonserver import JsonServer
-from r2med.encode.shards import entry_count
-from r2med.store.ledger import Ledger
+from r2med.encode.vector_store import entry_count
+from r2med.runs.ledger import Ledger
 
 IN_A_HOME = 5
 """Kills before the command may finish."""

@@ -25,10 +25,10 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from r2med.data.model import Collection, Dataset, Gold, Texts
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
+from r2med.data.run import Run
 from r2med.data.tasks import groups
-from r2med.ranking import Run
-from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Finished, Ledger
 
 QUERIES = {"Biology": 103, "Bioinformatics": 77, "Medical-Sciences": 88, "MedXpertQA-Exam": 97, "MedQA-Diag": 118,
            "PMC-Treatment": 150, "PMC-Clinical": 114, "IIYi-Clinical": 129}  # fmt: skip
@@ -134,12 +134,12 @@ def time_board() -> None:
 def write_report(ledger: Ledger, datasets: Sequence[Dataset], folder: Path) -> None:
     from unittest.mock import patch
 
-    from r2med.web.report import Choice, report
+    from r2med.web.report_file import ReportChoice, report
 
     known = {dataset.name: dataset for dataset in datasets}
-    with patch("r2med.diagnose.opened.load", known.__getitem__):
+    with patch("r2med.diagnose.loaded_runs.load", known.__getitem__):
         started = time.perf_counter()
-        page = report(ledger, Choice([f"bm25(k1={number / 100})" for number in range(20)], causes=False))
+        page = report(ledger, ReportChoice([f"bm25(k1={number / 100})" for number in range(20)], causes=False))
     path = folder / "report.html"
     path.write_text(page, "utf-8")
     print(f"report: {path.stat().st_size / 1e6:.1f} MB, made in {time.perf_counter() - started:.1f} s")

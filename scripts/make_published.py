@@ -3,7 +3,7 @@
     python scripts/make_published.py FOLDER [OUT.tsv]
 
 FOLDER holds published_scores.csv, leaderboard_page.csv, mteb_scores.csv, later_results.csv and nano_scores.csv.
-The result is `src/r2med/board/published.tsv`; `r2med.board.published` says what is in it.
+The result is `src/r2med/data/published.tsv`; `r2med.data.published` says what is in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent.parent / "src" / "r2med" / "board" / "published.tsv"
+OUT = Path(__file__).resolve().parent.parent / "src" / "r2med" / "data" / "published.tsv"
 TASKS = (
     "Biology", "Bioinformatics", "Medical-Sciences", "MedXpertQA-Exam",
     "MedQA-Diag", "PMC-Treatment", "PMC-Clinical", "IIYi-Clinical",

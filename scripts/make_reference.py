@@ -25,10 +25,10 @@ from schemas import SHAPES, schema_file
 from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
 from r2med.data import load
-from r2med.encode.cards import cards as encoders
+from r2med.encode.encoder_cards import cards as encoders
 from r2med.llm import find_model, model_names
-from r2med.rerank.cards import api_cards as reranking_servers
-from r2med.rerank.cards import cards as rerankers
+from r2med.rerank.reranker_cards import api_cards as reranking_servers
+from r2med.rerank.reranker_cards import cards as rerankers
 
 ROOT = Path(__file__).resolve().parent.parent
 STAR = "\\*"

@@ -11,14 +11,23 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.answers import Accuracy, AnswerReport, Judged, judge_answers, judge_runs, matches, normalised, read_verdict
 from r2med.cli.answers import command as answers_command
 from r2med.data import load
-from r2med.data.model import Generation, Gold
+from r2med.data.dataset import Generation, Gold
 from r2med.data.tasks import SAMPLE
+from r2med.diagnose.answer_quality import (
+    Accuracy,
+    AnswerReport,
+    JudgedAnswer,
+    judge_answers,
+    judge_runs,
+    matches,
+    normalised,
+    read_verdict,
+)
 from r2med.errors import R2medError
-from r2med.evaluation import evaluate
-from r2med.llm import Limits, Trouble, add_model, scripted, session
+from r2med.llm import AttemptError, Limits, add_model, scripted, session
+from r2med.pipeline.evaluate import evaluate
 
 TASK = "sample/MedQA-Diag"
 
@@ -137,7 +146,7 @@ def test_what_has_no_verdict_is_neither_right_nor_wrong():
     def answer(request):
         query = next(q for q in ids if dataset.gold.answers[q] in request.messages[-1].content)
         if query == ids[5]:
-            raise Trouble("the judge fell over", retry=False)
+            raise AttemptError("the judge fell over", retry=False)
         return said.get(query, "Verdict: yes")
 
     found = judge_answers(dataset, made, judge(answer))
@@ -181,7 +190,7 @@ def test_what_cannot_be_judged_is_one_line():
 
 
 def accuracy(system, task, rights, scores):
-    judged = [Judged(f"q{n}", "a", "g", False, False, verdict) for n, verdict in enumerate(rights)]
+    judged = [JudgedAnswer(f"q{n}", "a", "g", False, False, verdict) for n, verdict in enumerate(rights)]
     return Accuracy(system, task, judged, retrieval={f"q{n}": score for n, score in enumerate(scores)})
 
 

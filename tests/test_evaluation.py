@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.board.formats import format_report
-from r2med.board.of_report import Shown
-from r2med.data.model import Collection
+from r2med.board.report_rows import Shown
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
 from r2med.errors import R2medError
-from r2med.evaluation import Options
 from r2med.measure.metrics import parse_all
-from r2med.ranking import Run
-from r2med.registry import spec_of
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
+from r2med.pipeline.system import System
+from r2med.render.board_text import format_report
 from r2med.retrieve.bm25 import BM25
-from r2med.spec import Call
-from r2med.stage import Context, Expander, Reranker, Retriever
-from r2med.store.ledger import Finished, Ledger
-from r2med.system import System
+from r2med.runs.ledger import Finished, Ledger
 
 CALLS: list[str] = []
 
@@ -172,9 +172,9 @@ def test_a_run_that_is_not_complete_is_tried_again_until_it_is() -> None:
 
 
 ENGINE = """
-from r2med.ranking import Run
-from r2med.spec import Call
-from r2med.stage import Retriever
+from r2med.data.run import Run
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Retriever
 
 class Engine(Retriever):
     depth = 100
@@ -281,12 +281,12 @@ def test_what_an_older_ledger_says_of_shallow_lists_is_not_repeated() -> None:
 
 def test_the_sample_is_reasoning_driven() -> None:
     """BM25 on the question finds little; on the gold answer nearly all."""
-    from r2med.data.model import Texts
+    from r2med.data.dataset import Texts
     from r2med.data.tasks import groups
-    from r2med.engine import quiet
     from r2med.measure.metrics import Measure
     from r2med.measure.score import score
-    from r2med.store.cache import Cache
+    from r2med.pipeline.engine import quiet
+    from r2med.storage.cache import Cache
 
     plain, told = [], []
     for task in groups()["sample"]:

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.data.run import Run
+from r2med.data.run_files import FORMATS, read_run, write_run
 from r2med.errors import DataError, R2medError
-from r2med.ranking import Run
-from r2med.runfiles import FORMATS, pack, read_run, unpack, write_run
+from r2med.runs.ledger import pack, unpack
 
 names = st.text(alphabet="aBc1-_./é\u00a0\u2028\x85\U0001f9ea\"'\\ \t\n", min_size=1, max_size=5)
 plain_names = st.text(alphabet="aBc1-_./é\U0001f9ea\"'\\{[", min_size=1, max_size=5)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError, SpecError
-from r2med.spec import Call, Chain, Value, parse
-from r2med.system import System
+from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.pipeline.system import System
 
 names = st.sampled_from(["bm25", "rrf", "hyde", "search-o1", "a_b", "BAAI/bge-m3", "k1", "depth", "true", "none", "e5"])
 words = st.one_of(

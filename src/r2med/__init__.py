@@ -12,12 +12,12 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "load": "r2med.data",
-    "Dataset": "r2med.data.model",
-    "Run": "r2med.ranking",
-    "System": "r2med.system",
-    "evaluate": "r2med.evaluation",
-    "Options": "r2med.evaluation",
-    "Report": "r2med.results",
+    "Dataset": "r2med.data.dataset",
+    "Run": "r2med.data.run",
+    "System": "r2med.pipeline.system",
+    "evaluate": "r2med.pipeline.evaluate",
+    "Options": "r2med.pipeline.evaluate",
+    "Report": "r2med.runs.report",
     "BM25": "r2med.retrieve.bm25",
     "BM25Classic": "r2med.retrieve.bm25",
     "Dense": "r2med.retrieve.dense",
@@ -29,15 +29,15 @@ _PUBLIC = {
     "Query2Doc": "r2med.expand.methods",
     "LameR": "r2med.expand.methods",
     "Answer": "r2med.expand.methods",
-    "SearchO1": "r2med.expand.searching",
-    "SearchR1": "r2med.expand.searching",
+    "SearchO1": "r2med.expand.agents",
+    "SearchR1": "r2med.expand.agents",
     "Replay": "r2med.expand.replay",
-    "OracleAnswer": "r2med.expand.oracle",
-    "CrossEncoder": "r2med.rerank.cross",
+    "OracleAnswer": "r2med.expand.methods",
+    "CrossEncoder": "r2med.rerank.cross_encoder",
     "Listwise": "r2med.rerank.listwise",
     "Groupwise": "r2med.rerank.groupwise",
     "Pointwise": "r2med.rerank.pointwise",
-    "ApiRerank": "r2med.rerank.api",
+    "ApiRerank": "r2med.rerank.rerank_api",
     "Measure": "r2med.measure.metrics",
     "R2medError": "r2med.errors",
 }
@@ -47,26 +47,26 @@ __all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:
     from r2med.data import load as load
-    from r2med.data.model import Dataset as Dataset
+    from r2med.data.dataset import Dataset as Dataset
+    from r2med.data.run import Run as Run
     from r2med.errors import R2medError as R2medError
-    from r2med.evaluation import Options as Options
-    from r2med.evaluation import evaluate as evaluate
+    from r2med.expand.agents import SearchO1 as SearchO1
+    from r2med.expand.agents import SearchR1 as SearchR1
     from r2med.expand.methods import Answer as Answer
     from r2med.expand.methods import HyDE as HyDE
     from r2med.expand.methods import LameR as LameR
+    from r2med.expand.methods import OracleAnswer as OracleAnswer
     from r2med.expand.methods import Query2Doc as Query2Doc
-    from r2med.expand.oracle import OracleAnswer as OracleAnswer
     from r2med.expand.replay import Replay as Replay
-    from r2med.expand.searching import SearchO1 as SearchO1
-    from r2med.expand.searching import SearchR1 as SearchR1
     from r2med.measure.metrics import Measure as Measure
-    from r2med.ranking import Run as Run
-    from r2med.rerank.api import ApiRerank as ApiRerank
-    from r2med.rerank.cross import CrossEncoder as CrossEncoder
+    from r2med.pipeline.evaluate import Options as Options
+    from r2med.pipeline.evaluate import evaluate as evaluate
+    from r2med.pipeline.system import System as System
+    from r2med.rerank.cross_encoder import CrossEncoder as CrossEncoder
     from r2med.rerank.groupwise import Groupwise as Groupwise
     from r2med.rerank.listwise import Listwise as Listwise
     from r2med.rerank.pointwise import Pointwise as Pointwise
-    from r2med.results import Report as Report
+    from r2med.rerank.rerank_api import ApiRerank as ApiRerank
     from r2med.retrieve.bm25 import BM25 as BM25
     from r2med.retrieve.bm25 import BM25Classic as BM25Classic
     from r2med.retrieve.dense import Dense as Dense
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from r2med.retrieve.fusion import CombMNZ as CombMNZ
     from r2med.retrieve.fusion import Views as Views
     from r2med.retrieve.fusion import WeightedSum as WeightedSum
-    from r2med.system import System as System
+    from r2med.runs.report import Report as Report
 
 
 def __getattr__(name: str) -> Any:

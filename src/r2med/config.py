@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import R2medError, suggest
-from r2med.store.home import home
+from r2med.storage.home import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"

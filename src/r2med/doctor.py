@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import r2med
 from r2med.errors import R2medError
-from r2med.store.cache import Cache
-from r2med.store.home import home
-from r2med.store.ledger import Ledger
-from r2med.store.provenance import version_of
+from r2med.runs.ledger import Ledger
+from r2med.runs.record import version_of
+from r2med.storage.cache import Cache
+from r2med.storage.home import home
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch", "transformers", "safetensors"),

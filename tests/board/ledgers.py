@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from r2med.data.run import Run
 from r2med.data.tasks import registry
-from r2med.ranking import Run
-from r2med.store.cache import cache_key
-from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.storage.cache import cache_key
 
 BM25 = ({"spec": "bm25", "kind": "retriever"},)
 

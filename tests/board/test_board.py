@@ -20,17 +20,16 @@ from ledgers import add_everywhere, add_run
 from rich.console import Console
 
 import r2med
-from r2med.board.formats import FORMATS
-from r2med.board.leaderboard import View, board, ranked
-from r2med.board.model import Board, Line, Parts, Row
-from r2med.board.own import parts_of
-from r2med.board.sources import agree, joined
-from r2med.board.terminal import show_board
+from r2med.board.leaderboard import View, agree, board, joined, ranked
+from r2med.board.local_rows import parts_of
+from r2med.board.model import Board, BoardRow, Line, SystemParts
 from r2med.data.tasks import groups
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import average_intervals
-from r2med.measure.paired import difference
-from r2med.store.ledger import Ledger
+from r2med.measure.significance import difference
+from r2med.render.board_terminal import show_board
+from r2med.render.board_text import FORMATS
+from r2med.runs.ledger import Ledger
 
 FULL = [task.name for task in groups()["full"]]
 
@@ -199,15 +198,15 @@ STAGES = {
     "wordllama": [("wordllama", "retriever")],
 }
 PARTS = {
-    "hyde(gpt-4o) >> bm25": Parts("gar", ("bm25",), ("gpt-4o",)),
-    "hyde(qwq-32b) >> bge": Parts("reasoning", ("bge",), ("qwq-32b",)),
-    "search-o1(qwq-32b) >> bm25": Parts("agent", ("bm25",), ("qwq-32b",)),
-    "replay(hub, method=search-r1, llm=qwen-3b-ins) >> nv": Parts("agent", ("nv",), ("qwen-3b-ins",)),
-    "rrf(bm25, bge)": Parts("fusion", ("rrf", "bm25", "bge")),
-    "bm25 >> listwise(deepseek-r1)": Parts("reranker", ("bm25",), ("deepseek-r1",), ("listwise",)),
-    "bge >> rankllama(depth=10)": Parts("reranker", ("bge",), (), ("rankllama",)),
-    "replay(my.tsv) >> bm25": Parts("gar", ("bm25",)),
-    "wordllama": Parts("base", ("wordllama",)),
+    "hyde(gpt-4o) >> bm25": SystemParts("gar", ("bm25",), ("gpt-4o",)),
+    "hyde(qwq-32b) >> bge": SystemParts("reasoning", ("bge",), ("qwq-32b",)),
+    "search-o1(qwq-32b) >> bm25": SystemParts("agent", ("bm25",), ("qwq-32b",)),
+    "replay(hub, method=search-r1, llm=qwen-3b-ins) >> nv": SystemParts("agent", ("nv",), ("qwen-3b-ins",)),
+    "rrf(bm25, bge)": SystemParts("fusion", ("rrf", "bm25", "bge")),
+    "bm25 >> listwise(deepseek-r1)": SystemParts("reranker", ("bm25",), ("deepseek-r1",), ("listwise",)),
+    "bge >> rankllama(depth=10)": SystemParts("reranker", ("bge",), (), ("rankllama",)),
+    "replay(my.tsv) >> bm25": SystemParts("gar", ("bm25",)),
+    "wordllama": SystemParts("base", ("wordllama",)),
 }
 
 
@@ -345,14 +344,14 @@ def test_the_runs_of_an_evaluation_are_on_the_board() -> None:
     for line in found.lines:
         assert line.average == pytest.approx(report.average(line.row.name, "sample", "nDCG@10"))
         assert line.intervals == report.intervals("sample", "nDCG@10")[line.row.name]
-    assert line_of(found, "rrf(bm25, bm25-classic)").row.parts == Parts("fusion", ("rrf", "bm25", "bm25-classic"))
+    assert line_of(found, "rrf(bm25, bm25-classic)").row.parts == SystemParts("fusion", ("rrf", "bm25", "bm25-classic"))
 
 
 TASKS = ("A", "B")
 SHARES = st.floats(0, 1) | st.sampled_from([0.25, 0.5])
 ROWS = st.lists(
     st.builds(
-        Row,
+        BoardRow,
         name=st.text("abc", min_size=1, max_size=3),
         sources=st.just(("own",)),
         values=st.dictionaries(st.sampled_from(TASKS), SHARES),
@@ -363,7 +362,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_ranks_follow_the_averages_of_those_that_have_one(rows: list[Row]) -> None:
+def test_ranks_follow_the_averages_of_those_that_have_one(rows: list[BoardRow]) -> None:
     lines = ranked(rows, TASKS)
     assert sorted(map(id, rows)) == sorted(id(line.row) for line in lines), "every row once"
     for line in lines:
@@ -378,7 +377,7 @@ def test_ranks_follow_the_averages_of_those_that_have_one(rows: list[Row]) -> No
 
 PUBLISHED = st.lists(
     st.builds(
-        Row,
+        BoardRow,
         name=st.sampled_from(["x", "y"]),
         sources=st.sampled_from([("paper",), ("page",), ("mteb",)]),
         values=st.fixed_dictionaries({"A": st.sampled_from([0.1, 0.10004, 0.1001, 0.2])}),
@@ -389,7 +388,7 @@ PUBLISHED = st.lists(
 
 
 @given(PUBLISHED)
-def test_joining_loses_no_source_and_changes_no_figure(rows: list[Row]) -> None:
+def test_joining_loses_no_source_and_changes_no_figure(rows: list[BoardRow]) -> None:
     kept = joined(rows)
     assert sum(len(row.sources) for row in kept) == len(rows)
     figures = [row.values for row in rows]

@@ -17,11 +17,11 @@ from starlette.testclient import TestClient
 
 import r2med
 from r2med.cli.main import app
-from r2med.evaluation import Options
-from r2med.llm import Answer, Limits, Usage, add_model, scripted, session
-from r2med.results import Result
-from r2med.store.cost import Cost
-from r2med.store.ledger import Ledger
+from r2med.llm import Limits, RawAnswer, Usage, add_model, scripted, session
+from r2med.pipeline.evaluate import Options
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Result
 from r2med.web.app import create_app
 from r2med.web.library import Library
 
@@ -31,8 +31,8 @@ SHARED = "rrf(hyde({0}) >> bm25, hyde({0}) >> bm25-classic, rrf(hyde({0}) >> bm2
 
 
 def add_models() -> None:
-    def answer(request: object) -> Answer:
-        return Answer("crystals in the urine", usage=Usage(prompt=100, completion=50))
+    def answer(request: object) -> RawAnswer:
+        return RawAnswer("crystals in the urine", usage=Usage(prompt=100, completion=50))
 
     # 900 tokens read and 450 written over nine queries: 9 + 9 dollars.
     add_model(replace(scripted(answer, "paid"), price=(10_000.0, 20_000.0)))

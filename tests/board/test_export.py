@@ -11,23 +11,16 @@ from ledgers import commands
 
 import r2med
 from hubserver import HubServer, run_python
-from r2med.board.exporting import Target, export
-from r2med.board.result_files import (
-    R2MED_MEASURES,
-    Measured,
-    Named,
-    mteb,
-    mteb_measures,
-    mteb_task,
-)
-from r2med.board.result_files import r2med as authors
+from r2med.data.run import Run
+from r2med.data.run_files import read_run
 from r2med.data.tasks import groups, registry, task
 from r2med.errors import R2medError
+from r2med.exchange.export_results import Target, export
+from r2med.exchange.formats import R2MED_MEASURES, Measured, Named, mteb, mteb_measures, mteb_task
+from r2med.exchange.formats import r2med as authors
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.ranking import Run
-from r2med.runfiles import read_run
-from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Finished, Ledger
 
 QRELS = {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
 RUN = Run.from_lists({"q1": (["d1", "d2", "d3"], [3.0, 2.0, 1.0]), "q2": (["d1", "d2"], [2.0, 1.0])})

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from ledgers import commands
 
 from hubserver import HubServer, run_python
-from r2med.board.result_files import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari
+from r2med.data.run import Run
 from r2med.data.tasks import groups, registry
+from r2med.exchange.formats import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari
 from r2med.measure.score import score
-from r2med.ranking import Run
-from r2med.store.ledger import Entry
+from r2med.runs.ledger import Entry
 
 QRELS = {"q1": {"d1": 1, "d3": 1, "d4": 0}, "q2": {"d2": 1}, "q3": {"d9": 1}}
 RUN = Run.from_lists({"q1": (["d1", "d2", "d3"], [3.0, 2.0, 1.0]), "q2": (["d1", "d2"], [2.0, 1.0])})

@@ -10,24 +10,24 @@ import re
 import pytest
 
 import r2med
-from r2med.board.cells import leaders
-from r2med.board.formats import FORMATS, format_report, markdown
 from r2med.board.leaderboard import View, board, ranked
-from r2med.board.model import Board, Row
-from r2med.board.of_report import Shown, boards_of
-from r2med.results import Cost, Failure, Report
-from r2med.store.ledger import Ledger
+from r2med.board.model import Board, BoardRow
+from r2med.board.report_rows import Shown, boards_from_report
+from r2med.render.board_table import leaders
+from r2med.render.board_text import FORMATS, format_report, markdown
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Cost, Failure, Report
 
 TASKS = ("Biology", "MedQA-Diag")
 
 
 def small(**more: object) -> Board:
     rows = [
-        Row("own(a=1) >> b_c", ("own",), {"Biology": 0.5, "MedQA-Diag": 0.25}, cost=Cost(requests=3, dollars=1.5)),
-        Row("base/bge", ("paper", "page"), {"Biology": 0.3, "MedQA-Diag": 0.5}, system="bge"),
-        Row("oracle-answer >> bm25", ("own",), {"Biology": 0.9, "MedQA-Diag": 0.9}, oracle=True),
-        Row("part | of * it", ("mteb",), {"Biology": 0.5}),
-        Row("average only", ("page",), {}, stated=0.511),
+        BoardRow("own(a=1) >> b_c", ("own",), {"Biology": 0.5, "MedQA-Diag": 0.25}, cost=Cost(requests=3, dollars=1.5)),
+        BoardRow("base/bge", ("paper", "page"), {"Biology": 0.3, "MedQA-Diag": 0.5}, system="bge"),
+        BoardRow("oracle-answer >> bm25", ("own",), {"Biology": 0.9, "MedQA-Diag": 0.9}, oracle=True),
+        BoardRow("part | of * it", ("mteb",), {"Biology": 0.5}),
+        BoardRow("average only", ("page",), {}, stated=0.511),
     ]
     return Board("full", "nDCG@10", TASKS, ranked(rows, TASKS), ("sources <disagree>",), **more)
 
@@ -55,7 +55,7 @@ def test_markdown_is_a_whole_table_with_the_leaders_marked() -> None:
 
 
 def test_figures_that_look_equal_lead_together() -> None:
-    rows = [Row(name, ("own",), {"A": value}) for name, value in (("a", 0.123449), ("b", 0.12341), ("c", 0.1))]
+    rows = [BoardRow(name, ("own",), {"A": value}) for name, value in (("a", 0.123449), ("b", 0.12341), ("c", 0.1))]
     found = leaders(Board("custom", "nDCG@10", ("A",), ranked(rows, ("A",))))
     assert (found["A"].best, found["A"].second) == ("12.34", "10.00")
 
@@ -92,7 +92,7 @@ def test_the_whole_published_board_goes_through_every_format(name: str) -> None:
 
 def test_a_report_has_a_table_for_each_group_and_measure() -> None:
     report = r2med.evaluate(["bm25", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
-    found = boards_of(report, ["nDCG@10", "MAP@100"], Shown(intervals=True))
+    found = boards_from_report(report, ["nDCG@10", "MAP@100"], Shown(intervals=True))
     assert [(each.group, each.measure) for each in found] == [("sample", "nDCG@10"), ("sample", "MAP@100")]
     for each in found:
         for line in each.lines:
@@ -120,4 +120,4 @@ def test_a_report_with_failures_says_so_and_shows_the_rest() -> None:
     whole = Report(report.results, [Failure("bge", "sample/Biology", "no torch")])
     for name in ("markdown", "latex"):
         assert "failed: bge on sample/Biology: no torch" in format_report(whole, name)
-    assert len(boards_of(whole)[0].lines) == 1
+    assert len(boards_from_report(whole)[0].lines) == 1

@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 
 import needs
 import r2med
-from r2med.board.formats import FORMATS, format_report
-from r2med.board.latex import latex
-from r2med.board.latex_text import breakable, escaped, one_line, unprintable
 from r2med.board.leaderboard import View, about_marks, board, ranked
-from r2med.board.model import AVERAGE, Board, Line, Row
-from r2med.board.of_report import Shown
+from r2med.board.model import AVERAGE, Board, BoardRow, Line
+from r2med.board.report_rows import Shown
 from r2med.measure.bootstrap import Interval
-from r2med.results import Cost
-from r2med.store.ledger import Ledger
+from r2med.render.board_text import FORMATS, format_report
+from r2med.render.latex import breakable, escaped, latex, one_line, unprintable
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Cost
 
 TASKS = (
     "Biology", "Bioinformatics", "Medical-Sciences", "MedXpertQA-Exam", "MedQA-Diag", "PMC-Treatment", "PMC-Clinical",
@@ -46,13 +45,13 @@ NAMES = (
 
 
 def line(name: str, *values: float, **more: object) -> Line:
-    return Line(Row(name, ("own",), dict(zip(TASKS, values, strict=False))), None, **more)  # type: ignore[arg-type]
+    return Line(BoardRow(name, ("own",), dict(zip(TASKS, values, strict=False))), None, **more)  # type: ignore[arg-type]
 
 
 def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Sequence[str] = TASKS) -> Board:
     """Every kind of line, under names that mean something to TeX."""
     rows = [
-        Row(
+        BoardRow(
             name,
             ("own",) if place % 2 or not sources else ("paper", "page"),
             {task: (7 * place + column) % 100 / 100 for column, task in enumerate(tasks[place == 2 :])},
@@ -62,8 +61,8 @@ def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Se
         )
         for place, name in enumerate(NAMES)
     ]
-    rows += [Row("average only", ("page",) if sources else ("own",), {}, stated=0.511)]
-    rows += [Row(f"base/{place}", ("mteb",), dict.fromkeys(tasks, place / 200)) for place in range(more)]
+    rows += [BoardRow("average only", ("page",) if sources else ("own",), {}, stated=0.511)]
+    rows += [BoardRow(f"base/{place}", ("mteb",), dict.fromkeys(tasks, place / 200)) for place in range(more)]
     lines = [
         replace(
             each,
@@ -113,11 +112,11 @@ def checked(text: str) -> list[list[str]]:
 
 def test_a_table_has_the_leaders_marked() -> None:
     rows = [
-        Row("own(a=1) >> b_c", ("own",), {"Biology": 0.5, "MedQA-Diag": 0.25}, cost=Cost(requests=3, dollars=1.5)),
-        Row("base/bge", ("paper", "page"), {"Biology": 0.3, "MedQA-Diag": 0.5}),
-        Row("oracle-answer >> bm25", ("own",), {"Biology": 0.9, "MedQA-Diag": 0.9}, oracle=True),
-        Row("part of it", ("mteb",), {"Biology": 0.5}),
-        Row("average only", ("page",), {}, stated=0.511),
+        BoardRow("own(a=1) >> b_c", ("own",), {"Biology": 0.5, "MedQA-Diag": 0.25}, cost=Cost(requests=3, dollars=1.5)),
+        BoardRow("base/bge", ("paper", "page"), {"Biology": 0.3, "MedQA-Diag": 0.5}),
+        BoardRow("oracle-answer >> bm25", ("own",), {"Biology": 0.9, "MedQA-Diag": 0.9}, oracle=True),
+        BoardRow("part of it", ("mteb",), {"Biology": 0.5}),
+        BoardRow("average only", ("page",), {}, stated=0.511),
     ]
     tasks = ("Biology", "MedQA-Diag")
     text = latex(Board("full", "nDCG@10", tasks, ranked(rows, tasks), cost=True))
@@ -190,7 +189,7 @@ def test_notes_and_signs_without_a_font_are_in_comments() -> None:
 
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text(), st.text(min_size=1))
 def test_no_name_breaks_a_table(names: list[str], note: str, task: str) -> None:
-    lines = [Line(Row(name, ("own",), {task: 0.5}), 0.5) for name in names]
+    lines = [Line(BoardRow(name, ("own",), {task: 0.5}), 0.5) for name in names]
     cells = checked(latex(Board("custom", "nDCG@10", (task,), lines, [f"† {note}"])))
     assert len(cells) == 1 + len(names)
 

@@ -13,12 +13,12 @@ import pytest
 import needs
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
-from r2med.board.published import KINDS, find_published, published, sources
+from r2med.data.published import KINDS, find_published, published, sources
 from r2med.data.tasks import groups
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
-from r2med.store.ledger import Ledger
-from r2med.system import System
+from r2med.pipeline.system import System
+from r2med.runs.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = [task.name for task in groups()["full"]]

@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hubserver import HubServer
-from r2med.board.published import find_published, published
 from r2med.board.reproduce import DIFFERENT, WITHIN_INTERVAL, WITHIN_ROUNDING, needs, reproductions, verdict
+from r2med.data.published import find_published, published
 from r2med.data.tasks import task
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval

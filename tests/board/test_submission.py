@@ -18,12 +18,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import r2med
-from r2med.board import archive
-from r2med.board.archive import archive_bytes, read_archive, unzipped, zipped
-from r2med.board.submission import About, own_digest, packed, sha256, submit
-from r2med.board.verification import verify
 from r2med.errors import DataError, R2medError
-from r2med.store.ledger import Ledger
+from r2med.exchange import submission
+from r2med.exchange.submission import (
+    About,
+    archive_bytes,
+    own_digest,
+    packed,
+    read_archive,
+    sha256,
+    submit,
+    unzipped,
+    zipped,
+)
+from r2med.exchange.verify import verify
+from r2med.runs.ledger import Ledger
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -359,13 +368,13 @@ def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.
     bomb = make_zip(tmp_path / "bomb.zip", {"manifest.json": b"0" * 10_000_000}, zipfile.ZIP_DEFLATED)
     with pytest.raises(DataError, match="is compressed or encrypted"):
         read_archive(bomb)
-    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(submission, "MOST_BYTES", 1 << 20)
     with pytest.raises(DataError, match="more than 1 MB when unzipped"):
         unzipped(zipped(b"0" * 5_000_000), "runs/x")
     large = make_zip(tmp_path / "large.zip", {"x": b"0" * 2_000_000})
     with pytest.raises(DataError, match="more than 1 MB, which no submission needs"):
         read_archive(large)
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(submission, "MOST_MEMBERS", 3)
     with pytest.raises(DataError, match="4 files in it"):
         read_archive(make_zip(tmp_path / "many.zip", dict.fromkeys("abcd", b"")))
 

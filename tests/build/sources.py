@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from data.folders import Content, write_r2med
-from r2med.data.model import Collection, Dataset, Gold, Texts
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.tasks import Task
-from r2med.engine import quiet
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
+from r2med.storage.cache import Cache
 
 WORDS = "iron ferritin hepcidin kidney renal anemia lupus sarcoid fever cough marrow spleen liver copper zinc".split()
 

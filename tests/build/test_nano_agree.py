@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from sources import folder
 
-from r2med.build.agree import agree
-from r2med.build.agreement import PairedScores, agreement
-from r2med.build.nano import build
-from r2med.build.recipe import Recipe
+from r2med.build.nano_agreement import PairedScores, agree, agreement
+from r2med.build.nano_recipe import Recipe
+from r2med.build.nano_set_builder import build
 from r2med.errors import R2medError
-from r2med.evaluation import evaluate
 from r2med.measure.correlation import flipped, interval, kendall, spearman
+from r2med.pipeline.evaluate import evaluate
 
 COLUMNS = st.integers(2, 9).flatmap(
     lambda size: st.tuples(*[st.lists(st.integers(0, 6).map(lambda n: n / 7), min_size=size, max_size=size)] * 2)

@@ -15,15 +15,15 @@ import pytest
 from sources import content, folder, tree
 
 from data.folders import LAYOUTS, Content, write_r2med
-from r2med.build import nano
-from r2med.build.nano import build
-from r2med.build.recipe import Recipe
+from r2med.build import nano_set_builder
+from r2med.build.nano_recipe import Recipe
+from r2med.build.nano_set_builder import build
 from r2med.data import load
-from r2med.data.candidates import candidates, offered
+from r2med.data.nano_candidates import candidates, offered
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
-from r2med.evaluation import evaluate
-from r2med.system import System
+from r2med.pipeline.evaluate import evaluate
+from r2med.pipeline.system import System
 
 SMALL = Recipe(documents=25, dense="bm25-classic")
 
@@ -93,7 +93,7 @@ def test_the_same_source_gives_the_same_bytes(tmp_path):
     first = tree(build(tmp_path / "r2med/mine", tmp_path / "out1", recipe).folder)
     assert tree(build(tmp_path / "parquet/mine", tmp_path / "out2", recipe).folder) == first
     code = (
-        "from r2med.build.nano import build; from r2med.build.recipe import Recipe; import sys\n"
+        "from r2med.build.nano_set_builder import build; from r2med.build.nano_recipe import Recipe; import sys\n"
         f"build(sys.argv[1], sys.argv[2], {recipe!r})"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "R2MED_HOME": str(tmp_path / "other-home")}
@@ -247,7 +247,7 @@ def test_whatever_stops_it_nothing_is_left(tmp_path, monkeypatch, error):
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(nano, "write_manifest", stop)
+    monkeypatch.setattr(nano_set_builder, "write_manifest", stop)
     with pytest.raises((KeyboardInterrupt, R2medError)) as caught:
         build(source, tmp_path / "out", SMALL)
     assert "out: cannot be written: No space left" in str(caught.value) or caught.type is KeyboardInterrupt

@@ -9,18 +9,18 @@ import pytest
 from sources import context, dataset, folder, tree
 
 from hubserver import HubServer, run_python
-from r2med.build.lists import hybrid
-from r2med.build.nano import build
-from r2med.build.recipe import Recipe
+from r2med.build.nano_lists import hybrid
+from r2med.build.nano_recipe import Recipe
+from r2med.build.nano_set_builder import build
 from r2med.data import load
-from r2med.data.model import Generation
+from r2med.data.dataset import Generation
+from r2med.data.run import Run
 from r2med.errors import SpecError
-from r2med.evaluation import evaluate
-from r2med.ranking import Run
-from r2med.retrieve.candidates import Candidates
-from r2med.spec import Call
-from r2med.stage import Reranker
-from r2med.system import System
+from r2med.pipeline.evaluate import evaluate
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Reranker
+from r2med.pipeline.system import System
+from r2med.retrieve.stored_lists import StoredLists
 
 NAMES = [f"d{number:03}" for number in range(300)]
 
@@ -85,7 +85,7 @@ def test_lists_feed_a_reranker(tmp_path):
     built = build(folder(tmp_path / "mine"), tmp_path / "out", Recipe(documents=25, dense="bm25-classic"))
     collection = load(built.folder).collection
     for lists in ("bm25", "dense", "hybrid"):
-        stage = Candidates(lists)
+        stage = StoredLists(lists)
         run = (stage >> Backwards()).run(collection, context())
         plain = stage.retrieve(collection, context())
         assert run.queries == collection.queries.ids
@@ -98,7 +98,7 @@ def test_lists_feed_a_reranker(tmp_path):
 
 def test_a_depth_cuts_the_lists(tmp_path):
     built = build(folder(tmp_path / "mine"), tmp_path / "out", Recipe(documents=25))
-    run = Candidates("bm25", depth=3).retrieve(load(built.folder).collection, context())
+    run = StoredLists("bm25", depth=3).retrieve(load(built.folder).collection, context())
     assert {len(ranking.documents) for _, ranking in run} == {3}
 
 
@@ -108,8 +108,8 @@ def test_other_lists_beside_the_same_data_are_another_result(tmp_path):
         build(source, tmp_path / out, Recipe(documents=25, dense=dense))
     one, two = (load(tmp_path / out) for out in ("one", "two"))
     assert one.fingerprint == two.fingerprint
-    assert Candidates("dense").inputs(one.collection) != Candidates("dense").inputs(two.collection)
-    assert Candidates("bm25").inputs(one.collection) == Candidates("bm25").inputs(two.collection)
+    assert StoredLists("dense").inputs(one.collection) != StoredLists("dense").inputs(two.collection)
+    assert StoredLists("bm25").inputs(one.collection) == StoredLists("bm25").inputs(two.collection)
     first, second = (evaluate("candidates(dense)", tmp_path / out).results[0] for out in ("one", "two"))
     assert not second.cached
     assert first.run_id != second.run_id
@@ -120,7 +120,7 @@ def test_generated_texts_play_no_part_and_that_is_said(tmp_path):
     collection = load(built.folder).collection
     written = collection.expanded([[Generation("x", "hyde")] for _ in collection.queries.ids])
     asked = context()
-    assert Candidates("bm25").retrieve(written, asked) == Candidates("bm25").retrieve(collection, context())
+    assert StoredLists("bm25").retrieve(written, asked) == StoredLists("bm25").retrieve(collection, context())
     assert "plays no part" in asked.notes.warnings[0]
 
 
@@ -146,8 +146,8 @@ def test_a_task_without_lists_fails_alone(tmp_path):
 
 ON_THE_HUB = """
 import json
-from r2med.build.profile import profile
-from r2med.evaluation import evaluate
+from r2med.build.nano_profile import profile
+from r2med.pipeline.evaluate import evaluate
 systems = [f"candidates({kind})" for kind in ("bm25", "dense", "hybrid")]
 report = evaluate([*systems, "candidates(hybrid, depth=2)"], "nano/Biology")
 (found,) = profile(["nano/Biology"])

@@ -10,13 +10,13 @@ from rich.console import Console
 from sources import folder
 
 from data.folders import Content, put_parquet, write_nano, write_r2med
-from r2med.build.nano import build
-from r2med.build.profile import SetProfile, TaskProfile, figures, profile, published
-from r2med.build.recipe import Recipe
-from r2med.build.tables import show_profile
+from r2med.build.nano_profile import SetProfile, TaskProfile, figures, profile, published
+from r2med.build.nano_recipe import Recipe
+from r2med.build.nano_set_builder import build
+from r2med.data.run import Run
 from r2med.errors import DataError
-from r2med.evaluation import evaluate
-from r2med.ranking import Run
+from r2med.pipeline.evaluate import evaluate
+from r2med.render.nano_tables import show_profile
 
 SPLIT = "NanoR2MEDBiology"
 DOCUMENTS = [(f"d{number:03}", "", f"text {number}") for number in range(150)]

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sources import context, dataset
 
-from r2med.build.fill import by_rank
-from r2med.build.recipe import POLICIES, Recipe, dense_config, split_name, with_depth
-from r2med.build.select import choose
+from r2med.build.nano_recipe import POLICIES, Recipe, dense_config, split_name, with_depth
+from r2med.build.nano_select import by_rank, choose
+from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.errors import DataError, R2medError, SpecError
-from r2med.ranking import Run
-from r2med.system import System
+from r2med.pipeline.system import System
 
 # Few distinct texts, some blank, some equal but for blanks around them: repeats and twins are common.
 TEXTS = st.sampled_from(["", "  ", "iron", " iron ", "iron\n", "zinc", "iron zinc", "zinc copper", "copper", "lupus"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.system import System
+from r2med.pipeline.system import System
 
 MODULE = """
 import time

@@ -11,14 +11,14 @@ from random import Random
 import pytest
 from folders import LAYOUTS, Content
 
-from r2med.data import corpus, load
-from r2med.data.model import text_fingerprint
+from r2med.data import load, reader
+from r2med.data.dataset import text_fingerprint
 from r2med.data.validate import validate
-from r2med.engine import quiet
 from r2med.errors import DataError
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
 from r2med.retrieve.bm25 import BM25
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.storage.cache import Cache
 
 RANDOM = Random(0)
 LARGE = Content(
@@ -90,9 +90,9 @@ def test_a_file_replaced_between_its_hash_and_its_reading_spoils_nothing(tmp_pat
             put_in_place(there)
         return digests[-1]
 
-    digest, digests = corpus._digest, []
+    digest, digests = reader._digest, []
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "_digest", hash_then_replace)
+        patch.setattr(reader, "_digest", hash_then_replace)
         assert load(here).collection.documents.texts[0] == other.documents[0][2]
     for folder, content in ((here, LARGE), (there, other), (here, LARGE)):
         put_in_place(folder)

@@ -186,7 +186,7 @@ def nano_repository(folder: Path) -> dict[str, bytes]:
 CANDIDATES = """
 import json
 from r2med.data import load
-from r2med.data.candidates import candidates
+from r2med.data.nano_candidates import candidates
 run = candidates(load("nano/PMC-Clinical").collection, "dense")
 print(json.dumps({query: [ranking.documents, ranking.scores.tolist()] for query, ranking in run}))
 """

@@ -18,9 +18,9 @@ import r2med
 from r2med.data import load
 from r2med.data.tasks import resolve, task
 from r2med.errors import DataError, R2medError
-from r2med.evaluation import Options
-from r2med.plan import plan
-from r2med.system import System
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.plan import plan
+from r2med.pipeline.system import System
 
 identifiers = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\t\n\r\x0b\x0c "), min_size=1)
 bodies = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40)

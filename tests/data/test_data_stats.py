@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.data import load
-from r2med.data.model import text_fingerprint
-from r2med.data.stats import Lengths, stats
+from r2med.data.dataset import text_fingerprint
+from r2med.data.validate import Lengths, stats
 
 texts = st.lists(st.text(max_size=5), max_size=5)
 

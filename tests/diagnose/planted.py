@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from r2med.data.model import Collection, Dataset, Gold, Texts
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
+from r2med.data.run import Run
 from r2med.data.tasks import Task
-from r2med.diagnose.opened import Opened
-from r2med.ranking import Run
-from r2med.store.ledger import Entry
+from r2med.diagnose.loaded_runs import LoadedRun
+from r2med.runs.ledger import Entry
 
 
 def write_task(
@@ -35,7 +35,9 @@ def write_task(
     return folder
 
 
-def opened(lists: Mapping[str, Sequence[str]], relevant: Mapping[str, Mapping[str, int]], system: str = "a") -> Opened:
+def opened(
+    lists: Mapping[str, Sequence[str]], relevant: Mapping[str, Mapping[str, int]], system: str = "a"
+) -> LoadedRun:
     """A run with these lists, opened beside a task with these judgements."""
     names = {name for several in lists.values() for name in several}
     names |= {name for grades in relevant.values() for name in grades}
@@ -44,4 +46,4 @@ def opened(lists: Mapping[str, Sequence[str]], relevant: Mapping[str, Mapping[st
     dataset = Dataset(Collection(Task("t", "t", "custom"), documents, queries), Gold(relevant))
     ranked = {q: (list(several), [float(-rank) for rank in range(len(several))]) for q, several in lists.items()}
     entry = Entry(f"key of {system}", system, "t", "custom", tuple(relevant), 1.0)
-    return Opened(entry, dataset, Run.from_lists(ranked), dict.fromkeys(relevant, 0.0), {})
+    return LoadedRun(entry, dataset, Run.from_lists(ranked), dict.fromkeys(relevant, 0.0), {})

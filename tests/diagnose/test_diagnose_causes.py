@@ -13,24 +13,23 @@ from planted import write_task
 
 import r2med
 from r2med.data import load
-from r2med.data.model import Generation
+from r2med.data.dataset import Generation
+from r2med.data.run import Run
+from r2med.diagnose.answer_oracle import bare, searches, with_answer
+from r2med.diagnose.attribution import beyond_reach, diagnose, read_part
 from r2med.diagnose.causes import LEVELS, Cause, Diagnosis, Placed, QueryCause, changes, moves, overall
-from r2med.diagnose.decide import diagnose
-from r2med.diagnose.opened import TOP, Opened, deep_cutoff, open_tasks
-from r2med.diagnose.oracle import bare, searches, with_answer
-from r2med.diagnose.truncation import beyond_reach, read_part
-from r2med.encode.base import Encoder
+from r2med.diagnose.loaded_runs import TOP, LoadedRun, deep_cutoff, load_runs
+from r2med.encode.encoder import Encoder
 from r2med.errors import R2medError
-from r2med.llm import Limits, Request, Trouble, add_model, scripted, session
-from r2med.ranking import Run
-from r2med.store.cache import Cache
-from r2med.store.ledger import Finished, Ledger
-from r2med.system import System
+from r2med.llm import AttemptError, Limits, Request, add_model, scripted, session
+from r2med.pipeline.system import System
+from r2med.runs.ledger import Finished, Ledger
+from r2med.storage.cache import Cache
 
 
 def of(name: str, folder: Path) -> Diagnosis:
     with Ledger() as ledger:
-        (opened,) = next(open_tasks(ledger, [name], [str(folder)]))
+        (opened,) = next(load_runs(ledger, [name], [str(folder)]))
         return diagnose(opened, ledger)
 
 
@@ -127,7 +126,7 @@ def test_a_failed_generation_loses_its_query_only_where_nothing_usable_is_left(t
     def answer(request: Request) -> str:
         text = request.messages[-1].content
         if "urine" in text and request.sample == 0:
-            raise Trouble("the server is on fire", retry=False)
+            raise AttemptError("the server is on fire", retry=False)
         return "stiff neck"
 
     add_model(scripted(answer, "burning"))
@@ -143,7 +142,7 @@ def test_a_failed_generation_loses_its_query_only_where_nothing_usable_is_left(t
 def test_a_failure_that_is_no_generation_loses_nothing(task: Path) -> None:
     r2med.evaluate("bm25", task)
     with Ledger() as ledger:
-        (opened,) = next(open_tasks(ledger, ["bm25"]))
+        (opened,) = next(load_runs(ledger, ["bm25"]))
         opened.entry.record["incomplete"] = {"bridge": "the reranker gave up"}
         assert causes(diagnose(opened, ledger))["bridge"] is Cause.BRIDGE
 
@@ -301,16 +300,16 @@ def test_json_has_every_query_and_both_kinds_of_shares(task: Path) -> None:
 def test_a_query_that_the_run_lacks_is_not_found(task: Path) -> None:
     r2med.evaluate("bm25", task)
     with Ledger() as ledger:
-        (found,) = next(open_tasks(ledger, ["bm25"]))
+        (found,) = next(load_runs(ledger, ["bm25"]))
         rest = found.run.select([query for query in found.run.queries if query != "found"])
-        holed = Opened(found.entry, found.dataset, rest, found.values, {"found": [Generation("x", "hyde")]})
+        holed = LoadedRun(found.entry, found.dataset, rest, found.values, {"found": [Generation("x", "hyde")]})
         assert causes(diagnose(holed, ledger))["found"] is Cause.BRIDGE
 
 
 def test_a_diagnosis_is_made_once_and_recalled_whole(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     r2med.evaluate("bm25", task)
     made = of("bm25", task)
-    monkeypatch.setattr("r2med.diagnose.decide._decided", lambda *_: pytest.fail("decided again"))
+    monkeypatch.setattr("r2med.diagnose.attribution.attribute_failures", lambda *_: pytest.fail("decided again"))
     assert of("bm25", task) == made
 
 

@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from planted import opened
 
-from r2med.data.model import Texts
-from r2med.diagnose.coverage import coverage
-from r2med.diagnose.near import THRESHOLD, jaccard, near_duplicates, shingles
+from r2med.data.dataset import Texts
+from r2med.diagnose.coverage import THRESHOLD, coverage, jaccard, near_duplicates, shingles
 
 TEXTS = st.lists(st.sampled_from("abc"), max_size=14).map(" ".join)
 LONG = " ".join(f"w{n}" for n in range(60))

@@ -10,7 +10,7 @@ import r2med
 from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, left_out, price
 from r2med.errors import R2medError
 from r2med.llm import Limits, add_model, scripted, session
-from r2med.store.ledger import Entry, Ledger
+from r2med.runs.ledger import Entry, Ledger
 
 NUMBERS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0])
 SYSTEMS = st.lists(
@@ -92,7 +92,7 @@ def test_answers_that_were_kept_cost_what_they_cost_at_first() -> None:
         r2med.evaluate("hyde(cheap) >> bm25", "sample/Biology")
         with Ledger() as ledger:
             before = price(ledger)[0].bill
-        r2med.evaluate("hyde(cheap) >> bm25", "sample/Biology", r2med.evaluation.Options(fresh=True))
+        r2med.evaluate("hyde(cheap) >> bm25", "sample/Biology", r2med.pipeline.evaluate.Options(fresh=True))
     with Ledger() as ledger:
         after = price(ledger)[0].bill
     assert after.tokens == before.tokens

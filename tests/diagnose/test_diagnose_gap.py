@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from planted import write_task
 
 from r2med.data import load
-from r2med.data.model import Texts
-from r2med.diagnose.ceiling import climb, floor_and_ceiling
-from r2med.diagnose.gap import PAIRS, measure_gap
-from r2med.diagnose.terms import Rarity
+from r2med.data.dataset import Texts
+from r2med.diagnose.gap import PAIRS, climb, floor_and_ceiling, measure_gap
+from r2med.diagnose.term_rarity import Rarity
 from r2med.errors import R2medError
-from r2med.retrieve.indexing import build_index
-from r2med.store.ledger import Ledger
+from r2med.retrieve.inverted_index import build_index
+from r2med.runs.ledger import Ledger
 
 WORDS = st.lists(st.sampled_from(["gum", "toe", "the", "gout", "scurvy", "unheard"]), max_size=6).map(" ".join)
 RARITY = Rarity(build_index(Texts(["a", "b", "c"], ["gum toe", "gum gout", "gum scurvy"])))

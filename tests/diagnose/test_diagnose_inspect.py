@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import r2med
-from r2med.data.model import Generation
-from r2med.diagnose.highlight import excerpt, kinds_of, marks, parts
-from r2med.diagnose.inspect import Case, Choice, Seen, Side, look
-from r2med.diagnose.opened import open_tasks
-from r2med.diagnose.page import page
-from r2med.diagnose.screen import harmless, show_cases
+from r2med.data.dataset import Generation
+from r2med.diagnose.cases import Case, CaseChoice, Seen, Side, look
+from r2med.diagnose.loaded_runs import load_runs
 from r2med.errors import R2medError
-from r2med.store.ledger import Ledger
+from r2med.render.case_page import page
+from r2med.render.case_screen import harmless, show_cases
+from r2med.runs.ledger import Ledger
 from r2med.text import analyze
+from r2med.text.highlight import excerpt, kinds_of, marks, parts
 
 TEXTS = st.text(max_size=80) | st.lists(
     st.sampled_from(["gums", "Gum's", "bleeding,", "(bleed)", "naïve", "東京", "the", "β-cells", "1,000", "\n"])
@@ -87,13 +87,13 @@ def runs() -> list[str]:
     return systems
 
 
-def cases(names: list[str], choice: Choice, tasks: tuple[str, ...] = ()) -> list[Case]:
+def cases(names: list[str], choice: CaseChoice, tasks: tuple[str, ...] = ()) -> list[Case]:
     with Ledger() as ledger:
-        return look(open_tasks(ledger, names, tasks), choice)
+        return look(load_runs(ledger, names, tasks), choice)
 
 
 def test_all_queries_come_with_the_lowest_score_first(runs: list[str]) -> None:
-    found = cases(["bm25"], Choice())
+    found = cases(["bm25"], CaseChoice())
     values = [case.side.value for case in found]
     assert len(found) == 18
     assert values == sorted(values)
@@ -107,20 +107,20 @@ def test_all_queries_come_with_the_lowest_score_first(runs: list[str]) -> None:
 
 
 def test_failures_worst_and_sample(runs: list[str]) -> None:
-    assert all(case.side.value == 0 for case in cases(["bm25"], Choice(kind="failures", count=5)))
-    everything = cases(["bm25"], Choice())
-    worst = cases(["bm25"], Choice(kind="worst", count=4))
+    assert all(case.side.value == 0 for case in cases(["bm25"], CaseChoice(kind="failures", count=5)))
+    everything = cases(["bm25"], CaseChoice())
+    worst = cases(["bm25"], CaseChoice(kind="worst", count=4))
     assert [case.side.value for case in worst] == [case.side.value for case in everything[:4]]
-    sample = cases(["bm25"], Choice(kind="sample", count=6))
-    again = cases(["replay >> bm25"], Choice(kind="sample", count=6))
+    sample = cases(["bm25"], CaseChoice(kind="sample", count=6))
+    again = cases(["replay >> bm25"], CaseChoice(kind="sample", count=6))
     assert {case.query for case in sample} == {case.query for case in again}, "the same for every system"
     assert len(sample) == 6
-    smaller = cases(["bm25"], Choice(kind="sample", count=3))
+    smaller = cases(["bm25"], CaseChoice(kind="sample", count=3))
     assert {case.query for case in smaller} < {case.query for case in sample}
 
 
 def test_against_another_run_losses_come_first_and_moves_are_shown(runs: list[str]) -> None:
-    found = cases(["bm25", "replay >> bm25"], Choice(kind="worst", count=3, depth=5))
+    found = cases(["bm25", "replay >> bm25"], CaseChoice(kind="worst", count=3, depth=5))
     losses = [case.lost for case in found]
     assert losses == sorted(losses, reverse=True)
     assert losses[0] > 0
@@ -133,11 +133,11 @@ def test_against_another_run_losses_come_first_and_moves_are_shown(runs: list[st
 
 
 def test_one_query_by_its_id(runs: list[str]) -> None:
-    (case,) = cases(["replay >> bm25"], Choice(query="mqd-q01"))
+    (case,) = cases(["replay >> bm25"], CaseChoice(query="mqd-q01"))
     assert case.answer == "Acute intermittent porphyria"
     assert case.as_dict()["side"]["generations"][0]["text"]
     with pytest.raises(R2medError, match="no query 'nope'"):
-        cases(["bm25"], Choice(query="nope"))
+        cases(["bm25"], CaseChoice(query="nope"))
 
 
 # Showing them
@@ -193,7 +193,7 @@ def test_nothing_that_a_text_says_becomes_part_of_the_page(text: str) -> None:
 
 
 def test_the_page_is_whole_and_alone(runs: list[str]) -> None:
-    found = cases(["bm25", "replay >> bm25"], Choice())
+    found = cases(["bm25", "replay >> bm25"], CaseChoice())
     text = page(found, "bm25")
     assert text.count("<article") == text.count("</article>") == 18
     assert not re.search(r"(src|href)=[\"'](?!#)", text), "nothing is fetched"
@@ -214,7 +214,7 @@ def test_a_terminal_is_never_steered(text: str) -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_terminal_shows_text_marks_and_moves(runs: list[str], terminal: bool) -> None:
-    found = cases(["bm25", "replay >> bm25"], Choice(query="mqd-q01"))
+    found = cases(["bm25", "replay >> bm25"], CaseChoice(query="mqd-q01"))
     buffer = StringIO()
     colors = "standard" if terminal else None
     show_cases(found, Console(file=buffer, force_terminal=terminal, width=120, color_system=colors), 30)

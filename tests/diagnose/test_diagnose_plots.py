@@ -11,17 +11,17 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import r2med
-from r2med.board import plots
-from r2med.compare import compare
 from r2med.data import load
-from r2med.diagnose.decide import diagnose
+from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.compare import compare
 from r2med.diagnose.frontier import Bill, Priced, price
 from r2med.diagnose.gap import measure_gap
-from r2med.diagnose.opened import open_tasks
-from r2med.diagnose.series import Board, board, complete_systems
+from r2med.diagnose.loaded_runs import load_runs
+from r2med.diagnose.score_series import ScoreSeries, board, complete_systems
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval
-from r2med.store.ledger import Ledger
+from r2med.render import plots
+from r2med.runs.ledger import Ledger
 
 SYSTEMS = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
 TASKS = ["sample/Biology", "sample/PMC-Clinical"]
@@ -32,7 +32,7 @@ def figures(own_home: Path) -> dict[str, object]:
     r2med.evaluate(SYSTEMS, TASKS)
     with Ledger() as ledger:
         found = board(ledger, SYSTEMS)
-        by_task = [[diagnose(each, ledger) for each in several] for several in open_tasks(ledger, SYSTEMS[:2])]
+        by_task = [[diagnose(each, ledger) for each in several] for several in load_runs(ledger, SYSTEMS[:2])]
         return {
             "board": plots.board_plot(found),
             "tasks": plots.task_plot(found),
@@ -56,7 +56,7 @@ def test_every_figure_is_a_whole_png_and_svg(figures: dict, tmp_path: Path) -> N
 def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
     means = [Interval(0.2, 0.1, 0.3), Interval(0.4, 0.3, 0.5)]
     for name in ("one.svg", "two.svg"):
-        drawn = plots.task_plot(Board("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
+        drawn = plots.task_plot(ScoreSeries("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
         plots.save(drawn, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
@@ -108,7 +108,7 @@ def test_an_oracle_is_hollow_and_says_so(figures: dict) -> None:
 def test_a_spec_with_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
     name = r'replay("$\frac{$.tsv") >> bm25'
     means = [Interval(0.2, 0.1, 0.3)]
-    figure = plots.board_plot(Board("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
+    figure = plots.board_plot(ScoreSeries("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
     plots.save(figure, tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_drawn_or_written_is_one_line(figures: dict, tmp_path: Pa
         plots.save(figures["board"], tmp_path / "file" / "board.png")
     means = [Interval(0.2, 0.1, 0.3)] * 9
     with pytest.raises(R2medError, match="too many for bars"):
-        plots.task_plot(Board("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
+        plots.task_plot(ScoreSeries("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
 
 
 def test_a_board_without_names_has_every_complete_system_but_oracles() -> None:

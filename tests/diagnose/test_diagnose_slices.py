@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
-from r2med.data.model import Texts
-from r2med.diagnose.labelling import counts, label_queries, scheme
-from r2med.diagnose.labels import Labels, read_labels, write_labels
-from r2med.diagnose.opened import open_tasks
-from r2med.diagnose.slices import NO_LABEL, Row, cut, rows
+from r2med.data.dataset import Texts
+from r2med.diagnose.labels import Labels, counts, label_queries, read_labels, scheme, write_labels
+from r2med.diagnose.loaded_runs import load_runs
+from r2med.diagnose.slices import NO_LABEL, SliceRow, cut, rows
 from r2med.errors import DataError, R2medError
-from r2med.llm import Limits, Request, Trouble, scripted, session
-from r2med.store.ledger import Ledger
+from r2med.llm import AttemptError, Limits, Request, scripted, session
+from r2med.runs.ledger import Ledger
 
 CLASSES = (
     "skeletal reproductive cardiovascular muscular lymphatic nervous digestive urinary respiratory endocrine"
@@ -26,7 +25,7 @@ CLASSES = (
 
 ROWS = st.lists(
     st.builds(
-        Row,
+        SliceRow,
         st.sampled_from(["t1", "t2", "t3"]),
         st.uuids().map(str),
         st.sampled_from(["f1", "f2"]),
@@ -42,7 +41,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_every_way_of_slicing_has_every_query_once(found: list[Row]) -> None:
+def test_every_way_of_slicing_has_every_query_once(found: list[SliceRow]) -> None:
     ways = cut(found, labelled=True)
     assert set(ways) >= {"family", "task", "query length", "relevant documents", "label"}
     whole = np.mean([row.values for row in found], axis=0)
@@ -61,7 +60,7 @@ def test_slices_of_real_runs() -> None:
     report = r2med.evaluate(["bm25", "bm25-classic"], "sample")
     labels = Labels({("sample/Biology", "bio-q01"): "nervous", ("", "mqd-q01"): "digestive"})
     with Ledger() as ledger:
-        found = [row for opened in open_tasks(ledger, ["bm25", "bm25-classic"]) for row in rows(opened, labels)]
+        found = [row for opened in load_runs(ledger, ["bm25", "bm25-classic"]) for row in rows(opened, labels)]
     assert len(found) == 72
     ways = cut(found, labelled=True)
     assert [each.name for each in ways["task"]][:2] == ["sample/Biology", "sample/Bioinformatics"]
@@ -79,15 +78,15 @@ def test_slices_of_real_runs() -> None:
 
 
 def test_a_family_is_averaged_over_its_tasks() -> None:
-    small = [Row("t1", "q0", "f", 10, 1, 0.5, NO_LABEL, (1.0,))]
-    large = [Row("t2", f"q{n}", "f", 10, 1, 0.5, NO_LABEL, (0.0,)) for n in range(3)]
+    small = [SliceRow("t1", "q0", "f", 10, 1, 0.5, NO_LABEL, (1.0,))]
+    large = [SliceRow("t2", f"q{n}", "f", 10, 1, 0.5, NO_LABEL, (0.0,)) for n in range(3)]
     ways = cut([*small, *large])
     assert ways["family"][0].means[0].mean == 0.5
     assert ways["query length"][0].means[0].mean == 0.25, "other slices are averaged over queries"
 
 
 def test_one_run_has_no_difference() -> None:
-    row = Row("t", "q", "f", 10, 1, 0.5, NO_LABEL, (0.5,))
+    row = SliceRow("t", "q", "f", 10, 1, 0.5, NO_LABEL, (0.5,))
     assert "label" not in cut([row])
     assert cut([row])["task"][0].difference is None
     assert "difference" not in cut([row])["task"][0].as_dict()
@@ -186,7 +185,7 @@ def test_a_model_is_asked_for_every_query_and_never_guessed_for() -> None:
         text = request.messages[-1].content
         asked.append(text)
         if "silent" in text:
-            raise Trouble("nobody is there", retry=False)
+            raise AttemptError("nobody is there", retry=False)
         return "I am not sure" if "odd" in text else "Class: urinary"
 
     queries = Texts(["q1", "q2", "q3"], ["a kidney stone", "an odd case", "a silent one"])

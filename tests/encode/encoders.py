@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from r2med.data.model import Texts
-from r2med.encode.base import Encoder, Role, Vectors
-from r2med.engine import quiet
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.data.dataset import Texts
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
+from r2med.storage.cache import Cache
 
 
 def context() -> Context:

@@ -10,13 +10,13 @@ import pytest
 from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 from encoders import context
 
-from r2med.data.model import Texts
-from r2med.encode import link
-from r2med.encode.api import ApiEncoder, ApiModel, model_at
-from r2med.encode.base import Role
-from r2med.encode.link import ApiLimits
-from r2med.encode.loop import encode_all
-from r2med.encode.store import vector_root
+from r2med.data.dataset import Texts
+from r2med.encode import json_server
+from r2med.encode.batching import encode_all
+from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
+from r2med.encode.encoder import Role
+from r2med.encode.json_server import ApiLimits
+from r2med.encode.vector_store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
 from r2med.llm import forget_outages
 
@@ -175,7 +175,7 @@ def test_a_redirect_is_not_followed(monkeypatch):
 
 
 def test_a_body_without_end_is_not_read_to_its_end(monkeypatch):
-    monkeypatch.setattr(link, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(json_server, "_LARGEST", 1 << 20)
     with serve(then=Say(body=b"x" * (2 << 20))) as server:
         with pytest.raises(R2medError, match="sent more than 1 MB"):
             encoder_at(server).encode(["a"], Role.QUERY)
@@ -266,7 +266,7 @@ class Encoding:
 def test_a_tokenizer_counts_where_it_is_installed(monkeypatch, tmp_path):
     (tmp_path / "tiktoken.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("r2med.encode.api._encoding", lambda name: Encoding())
+    monkeypatch.setattr("r2med.encode.embedding_api._encoding", lambda name: Encoding())
     with EmbeddingServer() as server:
         encoder = encoder_at(server, max_length=5, tokenizer="cl100k_base")
         assert encoder.settings(Role.QUERY)["tokens"] == "cl100k_base"

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.data.tasks import Task, registry, task
-from r2med.encode.cards import Card, card, cards
-from r2med.encode.models import describe_model, list_models
-from r2med.encode.prompts import FIELDS, Prompts, Template
-from r2med.encode.resolve import encoder_for
+from r2med.encode.encoder_cards import EncoderCard, card, cards
+from r2med.encode.prefixes import FIELDS, PrefixTemplate, Prompts
+from r2med.encode.resolve import describe_model, encoder_for, list_models
 from r2med.errors import R2medError, SpecError
-from r2med.store.home import home
+from r2med.storage.home import home
 
 SENTENCES = {
     "Biology": "Given a Biology post, retrieve relevant passages that help answer the post",
@@ -198,7 +197,7 @@ def test_mistakes_in_a_file_of_ones_own_are_one_line(text, message):
 
 @given(st.text(alphabet=st.characters(exclude_characters="{}"), max_size=60))
 def test_a_prompt_without_places_is_itself(text):
-    assert Template(text).render(task("Biology")) == text
+    assert PrefixTemplate(text).render(task("Biology")) == text
 
 
 @given(
@@ -207,18 +206,18 @@ def test_a_prompt_without_places_is_itself(text):
 def test_only_the_words_of_a_task_are_put_in(pieces):
     known = task("PMC-Clinical")
     wanted = "|".join(str(getattr(known, piece[1:-1])) if piece[1:-1] in FIELDS else piece for piece in pieces)
-    assert Template("|".join(pieces)).render(known) == wanted
+    assert PrefixTemplate("|".join(pieces)).render(known) == wanted
 
 
 def test_prompts_by_role():
-    from r2med.encode.base import Role
+    from r2med.encode.encoder import Role
 
     prompts = Prompts("q", "d")
     assert (prompts.of(Role.QUERY), prompts.of(Role.DOCUMENT)) == ("q", "d")
 
 
 def test_billions_of_weights_ask_for_a_gpu():
-    assert Card("x", "y", parameters=7000).needs_gpu
-    assert not Card("x", "y", parameters=335).needs_gpu
+    assert EncoderCard("x", "y", parameters=7000).needs_gpu
+    assert not EncoderCard("x", "y", parameters=335).needs_gpu
     with pytest.raises(R2medError, match="do not go together"):
-        Card("x", "y", pooling="weighted", exclude_prompt=True)
+        EncoderCard("x", "y", pooling="weighted", exclude_prompt=True)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from encoders import HashEncoder, context
 
-from r2med.data.model import Collection, Generation, Texts
+from r2med.data.dataset import Collection, Generation, Texts
+from r2med.data.run import Run
 from r2med.data.tasks import Task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import OPTIONS
 from r2med.errors import R2medError, SpecError
-from r2med.ranking import Run
+from r2med.pipeline.spec import parse
 from r2med.retrieve.dense import Dense
-from r2med.spec import parse
 
 TASK = Task("tiny", "tiny", "custom")
 DOCUMENTS = Texts([f"d{number}" for number in range(200)], [f"document {number % 190}" for number in range(200)])

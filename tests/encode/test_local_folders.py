@@ -18,10 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import tiny_models as tiny
 
 from hubserver import HubServer, run_python
-from r2med.encode.cards import Card
-from r2med.encode.models import export_model
-from r2med.encode.resolve import card_for
-from r2med.rerank.cross import CrossEncoder
+from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.resolve import card_for, export_model
+from r2med.rerank.cross_encoder import CrossEncoder
 
 ENCODE = """
 import json, os, sys, time
@@ -43,7 +42,7 @@ def test_every_way_to_write_a_folder_asks_the_hub_nothing(tmp_path, monkeypatch)
     )
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    card = Card("mine", str(source), max_query=90, max_document=90)
+    card = EncoderCard("mine", str(source), max_query=90, max_document=90)
     monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
     export_model("mine", tmp_path / "onnx-min", int8=False)
     export_model("mine", tmp_path / "sub" / "onnx-min", int8=False)

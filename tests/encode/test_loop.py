@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from r2med.data.model import Texts
-from r2med.encode import loop
-from r2med.encode.base import Role
-from r2med.encode.loop import encode_all
-from r2med.encode.store import sizes
-from r2med.engine import Engine
+from r2med.data.dataset import Texts
+from r2med.encode import batching
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
+from r2med.encode.vector_store import sizes
 from r2med.errors import R2medError
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.pipeline.engine import Engine
+from r2med.pipeline.stage import Context
+from r2med.storage.cache import Cache
 
 
 def plain(texts: list[str]) -> Texts:
@@ -94,7 +94,7 @@ def test_a_long_text_costs_no_more_than_is_read_of_it():
 
 
 def test_windows_are_encoded_one_after_another(monkeypatch):
-    monkeypatch.setattr(loop, "_WINDOW", 16)
+    monkeypatch.setattr(batching, "_WINDOW", 16)
     encoder, texts = HashEncoder(), numbered(50)
     vectors = encode_all(encoder, texts, Role.DOCUMENT, context())
     assert set(encoder.encoded[:16]) == set(texts.texts[:16])

@@ -23,13 +23,12 @@ import tiny_models as tiny
 from safetensors.torch import save_file
 
 from r2med.data.tasks import task
-from r2med.encode.base import Role
-from r2med.encode.cards import Card
-from r2med.encode.models import export_model
-from r2med.encode.onnx_backend import OnnxEncoder
-from r2med.encode.prompts import Prompts, Template
-from r2med.encode.resolve import encoder_for
-from r2med.encode.torch_backend import TorchEncoder
+from r2med.encode.encoder import Role
+from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.onnx_runtime import OnnxEncoder
+from r2med.encode.prefixes import PrefixTemplate, Prompts
+from r2med.encode.resolve import encoder_for, export_model
+from r2med.encode.transformer import TorchEncoder
 from r2med.errors import MissingExtra, R2medError
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -44,8 +43,8 @@ def folders(tmp_path_factory):
 def both(folder, dtype="float32", **fields):
     """The same model run by torch and by the runtime."""
     fields = {"max_query": 90, "max_document": 90, **fields}
-    torch_card = Card("tiny", str(folder), **fields)
-    onnx_card = Card("tiny", str(folder), backend="onnx", dtype=dtype, **fields)
+    torch_card = EncoderCard("tiny", str(folder), **fields)
+    onnx_card = EncoderCard("tiny", str(folder), backend="onnx", dtype=dtype, **fields)
     return TorchEncoder(torch_card, PROMPTS, "cpu"), OnnxEncoder(onnx_card, PROMPTS)
 
 
@@ -137,7 +136,7 @@ import sys
 for name in ("torch", "transformers"):
     sys.modules[name] = None
 from r2med.data.tasks import task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
 encoder = encoder_for(sys.argv[1], {"max_length": 50}, task("Biology"))
 print(encoder.encode(["fever"], Role.QUERY)[0, 0], encoder.prompted("fever", Role.QUERY), encoder.requirements.extra)
@@ -146,7 +145,9 @@ print(encoder.encode(["fever"], Role.QUERY)[0, 0], encoder.prompted("fever", Rol
 
 def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, monkeypatch):
     source = folders["bert"]
-    card = Card("mine", str(source), pooling="cls", query_prompt=Template("{noun}: "), max_query=90, max_document=90)
+    card = EncoderCard(
+        "mine", str(source), pooling="cls", query_prompt=PrefixTemplate("{noun}: "), max_query=90, max_document=90
+    )
     monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
     folder = export_model("mine", tmp_path / "out" / "mine", int8=False)
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "tokenizer.json", "r2med.json"}
@@ -170,16 +171,16 @@ def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, mo
 
 
 def test_what_cannot_be_exported_is_one_line(folders):
-    two = Card("two", str(folders["bert"]), query_id=str(folders["bert"]), backend="onnx")
+    two = EncoderCard("two", str(folders["bert"]), query_id=str(folders["bert"]), backend="onnx")
     with pytest.raises(R2medError, match="two has two encoders and cannot be exported"):
         OnnxEncoder(two, Prompts()).load()
-    own = Card("own", str(folders["bert"]), pooling="own", remote_code=True, backend="onnx")
+    own = EncoderCard("own", str(folders["bert"]), pooling="own", remote_code=True, backend="onnx")
     with pytest.raises(R2medError, match="own runs code of its own and cannot be exported"):
         OnnxEncoder(own, Prompts()).load()
 
 
 def test_a_file_that_differs_from_torch_is_not_kept(folders, monkeypatch, tmp_path):
-    monkeypatch.setattr("r2med.encode.onnx_export._AGREEMENT", {"float32": 1.1, "int8": 1.1})
+    monkeypatch.setattr("r2med.encode.onnx_runtime._AGREEMENT", {"float32": 1.1, "int8": 1.1})
     _, by_onnx = both(folders["bert"], pooling="max", normalize=True)
     with pytest.raises(R2medError, match="its vectors would have a cosine of"):
         by_onnx.load()

@@ -13,11 +13,11 @@ import pytest
 
 import r2med
 from r2med.data.tasks import task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import OPTIONS, card_for, encoder_for, known
-from r2med.encode.sources import content_hash, locate
 from r2med.errors import MissingExtra, R2medError, SpecError
-from r2med.spec import parse
+from r2med.models.source import content_hash, locate
+from r2med.pipeline.spec import parse
 
 BIOLOGY = task("Biology")
 
@@ -132,8 +132,8 @@ def test_the_key_of_a_folder_is_its_content(folder, tmp_path):
 
 
 def test_a_change_anywhere_in_a_large_file_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr("r2med.encode.sources._WHOLE", 1 << 10)
-    monkeypatch.setattr("r2med.encode.sources._BLOCK", 1 << 6)
+    monkeypatch.setattr("r2med.models.source._WHOLE", 1 << 10)
+    monkeypatch.setattr("r2med.models.source._BLOCK", 1 << 6)
     file = tmp_path / "model.safetensors"
     data = np.random.default_rng(0).integers(0, 256, 1 << 14, dtype=np.uint8)
     file.write_bytes(data.tobytes())

@@ -18,7 +18,7 @@ import tiny_models as tiny
 
 from hubserver import Fault, HubServer, run_python
 from r2med.data.tasks import task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
 
 REPOSITORY = "me/tiny"
@@ -26,7 +26,7 @@ SHOW = """
 import json, sys, time
 time.sleep = lambda seconds: None  # the hub's client waits before every retry
 from r2med.data.tasks import task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
 from r2med.errors import R2medError
 try:

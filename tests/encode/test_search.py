@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import r2med
-from r2med.encode.search import Hits, Similarity, rescore, search
+from r2med.data.run import id_order, rank
+from r2med.encode.vector_search import Similarity, VectorHits, rescore, search
 from r2med.errors import R2medError
-from r2med.ranking import id_order, rank
 
 
-def brute_force(queries, documents, depth, tie_order, similarity="cosine") -> Hits:
+def brute_force(queries, documents, depth, tie_order, similarity="cosine") -> VectorHits:
     """Every score in double precision, one pair at a time, sorted by the one rule."""
     places, scores = [], []
     for query in queries.astype(np.float64):
@@ -34,10 +34,10 @@ def brute_force(queries, documents, depth, tie_order, similarity="cosine") -> Hi
         order = sorted(range(len(row)), key=lambda place: (-row[place], tie_order[place]))[:depth]
         places.append(order)
         scores.append([row[place] for place in order])
-    return Hits(np.array(places), np.array(scores, dtype=np.float32))
+    return VectorHits(np.array(places), np.array(scores, dtype=np.float32))
 
 
-def same(found: Hits, wanted: Hits) -> None:
+def same(found: VectorHits, wanted: VectorHits) -> None:
     np.testing.assert_array_equal(found.scores, wanted.scores)
     np.testing.assert_array_equal(found.places, wanted.places)
 
@@ -106,7 +106,7 @@ def test_near_ties_do_not_depend_on_blocks_or_memory(similarity):
     for block, memory in [(1, 1 << 29), (97, 1 << 29), (1000, 1 << 14), (0, 1), (0, 1 << 20), (6000, 1 << 29)]:
         same(search(queries, documents, 100, tie_order, Similarity(similarity, memory, block)), wanted)
     alone = [search(queries[i : i + 1], documents, 100, tie_order, Similarity(similarity)) for i in range(len(queries))]
-    same(Hits(*map(np.concatenate, zip(*alone, strict=True))), wanted)
+    same(VectorHits(*map(np.concatenate, zip(*alone, strict=True))), wanted)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -114,7 +114,7 @@ def test_the_threads_of_the_search_itself_change_nothing(similarity, monkeypatch
     queries, documents, tie_order = clustered()
     wanted = search(queries, documents, 100, tie_order, Similarity(similarity, block=100))
     for threads in (1, 3, 8):
-        monkeypatch.setattr("r2med.encode.search._THREADS", threads)
+        monkeypatch.setattr("r2med.encode.vector_search._THREADS", threads)
         same(search(queries, documents, 100, tie_order, Similarity(similarity, block=100)), wanted)
 
 
@@ -122,7 +122,7 @@ def test_the_threads_of_the_matrix_product_change_nothing():
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
 from test_search import clustered
-from r2med.encode.search import search
+from r2med.encode.vector_search import search
 hits = search(*clustered()[:2], 100, clustered()[2])
 sys.stdout.buffer.write(hits.places.tobytes() + hits.scores.tobytes())
 """
@@ -170,7 +170,7 @@ def test_rescore_ranks_candidates_by_double_precision():
     candidates = np.tile(np.arange(0, 400, 2), (len(queries), 1))
     found = rescore(queries, documents, candidates, tie_order, "cosine")
     wanted = brute_force(queries, documents[::2], 200, tie_order[::2])
-    same(found, Hits(wanted.places * 2, wanted.scores))
+    same(found, VectorHits(wanted.places * 2, wanted.scores))
 
 
 def test_nothing_to_find():

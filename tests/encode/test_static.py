@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from encoders import context
 
-from r2med.data.model import Texts
-from r2med.encode.base import Role
-from r2med.encode.loop import encode_all
+from r2med.data.dataset import Texts
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
 from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 
@@ -85,7 +85,7 @@ def test_a_negative_length_is_refused():
 
 def test_the_package_itself_is_not_imported():
     program = (
-        "import sys; from r2med.encode.static import WordLlamaEncoder; from r2med.encode.base import Role;"
+        "import sys; from r2med.encode.static import WordLlamaEncoder; from r2med.encode.encoder import Role;"
         "WordLlamaEncoder().encode(['a'], Role.QUERY); print('wordllama' in sys.modules, 'torch' in sys.modules)"
     )
     import r2med

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import r2med
-from r2med.data.model import Texts
-from r2med.encode.base import Role
-from r2med.encode.loop import encode_all
-from r2med.encode.store import StoredVectors, VectorStore, clear, sizes, text_hashes, vector_root
+from r2med.data.dataset import Texts
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
+from r2med.encode.vector_store import StoredVectors, VectorStore, clear, sizes, text_hashes, vector_root
 from r2med.errors import R2medError
 
 
@@ -217,8 +217,8 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from encoders import HashEncoder, context, numbered
-from r2med.encode.base import Role
-from r2med.encode.loop import encode_all
+from r2med.encode.encoder import Role
+from r2med.encode.batching import encode_all
 encoder = HashEncoder()
 encoder.pause = float(sys.argv[3])
 encoder.spoil = lambda texts, vectors: (print("batch", flush=True), vectors)[1]

@@ -16,12 +16,11 @@ import tiny_models as tiny
 import torch
 
 from r2med.data.tasks import task
-from r2med.encode.base import Role
-from r2med.encode.cards import Card
-from r2med.encode.prompts import Prompts
+from r2med.encode.encoder import Role
+from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.prefixes import Prompts
 from r2med.encode.resolve import encoder_for
-from r2med.encode.torch_backend import TorchEncoder, find_devices
-from r2med.encode.towers import SHELF, Shelf
+from r2med.encode.transformer import MODEL_CACHE, ModelCache, TorchEncoder, find_devices
 from r2med.errors import R2medError
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -30,11 +29,11 @@ CLOSE = {"atol": 1e-5, "rtol": 0}
 @pytest.fixture(scope="module")
 def mistral(tmp_path_factory):
     yield tiny.save("mistral", tmp_path_factory.mktemp("mistral"))
-    SHELF.clear()
+    MODEL_CACHE.clear()
 
 
 def encoder(folder, device="cpu", prompt="", **fields) -> TorchEncoder:
-    return TorchEncoder(Card("tiny", str(folder), **{"pooling": "last", **fields}), Prompts("", prompt), device)
+    return TorchEncoder(EncoderCard("tiny", str(folder), **{"pooling": "last", **fields}), Prompts("", prompt), device)
 
 
 def adapter(base, folder, wrap=lambda model: model):
@@ -167,9 +166,9 @@ def test_two_processes_give_what_one_gives(mistral):
         assert pooled.settings(Role.DOCUMENT) == encoder(mistral, prompt="keep: ").settings(Role.DOCUMENT)
         # What goes wrong over there is said here, and the next batch is answered rightly all the same.
         with pytest.raises(R2medError, match="leaves none for the text"):
-            TorchEncoder(Card("tiny", str(mistral), pooling="last", max_document=1), Prompts(), ("cpu", "cpu")).encode(
-                texts, Role.DOCUMENT
-            )
+            TorchEncoder(
+                EncoderCard("tiny", str(mistral), pooling="last", max_document=1), Prompts(), ("cpu", "cpu")
+            ).encode(texts, Role.DOCUMENT)
         np.testing.assert_allclose(pooled.encode(texts, Role.DOCUMENT), alone, **CLOSE)
         worker = pooled._runner(Role.DOCUMENT)._workers[1]._process
         os.kill(worker.pid, 9)
@@ -177,7 +176,7 @@ def test_two_processes_give_what_one_gives(mistral):
         with pytest.raises(R2medError, match="the encoding process on cpu ended unexpectedly"):
             pooled.encode(tiny.TEXTS, Role.DOCUMENT)
     finally:
-        SHELF.clear()
+        MODEL_CACHE.clear()
     assert worker.returncode == -9
 
 
@@ -205,7 +204,7 @@ class _Loaded:
 
 def test_the_shelf_keeps_what_fits_and_lets_the_oldest_go():
     log: list[str] = []
-    shelf = Shelf(limit=10)
+    shelf = ModelCache(limit=10)
     first = shelf.take("a", 4, lambda: _Loaded(log, "a"))
     shelf.take("b", 4, lambda: _Loaded(log, "b"))
     assert shelf.take("a", 4, lambda: _Loaded(log, "other a")) is first

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from r2med.data.tasks import task
-from r2med.encode.base import Role
-from r2med.encode.cards import Card, card
-from r2med.encode.prompts import Prompts
-from r2med.encode.torch_backend import TorchEncoder
-from r2med.encode.towers import SHELF
+from r2med.encode.encoder import Role
+from r2med.encode.encoder_cards import EncoderCard, card
+from r2med.encode.prefixes import Prompts
+from r2med.encode.transformer import MODEL_CACHE, TorchEncoder
 from r2med.errors import R2medError
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -29,12 +28,12 @@ def folders(tmp_path_factory):
     made = {name: tiny.save(name, tmp_path_factory.mktemp(name)) for name in tiny.ARCHITECTURES}
     made["second"] = tiny.save("bert", tmp_path_factory.mktemp("second"), seed=1)
     yield made
-    SHELF.clear()
+    MODEL_CACHE.clear()
 
 
 def encoder(folder, query_prompt="", document_prompt="", **fields) -> TorchEncoder:
     fields = {"max_query": 128, "max_document": 128, **fields}
-    return TorchEncoder(Card("tiny", str(folder), **fields), Prompts(query_prompt, document_prompt), "cpu")
+    return TorchEncoder(EncoderCard("tiny", str(folder), **fields), Prompts(query_prompt, document_prompt), "cpu")
 
 
 POOLED = {

@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as models
 
 from r2med.data.tasks import task
-from r2med.encode.base import Role
+from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
 from r2med.errors import R2medError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from r2med.data.model import Collection, Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import task
-from r2med.llm import Answer, Request, add_model, scripted
+from r2med.llm import RawAnswer, Request, add_model, scripted
 
 DOCUMENTS = {
     "scurvy": "Scurvy is a deficiency of vitamin C; collagen fails, gums bleed and wounds heal badly.",
@@ -37,7 +37,7 @@ def with_texts(collection: Collection, texts: list[str]) -> Collection:
 class Script:
     """A model that answers by a function and remembers what it was asked."""
 
-    answer: Callable[[Request], str | Answer]
+    answer: Callable[[Request], str | RawAnswer]
     name: str = "m"
     trace: str = "auto"
     continues: bool = True
@@ -45,7 +45,7 @@ class Script:
     asked: list[Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        def recorded(request: Request) -> str | Answer:
+        def recorded(request: Request) -> str | RawAnswer:
             self.asked.append(request)
             return self.answer(request)
 
@@ -63,6 +63,6 @@ def about(request: Request) -> str:
     return "q1" if QUERIES["q1"] in "\n".join(message.content for message in request.messages) else "q2"
 
 
-def says(q1: str | Answer, q2: str | Answer = "Crystals of uric acid.") -> Callable[[Request], str | Answer]:
+def says(q1: str | RawAnswer, q2: str | RawAnswer = "Crystals of uric acid.") -> Callable[[Request], str | RawAnswer]:
     """One answer for each query."""
     return lambda request: q1 if about(request) == "q1" else q2

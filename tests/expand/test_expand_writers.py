@@ -11,17 +11,17 @@ from expanding import DOCUMENTS, QUERIES, Script, about, says, tiny, with_texts
 
 from r2med import evaluate
 from r2med.data import load
-from r2med.data.model import Dataset, Generation, Gold
+from r2med.data.dataset import Dataset, Generation, Gold
 from r2med.data.tasks import registry
 from r2med.errors import R2medError, SpecError
-from r2med.evaluation import Options
 from r2med.expand.methods import Answer as PlainAnswer
 from r2med.expand.methods import HyDE, LameR, Query2Doc
-from r2med.expand.prompts import FAMILIES, bundled
-from r2med.llm import Answer, Trouble
+from r2med.llm import AttemptError, RawAnswer
+from r2med.models.prompts import FAMILIES, bundled
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
-from r2med.store.ledger import Ledger
-from r2med.system import System
+from r2med.runs.ledger import Ledger
 
 TEXT = "Scurvy: a lack of vitamin C in which collagen fails."
 OTHER = "Crystals of uric acid."
@@ -61,17 +61,17 @@ def test_a_mean_needs_a_dense_retriever(context):
     ("broken", "reason"),
     [
         ("<think>Gums bleed, so", "the reasoning never ended"),
-        (Answer("<think>Gums bleed, so", finish="length"), "cut by the token limit inside the reasoning"),
+        (RawAnswer("<think>Gums bleed, so", finish="length"), "cut by the token limit inside the reasoning"),
         ("I'm sorry, but I cannot help with that.", "the model refused"),
-        (Answer("", refusal="no"), "the model refused"),
+        (RawAnswer("", refusal="no"), "the model refused"),
         ("  \n", "empty answer"),
-        (Trouble("the server fell over", retry=False), "the server fell over"),
+        (AttemptError("the server fell over", retry=False), "the server fell over"),
     ],
 )
 def test_without_a_usable_text_the_query_stands_for_itself_and_is_counted(broken, reason, context):
     def answer(request):
         found = broken if about(request) == "q1" else OTHER
-        if isinstance(found, Trouble):
+        if isinstance(found, AttemptError):
             raise found
         return found
 
@@ -84,7 +84,7 @@ def test_without_a_usable_text_the_query_stands_for_itself_and_is_counted(broken
 
 
 def test_reasoning_is_kept_and_never_searched_with(context):
-    Script(says("<think>maybe gout</think>Scurvy.", Answer("Uric acid.", reasoning="the big toe")))
+    Script(says("<think>maybe gout</think>Scurvy.", RawAnswer("Uric acid.", reasoning="the big toe")))
     expanded = HyDE("m").expand(tiny(), context)
     assert [row[0] for row in expanded.generations] == [
         Generation("Scurvy.", "hyde", "scripted:m", "maybe gout"),
@@ -245,7 +245,7 @@ def test_sampling_may_be_overridden_and_changes_the_key():
 
 
 def test_a_result_remembers_what_was_asked_and_what_it_took(context):
-    script = Script(says(Answer(TEXT, finish="length"), "<think>so"))
+    script = Script(says(RawAnswer(TEXT, finish="length"), "<think>so"))
     start = time.perf_counter()
     expanded = PlainAnswer("m", max_tokens=32).expand(tiny(), context)
     whole = time.perf_counter() - start

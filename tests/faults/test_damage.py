@@ -12,11 +12,11 @@ import pytest
 
 import r2med
 from r2med.errors import StoreWarning
-from r2med.evaluation import Options
-from r2med.llm.answers import Answers
-from r2med.rerank.kept import Scored, ScoreStore, pair_digest, text_digest
-from r2med.store.ledger import Ledger
-from r2med.store.sqlite import DamagedError
+from r2med.llm.reply_cache import ReplyCache
+from r2med.pipeline.evaluate import Options
+from r2med.rerank.pair_scores import Scored, ScoreStore, pair_digest, text_digest
+from r2med.runs.ledger import Ledger
+from r2med.storage.sqlite import DamagedError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -128,11 +128,11 @@ def test_files_of_the_first_format_are_sealed_when_they_are_opened(own_home):
     answers.execute("INSERT INTO answers VALUES ('k', 'm', '', 1, 2, '{}', ?)", (answer,))
     answers.commit()
     answers.close()
-    kept = Answers()
+    kept = ReplyCache()
     assert kept.find(["k"])["k"].text == "yes"
     kept.close()
     change(own_home, "llm.sqlite", "UPDATE answers SET answer = replace(answer, 'yes', 'yet')")
-    kept = Answers()
+    kept = ReplyCache()
     with pytest.warns(StoreWarning, match="a kept answer of m is damaged and is asked again"):
         assert kept.find(["k"]) == {}
     kept.close()

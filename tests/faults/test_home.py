@@ -16,8 +16,8 @@ from disks import NOBODY, fill, one_line, r2med, small_disk
 import r2med as library
 from r2med.cli.main import app
 from r2med.errors import R2medError
-from r2med.store import sqlite
-from r2med.store.ledger import Ledger
+from r2med.runs.ledger import Ledger
+from r2med.storage import sqlite
 
 BIOLOGY = ["--tasks", "sample/Biology"]
 READING = [

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import orjson
 
-from r2med.data.model import Collection, Dataset, Gold, Texts
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.tasks import Task
-from r2med.engine import quiet
 from r2med.leakage.check import check
-from r2med.leakage.hits import Hits
-from r2med.leakage.index import index_texts
+from r2med.leakage.findings import LeakageReport
+from r2med.leakage.index import IndexedTask, index_texts
+from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
-from r2med.leakage.report import Report
 from r2med.leakage.settings import KINDS, METHODS, Settings
-from r2med.leakage.subject import Subject
-from r2med.leakage.training import Block, Row
-from r2med.store.cache import Cache
+from r2med.leakage.training import Block, TrainingRow
+from r2med.pipeline.engine import quiet
+from r2med.storage.cache import Cache
 
 WORDS = [f"{first}{second}" for first in "ba ce di fo gu ha ke li mo nu".split() for second in "ra se ti vo zu".split()]
 Found = dict[tuple[int, str], tuple[str, float]]
@@ -54,24 +53,24 @@ def dataset(
     return Dataset(Collection(Task("mine", "mine", "custom"), *column), Gold(qrels))
 
 
-def subject_of(data: Dataset, folder: Path, settings: Settings) -> Subject:
+def subject_of(data: Dataset, folder: Path, settings: Settings) -> IndexedTask:
     """A task that was indexed."""
     index = index_texts(data.collection, quiet(), Cache(folder / "cache"), "near" in settings.methods)
-    return Subject.of(data, index, settings)
+    return IndexedTask.of(data, index, settings)
 
 
 def find(data: Dataset, rows: Sequence[Sequence[str]], folder: Path, **settings: object) -> Found:
     """What rows of texts hold of a task, numbered from 1."""
     chosen = replace(Settings(), **settings)
     subject = subject_of(data, folder, chosen)
-    block = Block.of([Row(number, list(texts), 0) for number, texts in enumerate(rows, 1)])
+    block = Block.of([TrainingRow(number, list(texts), 0) for number, texts in enumerate(rows, 1)])
     found: Found = {}
     for _, hits in Matcher([subject], chosen).match(block):
         found |= named(subject, hits)
     return found
 
 
-def named(subject: Subject, hits: Hits) -> Found:
+def named(subject: IndexedTask, hits: LeakHits) -> Found:
     columns = zip(hits.rows.tolist(), hits.texts.tolist(), hits.methods.tolist(), hits.scores.tolist(), strict=True)
     return {(row, subject.ids[text]): (METHODS[method], score) for row, text, method, score in columns}
 
@@ -81,12 +80,12 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     return path
 
 
-def pairs(report: Report) -> set[tuple[int, str, str, str, str]]:
+def pairs(report: LeakageReport) -> set[tuple[int, str, str, str, str]]:
     """The pairs of a report, all of which it must hold."""
     assert len(report.strongest) == report.pairs
     assert all(pair.kind in KINDS for pair in report.strongest)
     return {(pair.line, pair.task, pair.kind, pair.id, pair.method) for pair in report.strongest}
 
 
-def checked(file: Path, *tasks: str, **settings: object) -> Report:
+def checked(file: Path, *tasks: str, **settings: object) -> LeakageReport:
     return check([file], tasks or ["sample/Biology"], replace(Settings(), **settings), limit=1000)

@@ -10,14 +10,14 @@ import pytest
 from leaking import dataset, find, words, write_rows
 
 from r2med.data import load
-from r2med.engine import quiet
 from r2med.errors import DataError, MissingExtra, R2medError
-from r2med.leakage import index, minhash
+from r2med.leakage import index, near_duplicates
 from r2med.leakage.check import check
 from r2med.leakage.index import index_texts
 from r2med.leakage.settings import Settings
-from r2med.leakage.show import conclusion
-from r2med.store.cache import Cache
+from r2med.pipeline.engine import quiet
+from r2med.render.leakage_tables import conclusion
+from r2med.storage.cache import Cache
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_other_methods_do_without_the_library(training, monkeypatch) -> None:
     def missing(*_: object) -> None:
         raise MissingExtra("this needs rensa")
 
-    monkeypatch.setattr(minhash, "require_extra", missing)
+    monkeypatch.setattr(near_duplicates, "require_extra", missing)
     report = check(training, TASKS, Settings(methods=("exact", "normalised", "ngram")))
     assert report.pairs == 4
     with pytest.raises(MissingExtra, match="rensa"):

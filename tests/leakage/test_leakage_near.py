@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaking import WORDS, changed, dataset, find, words
 
-from r2med.diagnose.near import jaccard, shingles
-from r2med.leakage import jaccard as pairwise
-from r2med.leakage.jaccard import similarities
-from r2med.leakage.minhash import SLOTS, band_keys, chance, rows_of_band, signatures
-from r2med.leakage.runs import runs
+from r2med.diagnose.coverage import jaccard, shingles
+from r2med.leakage import near_duplicates as pairwise
+from r2med.leakage.near_duplicates import SLOTS, band_keys, chance, rows_of_band, signatures, similarities
+from r2med.leakage.ngrams import ngrams
 from r2med.leakage.settings import SHINGLE
-from r2med.leakage.words import hash_words
+from r2med.leakage.word_hashes import hash_words
 
 few = st.lists(st.sampled_from(WORDS[:6]), min_size=SHINGLE, max_size=15).map(" ".join)
 
 
 def shingled(texts: list[str]):
-    return runs(hash_words(texts), SHINGLE)
+    return ngrams(hash_words(texts), SHINGLE)
 
 
 @given(st.lists(few, min_size=1, max_size=5), st.lists(few, min_size=1, max_size=5), st.integers(1, 40))

@@ -19,13 +19,12 @@ from r2med.errors import DataError
 from r2med.leakage import check as checking
 from r2med.leakage import training
 from r2med.leakage.check import check
-from r2med.leakage.hits import Hits, joined
+from r2med.leakage.findings import Tally
+from r2med.leakage.index import IndexedTask
+from r2med.leakage.lookup import LeakHits, joined, row_slices_up_to, slices_up_to
 from r2med.leakage.match import Matcher
-from r2med.leakage.portions import row_stretches, stretches
-from r2med.leakage.report import Tally
 from r2med.leakage.settings import Settings
-from r2med.leakage.subject import Subject
-from r2med.leakage.training import Block, Row
+from r2med.leakage.training import Block, TrainingRow
 
 HUGE = 1 << 40
 TASKS = ["sample/Biology", "sample/MedQA-Diag"]
@@ -49,14 +48,14 @@ choices = st.builds(
 
 
 def block_of(rows: Sequence[Sequence[str]]) -> Block:
-    return Block.of([Row(number, list(row), 0) for number, row in enumerate(rows, 1)])
+    return Block.of([TrainingRow(number, list(row), 0) for number, row in enumerate(rows, 1)])
 
 
-def pieces(subjects: Sequence[Subject], block: Block, chosen: Settings, at_once: int) -> list[tuple[int, Hits]]:
+def pieces(subjects: Sequence[IndexedTask], block: Block, chosen: Settings, at_once: int) -> list[tuple[int, LeakHits]]:
     return list(Matcher(subjects, chosen, at_once).match(block))
 
 
-def columns(found: Sequence[tuple[int, Hits]]) -> list[tuple[int, int, int, int, float]]:
+def columns(found: Sequence[tuple[int, LeakHits]]) -> list[tuple[int, int, int, int, float]]:
     return [
         (place, *pair)
         for place, hits in found
@@ -153,12 +152,12 @@ def test_few_pairs_wait(own_sentences, monkeypatch) -> None:
     waiting: list[int] = []
 
     class Counting(Matcher):
-        def match(self, block: Block) -> Iterator[tuple[int, Hits]]:
+        def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
             for place, hits in super().match(block):
                 made.append(len(hits))
                 yield place, hits
 
-    def add(tally: Tally, path: Path, place: int, hits: Hits, real=Tally.add) -> None:
+    def add(tally: Tally, path: Path, place: int, hits: LeakHits, real=Tally.add) -> None:
         waiting.append(sum(made) - sum(taken))
         taken.append(len(hits))
         real(tally, path, place, hits)
@@ -175,7 +174,7 @@ def test_few_pairs_wait(own_sentences, monkeypatch) -> None:
 
 def test_an_error_in_the_middle_of_a_block_ends_the_check(own_sentences, monkeypatch) -> None:
     class Failing(Matcher):
-        def match(self, block: Block) -> Iterator[tuple[int, Hits]]:
+        def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
             for number, piece in enumerate(super().match(block)):
                 if number == 3:
                     raise DataError("in the middle")
@@ -191,7 +190,7 @@ sizes = st.lists(st.integers(0, 9), max_size=30)
 
 @given(sizes, st.integers(1, 20))
 def test_stretches_are_as_long_as_they_may_be(sizes: list[int], limit: int) -> None:
-    parts = list(stretches(np.array(sizes, dtype=np.int64), limit))
+    parts = list(slices_up_to(np.array(sizes, dtype=np.int64), limit))
     assert [size for part in parts for size in sizes[part]] == sizes
     for part in parts:
         assert sum(sizes[part]) <= limit or len(sizes[part]) == 1
@@ -202,6 +201,6 @@ def test_stretches_are_as_long_as_they_may_be(sizes: list[int], limit: int) -> N
 def test_stretches_of_rows_are_stretches_of_their_totals(rows: list[list[int]], limit: int) -> None:
     numbers = np.repeat(np.arange(0, 3 * len(rows), 3), [len(row) for row in rows]).astype(np.int64)
     column = np.array([size for row in rows for size in row], dtype=np.int64)
-    found = [sorted(set(numbers[part].tolist())) for part in row_stretches(numbers, column, limit)]
+    found = [sorted(set(numbers[part].tolist())) for part in row_slices_up_to(numbers, column, limit)]
     totals = np.array([sum(row) for row in rows], dtype=np.int64)
-    assert found == [list(range(3 * part.start, 3 * part.stop, 3)) for part in stretches(totals, limit)]
+    assert found == [list(range(3 * part.start, 3 * part.stop, 3)) for part in slices_up_to(totals, limit)]

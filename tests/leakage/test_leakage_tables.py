@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.leakage.tables import Filter, Table
+from r2med.leakage.lookup import Filter, Table
 
 numbers = st.one_of(
     st.integers(0, 9),

@@ -115,8 +115,8 @@ def test_a_run_in_an_enormous_text_lies_in_some_slice(longest: int, start: int) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "LONGEST", longest)
         patch.setattr(training, "_SHARED", 30)
-        parts = [part for row in training._parts(training.Row(1, ["x", text], 7.0)) for part in row.texts]
-        sizes = [row.size for row in training._parts(training.Row(1, ["x", text], 7.0))]
+        parts = [part for row in training._parts(training.TrainingRow(1, ["x", text], 7.0)) for part in row.texts]
+        sizes = [row.size for row in training._parts(training.TrainingRow(1, ["x", text], 7.0))]
     assert any(text[start : start + 30] in part for part in parts)
     assert max(map(len, parts)) <= longest
     assert parts[0] == "x"
@@ -160,7 +160,9 @@ def test_strings_however_deep() -> None:
 
 
 def test_blocks_know_their_rows() -> None:
-    block = Block.of([training.Row(3, ["a", "b"], 5), training.Row(4, [], 2), training.Row(7, ["c"], 1)])
+    block = Block.of(
+        [training.TrainingRow(3, ["a", "b"], 5), training.TrainingRow(4, [], 2), training.TrainingRow(7, ["c"], 1)]
+    )
     assert (block.texts, block.rows.tolist(), block.count, block.size) == (["a", "b", "c"], [3, 3, 7], 3, 8)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.leakage.runs import inside, run_hashes, runs
-from r2med.leakage.words import hash_words, joined, normalise, raw_hash
+from r2med.leakage.ngrams import inside, ngram_hashes, ngrams
+from r2med.leakage.word_hashes import hash_words, joined, normalise, raw_hash
 
 characters = st.one_of(st.characters(), st.sampled_from("aAbBzZ09_' -.,/\n\0ßİΣςﬁⅣ①é\u0301ﾊ東😀\ud800"))
 texts = st.text(characters, max_size=60)
@@ -66,7 +66,7 @@ def test_order_and_number_of_words_matter() -> None:
 @given(st.lists(sentences, max_size=6), st.integers(1, 14))
 def test_runs_are_those_within_each_text(block: list[str], length: int) -> None:
     words = hash_words(block)
-    found = runs(words, length)
+    found = ngrams(words, length)
     known = [normalise(text).split() for text in block]
     wanted = [tuple(parts[at : at + length]) for parts in known for at in range(len(parts) - length + 1)]
     assert found.counts.tolist() == [max(0, len(parts) - length + 1) for parts in known]
@@ -81,7 +81,7 @@ def test_runs_are_those_within_each_text(block: list[str], length: int) -> None:
 def test_runs_depend_on_the_order_of_their_words(length: int) -> None:
     orders = list(permutations("abcdef"[:length]))
     assert len(
-        set(run_hashes(hash_words([" ".join(order) for order in orders]).hashes, length)[::length].tolist())
+        set(ngram_hashes(hash_words([" ".join(order) for order in orders]).hashes, length)[::length].tolist())
     ) == len(orders)
 
 

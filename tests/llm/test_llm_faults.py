@@ -14,7 +14,7 @@ from chat_server import Say
 
 from r2med.errors import R2medError
 from r2med.llm import Client, Failed, Reply, ServerError, account, find_model
-from r2med.llm.answers import _USED
+from r2med.llm.reply_cache import _USED
 
 FAULTS = {
     "rate limit": Say(status=429, headers={"Retry-After": "0.05"}),

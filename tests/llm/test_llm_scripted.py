@@ -9,12 +9,12 @@ import pytest
 
 from r2med.errors import SpecError
 from r2med.llm import (
-    Answer,
+    AttemptError,
     Failed,
     Limits,
+    RawAnswer,
     Reply,
     Sampling,
-    Trouble,
     Usage,
     account,
     current_client,
@@ -22,8 +22,8 @@ from r2med.llm import (
     scripted,
     session,
 )
-from r2med.llm.retry import backoff, retry_after
 from r2med.llm.types import Model
+from r2med.models.http import backoff, retry_after
 
 
 def test_a_function_answers_on_the_common_path(connect):
@@ -50,14 +50,14 @@ def test_a_script_may_fail_like_a_server(connect):
     def answer(request):
         tries.append(1)
         if len(tries) < 3:
-            raise Trouble("busy")
+            raise AttemptError("busy")
         return "at last"
 
     [reply] = connect().ask_all([scripted(answer).request("hello")])
     assert reply.text == "at last"
 
     def never(request):
-        raise Trouble("busy", retry=False)
+        raise AttemptError("busy", retry=False)
 
     [failed] = connect().ask_all([scripted(never, "never").request("hello")], probing=True)
     assert failed == Failed(failed.request, "busy")
@@ -135,7 +135,7 @@ def test_a_missing_script_is_named(tmp_path):
 
 
 def priced(name: str, price: tuple[float, float] | None, text: str = "x" * 40) -> Model:
-    model = scripted(lambda request: Answer(text, usage=Usage(prompt=100, completion=10)), name)
+    model = scripted(lambda request: RawAnswer(text, usage=Usage(prompt=100, completion=10)), name)
     return replace(model, price=price, sampling=Sampling(max_tokens=1000))
 
 

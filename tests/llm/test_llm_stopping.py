@@ -17,7 +17,7 @@ from chat_server import Say
 
 from r2med.errors import R2medError
 from r2med.llm import LimitReached, Limits, Model, Reply, Request
-from r2med.llm.answers import Answers
+from r2med.llm.reply_cache import ReplyCache
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -139,7 +139,7 @@ def wait_until(condition) -> None:
 
 
 def kept() -> int:
-    answers = Answers()
+    answers = ReplyCache()
     try:
         return len(answers)
     finally:

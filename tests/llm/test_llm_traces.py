@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.llm import FORMATS, split_trace
-from r2med.llm.traces import CUT, EMPTY, REFUSED, UNCLOSED, detect
+from r2med.llm.reasoning import CUT, EMPTY, REFUSED, UNCLOSED, detect
 
 MARKS = [
     mark

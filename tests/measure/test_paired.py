@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.measure.paired import ALPHA, EXACT, difference, holm, randomisation_test
+from r2med.measure.significance import ALPHA, EXACT, difference, holm, randomisation_test
 
 figures = st.floats(-1, 1).map(lambda value: round(value, 2))
 

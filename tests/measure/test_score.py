@@ -10,10 +10,10 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure, parse_all
 from r2med.measure.score import positive, score
-from r2med.ranking import Run
 
 Lists = dict[str, dict[str, float]]
 Judgements = dict[str, dict[str, int]]

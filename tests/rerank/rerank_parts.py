@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from r2med.data.model import Collection, Texts
+from r2med.data.dataset import Collection, Texts
+from r2med.data.run import Run
 from r2med.data.tasks import folder_task
-from r2med.engine import quiet
-from r2med.ranking import Run
-from r2med.stage import Context
-from r2med.store.cache import Cache
-from r2med.store.home import home
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
+from r2med.storage.cache import Cache
+from r2med.storage.home import home
 
 DOCUMENTS = {
     "d1": "scurvy is a lack of vitamin",

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny
 from rerank_parts import collection, context, run_over
 
-from r2med.rerank.cross import CrossEncoder
-from r2med.rerank.judges import TorchJudge
+from r2med.rerank.cross_encoder import CrossEncoder
+from r2med.rerank.pair_models import TorchPairModel
 
 
 def rerank(model: str, log: str, last: int, queries: int = 12, documents: int = 10) -> tuple[int, int]:
@@ -25,7 +25,7 @@ def rerank(model: str, log: str, last: int, queries: int = 12, documents: int = 
         return " ".join(chance.choices(tiny.WORDS, k=chance.randint(3, longest)))
 
     data = collection({f"q{n}": text(9) for n in range(queries)}, {f"d{n}": text(40) for n in range(documents)})
-    real, batches = TorchJudge.columns, 0
+    real, batches = TorchPairModel.columns, 0
 
     def columns(self, batch):
         nonlocal batches
@@ -37,7 +37,7 @@ def rerank(model: str, log: str, last: int, queries: int = 12, documents: int = 
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    TorchJudge.columns = columns
+    TorchPairModel.columns = columns
     own = context()
     CrossEncoder(f"ce:{model}", batch_tokens=400).rerank(data, run_over(data), own)
     return own.notes.record["scored"], queries * documents

@@ -6,10 +6,10 @@ import pytest
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 from rerank_server import RerankServer, Say, fit
 
-from r2med.encode.link import ApiLimits
+from r2med.encode.json_server import ApiLimits
 from r2med.errors import R2medError, SpecError
-from r2med.rerank.api import ApiRerank, api_model
-from r2med.system import System
+from r2med.pipeline.system import System
+from r2med.rerank.rerank_api import ApiRerank, api_model
 
 pytest.importorskip("httpx")
 KEY = "secret-0123456789"

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_parts import collection, context, order, run_over
 
+from r2med.data.run import Run, rank
 from r2med.errors import R2medError
-from r2med.ranking import Run, rank
-from r2med.rerank.candidates import Candidates, Unusable, candidates, checked, in_order, reranked
+from r2med.rerank.candidate_lists import CandidateList, KeptOrder, candidates, checked, in_order, reranked
 from r2med.rerank.listwise import Listwise
 
 STAGE = Listwise("gpt-4o")
 finite = st.floats(-(2.0**120), 2.0**120, width=32)
 
 
-def shown(count: int) -> Candidates:
+def shown(count: int) -> CandidateList:
     names = [f"d{n}" for n in range(count)]
-    return Candidates("q1", "why?", names, names, np.arange(count, 0, -1.0))
+    return CandidateList("q1", "why?", names, names, np.arange(count, 0, -1.0))
 
 
 @given(st.lists(finite, min_size=1, max_size=12), st.lists(finite, max_size=12))
@@ -29,7 +29,7 @@ def test_the_tail_keeps_its_order_under_any_scores(new: list[float], rest: list[
     names = [f"d{n:02}" for n in range(len(new) + len(rest))]
     before = Run.from_lists({"q": (names, sorted([*new, *rest], reverse=True))})
     head = before["q"].documents[: len(new)]
-    found = Candidates("q", "", head, head, before["q"].scores[: len(new)])
+    found = CandidateList("q", "", head, head, before["q"].scores[: len(new)])
     after = reranked(STAGE, before, [found], [np.array(new)], context())["q"]
     assert set(after.documents[: len(new)]) == set(head)
     assert list(after.documents[len(new) :]) == list(before["q"].documents[len(new) :])
@@ -69,7 +69,7 @@ def test_scores_that_need_no_nudge_stay_as_they_are() -> None:
     ],
 )
 def test_unusable_scores_say_why(scores: object, reason: str) -> None:
-    assert checked(scores, shown(3)) == Unusable(reason)  # type: ignore[arg-type]
+    assert checked(scores, shown(3)) == KeptOrder(reason)  # type: ignore[arg-type]
 
 
 def test_usable_scores_keep_their_precision() -> None:
@@ -82,7 +82,7 @@ def test_an_unusable_query_keeps_its_list_and_is_noted() -> None:
     data = collection()
     before, own = run_over(data), context()
     found = candidates(data, before, 2)
-    after = reranked(STAGE, before, found, [Unusable("no luck"), np.array([1.0, 2.0])], own)
+    after = reranked(STAGE, before, found, [KeptOrder("no luck"), np.array([1.0, 2.0])], own)
     assert order(after, "q1") == order(before, "q1")
     assert order(after, "q2") == ["d2", "d1", "d3", "d4", "d5"]
     assert own.notes.incomplete == {"q1": "no luck"}
@@ -95,7 +95,7 @@ def test_strict_makes_it_an_error() -> None:
     before = run_over(data)
     found = candidates(data, before, 2)
     with pytest.raises(R2medError, match="q1: no luck"):
-        reranked(STAGE, before, found, [Unusable("no luck")] * 2, own)
+        reranked(STAGE, before, found, [KeptOrder("no luck")] * 2, own)
 
 
 def test_a_query_without_documents_is_no_candidate() -> None:

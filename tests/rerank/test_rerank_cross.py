@@ -18,16 +18,16 @@ import rerank_until_killed
 import tiny
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 
-from r2med.encode.towers import SHELF
+from r2med.encode.transformer import MODEL_CACHE
 from r2med.errors import R2medError, SpecError
-from r2med.rerank import judges
-from r2med.rerank.cross import CrossEncoder
-from r2med.rerank.inputs import Format, Inputs, Pair
-from r2med.rerank.kept import Scored, ScoreStore
-from r2med.stage import Requirements
-from r2med.system import System
+from r2med.pipeline.stage import Requirements
+from r2med.pipeline.system import System
+from r2med.rerank import pair_models
+from r2med.rerank.cross_encoder import CrossEncoder
+from r2med.rerank.pair_inputs import Inputs, PairFormat, TextPair
+from r2med.rerank.pair_scores import Scored, ScoreStore
 
-SOURCE = Path(judges.__file__).parents[2]
+SOURCE = Path(pair_models.__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _empty_shelf():
-    SHELF.clear()
+    MODEL_CACHE.clear()
     yield
-    SHELF.clear()
+    MODEL_CACHE.clear()
 
 
 def test_depth_reranks_the_top_and_nothing_else(model: Path) -> None:
@@ -76,8 +76,8 @@ def test_scores_are_kept_by_text_and_setting(model: Path, monkeypatch: pytest.Mo
     third = context()
     CrossEncoder(f"ce:{model}", max_length=16).rerank(data, run_over(data), third)
     assert third.notes.record["scored"] == first.notes.record["scored"]
-    SHELF.clear()
-    monkeypatch.setattr(judges, "load_judge", lambda *_, **__: pytest.fail("the model was loaded"))
+    MODEL_CACHE.clear()
+    monkeypatch.setattr(pair_models, "load_pair_model", lambda *_, **__: pytest.fail("the model was loaded"))
     assert CrossEncoder(f"ce:{model}").rerank(data, run_over(data), context()) == run
 
 
@@ -141,7 +141,7 @@ def test_a_pair_that_fails_costs_its_query_and_no_other(
 ) -> None:
     # [CLS] rash [SEP] gout and asthma and gout [SEP] is the only pair of nine tokens.
     broken = Broken(fault, 9)
-    monkeypatch.setattr("r2med.rerank.pair_model.TorchJudge", lambda *_: broken)
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: broken)
     data, own = collection(LENGTHS, BY_LENGTH), context()
     before = run_over(data)
     after = CrossEncoder(f"ce:{model}", depth=3).rerank(data, before, own)
@@ -153,8 +153,8 @@ def test_a_pair_that_fails_costs_its_query_and_no_other(
     assert after["q1"].scores.tolist() == before["q1"].scores.tolist()
     assert order(after, "q2") == ["d3", "d2", "d1"]
     # What failed is not kept: with the model mended, only that pair is scored.
-    SHELF.clear()
-    monkeypatch.setattr("r2med.rerank.pair_model.TorchJudge", lambda *_: Broken(None, 9))
+    MODEL_CACHE.clear()
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Broken(None, 9))
     own = context()
     mended = CrossEncoder(f"ce:{model}", depth=3).rerank(data, before, own)
     assert own.notes.record["scored"] == 1
@@ -168,7 +168,7 @@ def test_too_few_scores_cost_their_query_and_no_other(model: Path, monkeypatch: 
             found = super().columns(batch)
             return found[:-1] if (batch.mask.sum(axis=1) == self.width).any() else found
 
-    monkeypatch.setattr("r2med.rerank.pair_model.TorchJudge", lambda *_: Short(None, 9))
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Short(None, 9))
     data, own = collection(LENGTHS, BY_LENGTH), context()
     after = CrossEncoder(f"ce:{model}").rerank(data, run_over(data), own)
     assert own.notes.incomplete == {"q1": "d3: 0 scores for 1 pairs"}
@@ -180,7 +180,7 @@ def test_a_model_that_fails_on_everything_is_an_error(model: Path, monkeypatch: 
         def columns(self, batch):
             raise RuntimeError("no kernel image")
 
-    monkeypatch.setattr("r2med.rerank.pair_model.TorchJudge", lambda *_: Hopeless(None, 0))
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Hopeless(None, 0))
     data = collection()
     with pytest.raises(R2medError, match="fails on every pair: no kernel image"):
         CrossEncoder(f"ce:{model}").rerank(data, run_over(data), context())
@@ -194,7 +194,7 @@ def test_out_of_memory_halves_the_batches(model: Path, monkeypatch: pytest.Monke
             return super().columns(batch)
 
     small = Small(None, 0)
-    monkeypatch.setattr("r2med.rerank.pair_model.TorchJudge", lambda *_: small)
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: small)
     data, own = collection(), context()
     CrossEncoder(f"ce:{model}", batch_tokens=100_000).rerank(data, run_over(data), own)
     assert own.notes.record["scored"] == len(QUERIES) * len(DOCUMENTS)
@@ -203,13 +203,13 @@ def test_out_of_memory_halves_the_batches(model: Path, monkeypatch: pytest.Monke
 
 def test_the_document_gives_way_and_the_query_keeps_its_end(model: Path) -> None:
     tokenizer = tiny.word_tokenizer(tiny.BERT_PAIR, typed=True)
-    from r2med.encode.tokens import Tokenizer
+    from r2med.models.tokenizer import Tokenizer
 
     wrapped = Tokenizer(tokenizer.backend_tokenizer, pad=0, eos=None, special=frozenset())
     words = " ".join(tiny.WORDS[:30])
 
     def read(query: str, document: str, limit: int, **options: str) -> tuple[str, int, int]:
-        row = Inputs(wrapped, Format(limit=limit, **options)).rows([Pair(query, document)])[0]
+        row = Inputs(wrapped, PairFormat(limit=limit, **options)).rows([TextPair(query, document)])[0]
         assert len(row.ids) == min(limit, row.tokens)
         return tokenizer.decode(row.ids), row.tokens, row.query_lost
 
@@ -349,7 +349,7 @@ def test_a_kill_in_the_middle_repeats_less_than_one_batch(
     assert killed.returncode == -9, killed.stderr
     before = [int(line) for line in log.read_text().split()]
     monkeypatch.setenv("R2MED_HOME", str(home))
-    monkeypatch.setattr(judges.TorchJudge, "columns", judges.TorchJudge.columns)
+    monkeypatch.setattr(pair_models.TorchPairModel, "columns", pair_models.TorchPairModel.columns)
     scored, total = rerank_until_killed.rerank(str(model), str(log), 0)
     every = [int(line) for line in log.read_text().split()]
     assert len(before) == 7

@@ -13,14 +13,14 @@ import pytest
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 
 import r2med
+from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
-from r2med.llm import Answer, Request, Token, Trouble, add_model, scripted
-from r2med.ranking import Run
-from r2med.rerank.asking import ask
+from r2med.llm import AttemptError, RawAnswer, Request, Token, add_model, scripted
+from r2med.pipeline.system import System
 from r2med.rerank.groupwise import Groupwise, groups
 from r2med.rerank.listwise import Listwise, windows
+from r2med.rerank.llm_reranker import ask
 from r2med.rerank.pointwise import Pointwise
-from r2med.system import System
 
 SHOWN = re.compile(r"^\[(\d+)\] (?:\(score ([-\d.e+]+)\) )?(.*)$", re.MULTILINE)
 
@@ -117,14 +117,14 @@ def test_scores_stand_beside_the_passages_when_asked_for() -> None:
         ("<think>[3] > [1]", "the reasoning never ended"),
         ("", "empty answer"),
         ("I'm sorry, but I cannot help with that.", "the model refused"),
-        (Trouble("503 from the server", retry=False), "503 from the server"),
+        (AttemptError("503 from the server", retry=False), "503 from the server"),
     ],
 )
 def test_a_reply_with_nothing_usable_keeps_the_order_and_is_counted(reply: object, reason: str) -> None:
     def answer(request: Request) -> str:
         if QUERIES["q2"] in request.messages[-1].content:
             return alphabetical(request)
-        if isinstance(reply, Trouble):
+        if isinstance(reply, AttemptError):
             raise reply
         return str(reply)
 
@@ -281,13 +281,13 @@ def test_a_group_without_grades_keeps_the_query_as_it_was_unless_another_round_h
 
 
 def yes_model(scores: dict[str, float], name: str) -> str:
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> RawAnswer:
         prompt = request.messages[-1].content
         if not request.logprobs:
-            return Answer(f"Hm.\nGrade: {round(next(10 * p for start, p in scores.items() if start in prompt))}")
+            return RawAnswer(f"Hm.\nGrade: {round(next(10 * p for start, p in scores.items() if start in prompt))}")
         likely = next(p for start, p in scores.items() if start in prompt)
         top = (("Yes", math.log(likely)), ("No", math.log(1 - likely)))
-        return Answer("Yes" if likely > 0.5 else "No", logprobs=(Token("Yes" if likely > 0.5 else "No", -0.1, top),))
+        return RawAnswer("Yes" if likely > 0.5 else "No", logprobs=(Token("Yes" if likely > 0.5 else "No", -0.1, top),))
 
     return model(answer, name)
 
@@ -320,7 +320,7 @@ def test_grades_where_the_server_gives_no_log_probabilities() -> None:
 def test_a_server_that_refuses_log_probabilities_is_asked_for_grades() -> None:
     def answer(request: Request) -> str:
         if request.logprobs:
-            raise Trouble("400: logprobs are not allowed for this model", retry=False)
+            raise AttemptError("400: logprobs are not allowed for this model", retry=False)
         return "Grade: 5"
 
     data, own = collection(), context()

@@ -12,12 +12,12 @@ from rerank_parts import collection, context, order, run_over
 
 import r2med
 from r2med.errors import SpecError
-from r2med.rerank.cards import api_cards, card, cards
-from r2med.rerank.cross import CrossEncoder
-from r2med.rerank.find import find_reranker
-from r2med.rerank.own import OwnReranker
-from r2med.spec import Call
-from r2med.system import System
+from r2med.pipeline.spec import Call
+from r2med.pipeline.system import System
+from r2med.rerank.cross_encoder import CrossEncoder
+from r2med.rerank.find_reranker import find_reranker
+from r2med.rerank.reranker_cards import api_cards, card, cards
+from r2med.rerank.user_reranker import OwnReranker
 
 DOCS = Path(__file__).parents[2] / "docs" / "rerankers.md"
 FAULTY = '''

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 import needs
 from r2med.data import load
-from r2med.data.model import Collection, Dataset, Generation, Texts
+from r2med.data.dataset import Collection, Dataset, Generation, Texts
+from r2med.data.run import Run, rank
 from r2med.data.tasks import folder_task
-from r2med.engine import quiet
 from r2med.errors import SpecError
-from r2med.ranking import Run, rank
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25, BM25Classic
-from r2med.stage import Context
-from r2med.store.cache import Cache
-from r2med.system import System
+from r2med.storage.cache import Cache
 from r2med.text import analyze
 
 FORMS = [BM25, BM25Classic]
@@ -322,7 +322,7 @@ def test_the_index_is_built_once(context: Context, monkeypatch: pytest.MonkeyPat
     def never(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr("r2med.retrieve.indexing.build_index", never)
+    monkeypatch.setattr("r2med.retrieve.inverted_index.build_index", never)
     again = made({"d1": "fever", "d2": "cough"}, {"q": "fever"})
     assert lists(BM25().retrieve(again, context)) == lists(first)
     BM25Classic(k1=2.0, b=1.0).retrieve(again, context)
@@ -357,7 +357,7 @@ def test_scores_do_not_depend_on_what_is_asked_beside(context: Context, monkeypa
     documents = {f"d{place}": drawn_text(drawn, 30) for place in range(200)}
     queries = {f"q{place}": drawn_text(drawn, 12) for place in range(9)}
     together = BM25(depth=7).retrieve(made(documents, queries), context)
-    monkeypatch.setattr("r2med.retrieve.scoring._SCORES_AT_ONCE", 450)
+    monkeypatch.setattr("r2med.retrieve.bm25._SCORES_AT_ONCE", 450)
     batches = BM25(depth=7).retrieve(made(documents, queries), context)
     for query, text in queries.items():
         alone = BM25(depth=7).retrieve(made(documents, {query: text}), context)
@@ -382,12 +382,12 @@ def test_searching_needs_no_heavy_imports(tmp_path: Path) -> None:
     script = """
 import json, sys
 from pathlib import Path
-from r2med.data.model import Collection, Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import folder_task
 from r2med.engine import quiet
 from r2med.retrieve.bm25 import BM25
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.pipeline.stage import Context
+from r2med.storage.cache import Cache
 collection = Collection(folder_task(Path()), Texts(["d1"], ["fever"]), Texts(["q1"], ["fever"]))
 run = BM25().retrieve(collection, Context(Cache(Path(sys.argv[1])), quiet()))
 heavy = {"polars", "rich", "huggingface_hub"} & set(sys.modules)

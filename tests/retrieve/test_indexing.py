@@ -12,11 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from r2med.data.model import Texts
-from r2med.ranking import id_order
-from r2med.retrieve import indexing
-from r2med.retrieve.indexing import build_index
-from r2med.retrieve.inverted import DamagedIndex, Index
+from r2med.data.dataset import Texts
+from r2med.data.run import id_order
+from r2med.retrieve import inverted_index
+from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex, build_index
 from r2med.text import analyze
 
 words = st.sampled_from(
@@ -29,7 +28,7 @@ def numbered(found: list[str]) -> Texts:
     return Texts([f"d{place}" for place in range(len(found))], found)
 
 
-def counted(index: Index) -> list[Counter[str]]:
+def counted(index: InvertedIndex) -> list[Counter[str]]:
     """The index turned round: each document's terms and how often it has them."""
     numbers = np.repeat(np.arange(len(index.terms)), np.diff(index.offsets))
     assert (np.diff(numbers * len(index.lengths) + index.documents) > 0).all(), "postings are in order, each once"
@@ -43,7 +42,7 @@ def counted(index: Index) -> list[Counter[str]]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(texts, max_size=12), st.sampled_from([1, 40, 10_000]))
 def test_index_is_counting(monkeypatch: pytest.MonkeyPatch, found: list[str], block: int) -> None:
-    monkeypatch.setattr(indexing, "BLOCK", block)
+    monkeypatch.setattr(inverted_index, "BLOCK", block)
     index = build_index(numbered(found))
     expected = [Counter(analyze(text)) for text in found]
     assert counted(index) == expected
@@ -70,11 +69,11 @@ def test_frequencies_take_no_more_bytes_than_they_need(times: int, width: type, 
     index = build_index(Texts(["d1", "d2"], ["cell " * times, "cell wall"]))
     index.save(tmp_path)
     assert index.postings(index.number("cell")).frequencies.tolist() == [times, 1]
-    assert Index.open(tmp_path).frequencies.dtype == width
+    assert InvertedIndex.open(tmp_path).frequencies.dtype == width
 
 
 def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "BLOCK", 10)
+    monkeypatch.setattr(inverted_index, "BLOCK", 10)
     seen: list[float] = []
     build_index(numbered(["one two three"] * 7), seen.append)
     assert sum(seen) == 7
@@ -85,7 +84,7 @@ def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None
 def test_save_and_open(found: list[str], tmp_path: Path) -> None:
     built = build_index(numbered(found))
     built.save(tmp_path)
-    opened = Index.open(tmp_path)
+    opened = InvertedIndex.open(tmp_path)
     assert list(opened.terms) == list(built.terms)
     for name in ("offsets", "documents", "frequencies", "lengths", "ties"):
         assert np.array_equal(getattr(opened, name), getattr(built, name)), name
@@ -118,11 +117,11 @@ def test_damage_is_noticed(name: str, damage: Callable[[Path], None], tmp_path: 
     build_index(numbered(["cells divide", "walls stand"])).save(tmp_path)
     damage(tmp_path / name)
     with pytest.raises(DamagedIndex):
-        Index.open(tmp_path)
+        InvertedIndex.open(tmp_path)
 
 
 def test_a_file_missing_from_the_list_is_noticed(tmp_path: Path) -> None:
     build_index(numbered(["cells divide"])).save(tmp_path)
     (tmp_path / "meta.json").write_bytes(b"{}")
     with pytest.raises(DamagedIndex):
-        Index.open(tmp_path)
+        InvertedIndex.open(tmp_path)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from r2med.data.model import Collection, Generation, Texts
+from r2med.data.dataset import Collection, Generation, Texts
 from r2med.data.tasks import folder_task
 from r2med.errors import SpecError
-from r2med.retrieve.joining import TEXT_JOINS, join_of, joined_text, query_copies, search_texts, usable
+from r2med.retrieve.query_text import TEXT_JOINS, join_of, joined_text, query_copies, search_texts, usable
 
 
 @pytest.mark.parametrize(

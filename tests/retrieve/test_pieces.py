@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.retrieve.pieces import PieceNumbers, cut
 from r2med.text import BREAK, analyze, analyze_pieces
+from r2med.text.blocks import TermIds, cut
 
 ASCII_BREAK = "".join(character for character in BREAK if character.isascii())
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aAbBzZ' -.,/\n\0β東😀\ud800")), max_size=60)
@@ -33,7 +33,7 @@ def test_cut_is_splitting(block: list[str]) -> None:
 
 @given(st.lists(st.lists(st.lists(words, max_size=8).map(" ".join), max_size=4), max_size=4))
 def test_numbers_stand_for_pieces(blocks: list[list[str]]) -> None:
-    numbers, known = PieceNumbers(), []
+    numbers, known = TermIds(), []
     for block in blocks:
         found, new = numbers.number(cut(block))
         known += new
@@ -43,7 +43,7 @@ def test_numbers_stand_for_pieces(blocks: list[list[str]]) -> None:
 
 def test_numbers_survive_the_growth_of_the_table() -> None:
     drawn = random.Random(7)
-    numbers, known = PieceNumbers(), []
+    numbers, known = TermIds(), []
     for _ in range(4):
         block = [" ".join(f"w{drawn.randrange(150_000):x}" for _ in range(60_000))]
         found, new = numbers.number(cut(block))

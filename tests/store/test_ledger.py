@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from r2med.data.model import Generation
+from r2med.data.dataset import Generation
+from r2med.data.run import Run
 from r2med.errors import R2medError
-from r2med.ranking import Run
-from r2med.store.cache import cache_key
-from r2med.store.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.storage.cache import cache_key
 
 RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
 SCORES = {"nDCG@10": np.array([0.25, 0.75]), "Recall@100": np.array([1.0, 0.0])}
@@ -116,7 +116,7 @@ WRITER = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
 from test_ledger import DONE, entry
-from r2med.store.ledger import Ledger
+from r2med.runs.ledger import Ledger
 with Ledger() as ledger:
     for place in range({count}):
         ledger.add(entry("{name}", f"task{{place}}"), DONE)

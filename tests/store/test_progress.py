@@ -8,11 +8,11 @@ import sys
 import pytest
 
 import r2med
-from r2med.engine import quiet
-from r2med.evaluation import Options
-from r2med.store import progress
-from r2med.store.progress import account, in_progress
-from r2med.system import System
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.system import System
+from r2med.storage import progress
+from r2med.storage.progress import account, in_progress
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_work_is_seen_while_it_lasts(monkeypatch):
 
 def test_an_evaluation_tells_and_cleans_up(monkeypatch):
     seen = []
-    monkeypatch.setattr(progress.Account, "_write", lambda self: seen.append(self._work))
+    monkeypatch.setattr(progress.ProgressFile, "_write", lambda self: seen.append(self._work))
     r2med.evaluate("bm25", "sample/Biology", Options(fresh=True))
     assert seen[0].system == "bm25"
     assert in_progress() == []
@@ -42,7 +42,7 @@ def test_an_evaluation_tells_and_cleans_up(monkeypatch):
 
 def test_work_of_a_process_that_is_gone_is_not_shown(tmp_path):
     held = "held = account.working('x', 'y')\nheld.__enter__()"
-    code = f"import os\nfrom r2med.store.progress import account\n{held}\nos._exit(1)"
+    code = f"import os\nfrom r2med.storage.progress import account\n{held}\nos._exit(1)"
     subprocess.run([sys.executable, "-c", code], check=False)
     assert list((tmp_path / "progress").glob("*.json"))
     assert in_progress() == []

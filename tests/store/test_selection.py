@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 
 import r2med
 from r2med.cli.main import app
-from r2med.compare import compare
 from r2med.data import load
+from r2med.diagnose.compare import compare
 from r2med.errors import R2medError
-from r2med.evaluation import Options
 from r2med.llm import Limits, add_model, scripted, session
 from r2med.measure.metrics import Measure
-from r2med.store.ledger import Ledger
-from r2med.store.selection import select, share
+from r2med.pipeline.evaluate import Options
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import select, share
 
 A, B = "sample/Biology", "sample/MedQA-Diag"
 

@@ -11,8 +11,8 @@ from webparts import ATTACK, served
 
 import needs
 import r2med
-from r2med.store.ledger import Ledger
-from r2med.store.progress import account
+from r2med.runs.ledger import Ledger
+from r2med.storage.progress import account
 
 playwright = pytest.importorskip("playwright.sync_api")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -345,14 +345,14 @@ def test_the_keyboard_reaches_the_content(visit, address):
 
 @pytest.fixture(scope="module")
 def report_file(filled, tmp_path_factory) -> Path:
-    from r2med.web.report import Choice, report
+    from r2med.web.report_file import ReportChoice, report
 
     path = tmp_path_factory.mktemp("report") / "report.html"
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
         path.write_text(
             report(
                 ledger,
-                Choice(
+                ReportChoice(
                     ["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"], causes=False
                 ),
             )
@@ -389,10 +389,12 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file):
 
 
 def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
-    from r2med.web.report import Choice, report
+    from r2med.web.report_file import ReportChoice, report
 
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        (tmp_path / "r.html").write_text(report(ledger, Choice(["bm25", "bm25-classic"], [filled[1]], causes=False)))
+        (tmp_path / "r.html").write_text(
+            report(ledger, ReportChoice(["bm25", "bm25-classic"], [filled[1]], causes=False))
+        )
     page = visit((tmp_path / "r.html").as_uri())
     page.locator("#browse").scroll_into_view_if_needed()
     page.wait_for_selector("#queries details")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from r2med.board.model import Board, Line, Row
+from r2med.board.model import Board, BoardRow, Line
 from r2med.diagnose.causes import Cause
 from r2med.diagnose.frontier import Bill, Priced, frontier
 from r2med.web.boards import Pages, ordered
-from r2med.web.charts import NARROW, WIDE, Mark, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
+from r2med.web.charts import NARROW, WIDE, ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
 from r2med.web.svg import Scale, shortened
 
 names = st.text(max_size=60)
@@ -23,12 +23,12 @@ shares = st.floats(0, 1)
 
 def line(name: str, values: dict[str, float], **facts) -> Line:
     whole = len(values) == 2
-    return Line(Row(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
+    return Line(BoardRow(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
 
 
 @given(st.lists(st.tuples(names, st.floats(0, 100), st.floats(0, 10)), min_size=1, max_size=6))
 def test_any_name_gives_a_drawing_that_parses(rows):
-    marks = [Mark(name, value, value - off, value + off) for name, value, off in rows]
+    marks = [ChartPoint(name, value, value - off, value + off) for name, value, off in rows]
     drawing = ElementTree.fromstring(points(marks, "x"))
     assert len([each for each in drawing.iter() if each.get("class") == "row"]) == len(rows)
     circles = [float(each.get("cx")) for each in drawing.iter() if each.tag == "circle"]
@@ -71,7 +71,7 @@ def test_causes_fill_the_bar():
 
 
 def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
-    from r2med.board.plots import HATCHES, shades
+    from r2med.render.plots import HATCHES, shades
     from r2med.web.pages import static
 
     pytest.importorskip("matplotlib")
@@ -96,7 +96,7 @@ def test_a_frontier_names_only_what_is_on_it_however_many_there_are():
 
 
 def test_dots_need_no_zero():
-    drawing = ElementTree.fromstring(points([Mark("a", 36), Mark("b", 43)], "x"))
+    drawing = ElementTree.fromstring(points([ChartPoint("a", 36), ChartPoint("b", 43)], "x"))
     low, high = sorted(float(each.get("cx")) for each in drawing.iter() if each.tag == "circle")
     assert high - low > 300
 
@@ -134,9 +134,9 @@ def test_a_shortened_name_fits(text, most):
 
 
 def test_an_interval_is_drawn_from_end_to_end():
-    drawing = ElementTree.fromstring(points([Mark("a", 50, 40, 60), Mark("b", 0)], "x"))
+    drawing = ElementTree.fromstring(points([ChartPoint("a", 50, 40, 60), ChartPoint("b", 0)], "x"))
     whisker = next(each for each in drawing.iter() if each.get("class") == "range")
     dot = next(each for each in drawing.iter() if each.tag == "circle")
     middle = (float(whisker.get("x1")) + float(whisker.get("x2"))) / 2
     assert float(dot.get("cx")) == pytest.approx(middle, abs=0.1)
-    assert re.search(r"95% interval 40\.00 to 60\.00", points([Mark("a", 50, 40, 60)], "x"))
+    assert re.search(r"95% interval 40\.00 to 60\.00", points([ChartPoint("a", 50, 40, 60)], "x"))

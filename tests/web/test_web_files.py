@@ -17,9 +17,8 @@ from click.testing import CliRunner
 from webparts import ATTACK
 
 from r2med.cli.main import app
-from r2med.store.ledger import Ledger
-from r2med.web.payload import TaskBlock, pack_all
-from r2med.web.report import Choice, report
+from r2med.runs.ledger import Ledger
+from r2med.web.report_file import ReportChoice, TaskBlock, pack_all, report
 
 
 class Links(HTMLParser):
@@ -41,7 +40,7 @@ def page(filled, tmp_path_factory) -> str:
     """A report with causes, from a copy of the home: searches with gold answers are kept there."""
     home = tmp_path_factory.mktemp("copy") / "home"
     shutil.copytree(filled[0], home)
-    chosen = Choice(["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+    chosen = ReportChoice(["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
     with pytest.MonkeyPatch.context() as patch, Ledger(home / "ledger.sqlite") as ledger:
         patch.setenv("R2MED_HOME", str(home))
         return report(ledger, chosen)
@@ -88,7 +87,7 @@ def test_a_report_has_every_query_with_its_lists_and_traces(page, filled):
 
 def test_markup_in_data_stays_text_in_a_report(filled):
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        made = report(ledger, Choice(["bm25", "bm25-classic"], [filled[1]], causes=False, title=f"x {ATTACK}"))
+        made = report(ledger, ReportChoice(["bm25", "bm25-classic"], [filled[1]], causes=False, title=f"x {ATTACK}"))
     assert "<img" not in made
     assert made.count("<script>") == 1
     assert ATTACK in block(made, "task-0")["queries"][0]["text"]

@@ -11,7 +11,7 @@ from webparts import ATTACK
 
 import r2med
 from r2med.board.leaderboard import View
-from r2med.store.ledger import Ledger
+from r2med.runs.ledger import Ledger
 from r2med.web.app import create_app
 from r2med.web.guard import local
 from r2med.web.library import Library

@@ -1,1 +1,1 @@
-"""Results for people to read."""
+"""Boards: published rows and local rows, ranked together, and what may be said of their differences."""

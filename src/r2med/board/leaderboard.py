@@ -1,21 +1,22 @@
-"""The board: published figures and one's own runs in one ranking, for one group of tasks and one measure."""
+"""The board: published figures and one's own runs in one ranking, for one group of tasks and one measure.
+
+Published rows: one for each system and source, joined where sources agree and kept apart where they do not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.board.cells import OTHER_DATA, percent
-from r2med.board.chances import BETTER, WORSE, Sample, find_baseline, intervals, significance
-from r2med.board.model import OWN, Board, Line, Row
-from r2med.board.own import newest_runs, own_rows
-from r2med.board.published import published, sources
-from r2med.board.sources import dispute, disputed, mean_of, published_rows
-from r2med.board.table import GROUP_NOTES
-from r2med.data.tasks import registry
+from r2med.board.board_significance import BETTER, WORSE, Sample, find_baseline, intervals, significance
+from r2med.board.local_rows import local_rows, newest_runs
+from r2med.board.model import OWN, Board, BoardRow, Line, SystemParts
+from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
+from r2med.data.tasks import groups, registry
 from r2med.errors import R2medError, suggest
-from r2med.store.ledger import Entry, Ledger
-from r2med.store.selection import Current
+from r2med.render.board_table import GROUP_NOTES, OTHER_DATA, percent
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Current
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def board(ledger: Ledger, view: View) -> Board:
     tasks = _tasks(view, ledger)
     own = view.own and (not view.sources or OWN in view.sources)
     runs = newest_runs(ledger, view.group, tasks) if own else {}
-    rows = own_rows(runs, ledger.means(), view.measure) if runs else []
+    rows = local_rows(runs, ledger.means(), view.measure) if runs else []
     rows += _published(view, tasks)
     chosen = _filtered(rows, view)
     lines = ranked(chosen, tasks)
@@ -108,7 +109,7 @@ def _tasks(view: View, ledger: Ledger) -> list[str]:
     return chosen
 
 
-def _published(view: View, tasks: Sequence[str]) -> list[Row]:
+def _published(view: View, tasks: Sequence[str]) -> list[BoardRow]:
     for name in view.sources:
         if name not in (OWN, *sources()):
             raise R2medError(f"no source {name!r}{suggest(name, (OWN, *sources()))}")
@@ -122,10 +123,10 @@ def _published(view: View, tasks: Sequence[str]) -> list[Row]:
     return published_rows(chosen, view.measure, tasks)
 
 
-def _filtered(rows: Sequence[Row], view: View) -> list[Row]:
+def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
     """The rows with the parts that were asked for; a name that no row has is an error that suggests one."""
     chosen = list(rows)
-    filters: tuple[tuple[str, str, Callable[[Row], Iterable[str]]], ...] = (
+    filters: tuple[tuple[str, str, Callable[[BoardRow], Iterable[str]]], ...] = (
         ("kind", view.kind, lambda row: (row.parts.kind,)),
         ("retriever", view.retriever, lambda row: row.parts.retrievers),
         ("llm", view.llm, lambda row: row.parts.llms),
@@ -141,7 +142,7 @@ def _filtered(rows: Sequence[Row], view: View) -> list[Row]:
     return chosen
 
 
-def ranked(rows: Sequence[Row], tasks: Sequence[str]) -> list[Line]:
+def ranked(rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Line]:
     """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
 
     A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
@@ -158,7 +159,7 @@ def ranked(rows: Sequence[Row], tasks: Sequence[str]) -> list[Line]:
     return lines + [Line(row, value, None, id(row) in disputes) for value, row in rest]
 
 
-def average(row: Row, tasks: Sequence[str]) -> float | None:
+def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
     """The mean over the tasks, None when one is missing; where an average was published that agrees, that one."""
     if any(task not in row.values for task in tasks):
         return None
@@ -188,10 +189,10 @@ def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
 
 
-def incomplete_note(row: Row) -> str:
+def incomplete_note(row: BoardRow) -> str:
     """The sentence about queries for which a system did not do all it should have.
 
-    >>> incomplete_note(Row("hyde(x) >> bm25", ("own",), {}, queries=9, incomplete=9))
+    >>> incomplete_note(BoardRow("hyde(x) >> bm25", ("own",), {}, queries=9, incomplete=9))
     'hyde(x) >> bm25: all 9 queries incomplete, so it has no rank'
     """
     if row.unmeasured:
@@ -205,7 +206,7 @@ def about_marks(baseline: str) -> str:
     return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"
 
 
-def _about_runs(view: View, rows: Sequence[Row], runs: Current) -> list[str]:
+def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str]:
     """What is not as it should be with one's own runs."""
     notes = []
     shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
@@ -225,3 +226,126 @@ def _about_runs(view: View, rows: Sequence[Row], runs: Current) -> list[str]:
         for task, names in stale.items()
     ]
     return notes
+
+
+def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
+    """The rows of these systems that have a figure by the measure on one of the tasks, or an average at least."""
+    rows = [_row(system, system.figures[measure], tasks) for system in systems if measure in system.figures]
+    return joined([row for row in rows if row.values or row.stated is not None])
+
+
+def _row(system: PublishedSystem, figures: PublishedFigures, tasks: Sequence[str]) -> BoardRow:
+    values = {task: figures.tasks[task] for task in tasks if task in figures.tasks}
+    return BoardRow(
+        name=system.name,
+        sources=(system.source.name,),
+        values=values,
+        system=system.system,
+        parts=published_parts(system),
+        # A published average is over all tasks: it says nothing about some of them.
+        stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
+        max_query=system.max_query,
+        max_document=system.max_document,
+        note=system.note,
+    )
+
+
+def published_parts(system: PublishedSystem) -> SystemParts:
+    """What a published system is made of, by the benchmark's names and by r2med's."""
+    asked = system.generate.partition("(")[2].partition(")")[0] if system.generate else ""
+    return SystemParts(
+        system.kind,
+        (system.retriever,),
+        tuple(dict.fromkeys(name for name in (system.llm, asked) if name)),
+        (system.reranker,) if system.reranker else (),
+    )
+
+
+def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """The rows, with those of the same system made one where all figures that they share are the same but for rounding.
+
+    The one with more digits stays and names all its sources. What differs is never averaged: both rows stay.
+    """
+    kept: list[BoardRow] = []
+    for row in rows:
+        same = [place for place, other in enumerate(kept) if _identity(row) == _identity(other) and agree(row, other)]
+        place = same[0] if same else None
+        if place is None:
+            kept.append(row)
+        else:
+            finer, other = sorted((kept[place], row), key=rounding)
+            kept[place] = replace(
+                finer,
+                sources=(*kept[place].sources, *row.sources),
+                max_query=finer.max_query or other.max_query,
+                max_document=finer.max_document or other.max_document,
+                note=finer.note or other.note,
+            )
+    return kept
+
+
+def _identity(row: BoardRow) -> str:
+    """What says that two published rows are of one system: its spec, or its name where there is no spec."""
+    return row.system or row.name
+
+
+def agree(one: BoardRow, other: BoardRow) -> bool:
+    """Whether two rows have the same tasks and the same figures, as far as their digits go."""
+    slack = rounding(one) + rounding(other) + 1e-12
+    return one.values.keys() == other.values.keys() and all(
+        abs(value - other.values[task]) <= slack for task, value in one.values.items()
+    )
+
+
+def rounding(row: BoardRow) -> float:
+    """How far a published row's figures may be from what was measured, by being rounded."""
+    return min(sources()[name].rounding for name in row.sources)
+
+
+def disputed(rows: Sequence[BoardRow]) -> dict[str, list[BoardRow]]:
+    """The systems that several published rows still speak of, with these rows: their sources disagree."""
+    found: dict[str, list[BoardRow]] = {}
+    for row in rows:
+        if not row.own:
+            found.setdefault(_identity(row), []).append(row)
+    return {system: several for system, several in found.items() if len(several) > 1}
+
+
+def dispute(system: str, rows: Sequence[BoardRow]) -> str:
+    """A sentence about what sources say of a system.
+
+    >>> paper = BoardRow("base/x", ("paper",), {"A": 0.1, "B": 0.2}, max_query=512, max_document=512)
+    >>> dispute("x", [paper, BoardRow("base/x", ("page",), {"A": 0.1, "B": 0.25})])
+    'sources disagree about x: paper 15.00 at 512 tokens, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
+    """
+    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{_limits(row)}" for row in rows)
+    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
+    spans = [_span(rows, task) for task in shared]
+    slack = sum(map(rounding, rows)) + 1e-12
+    differing = sum(span > slack for span in spans)
+    tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most)" if spans else ""
+    return f"sources disagree about {system}: {shown}{tail}"
+
+
+def _limits(row: BoardRow) -> str:
+    """How much of a text was read, which moves a figure more than most settings; nothing where nobody said."""
+    if row.max_query is None or row.max_document is None:
+        return ""
+    limits = dict.fromkeys((row.max_query, row.max_document))
+    return f" at {'/'.join(f'{limit:,}' for limit in limits)} tokens"
+
+
+def _span(rows: Sequence[BoardRow], task: str) -> float:
+    values = [row.values[task] for row in rows]
+    return max(values) - min(values)
+
+
+def _mean(row: BoardRow) -> str:
+    return f"{100 * mean_of(row, list(row.values)):.2f}" if row.values else "-"
+
+
+def mean_of(row: BoardRow, tasks: Sequence[str]) -> float:
+    """The mean over tasks that a row has; where an average was published that agrees, that one."""
+    mean = sum(row.values[task] for task in tasks) / len(tasks)
+    # An average that lies halfway between two digits may have been rounded either way.
+    return row.stated if row.stated is not None and abs(mean - row.stated) <= 1.02 * rounding(row) else mean

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval
-    from r2med.store.cost import Cost
+    from r2med.runs.cost import Cost
 
 OWN = "own"
 """The source of a row that was measured here."""
@@ -17,7 +17,7 @@ AVERAGE = ""
 
 
 @dataclass(frozen=True)
-class Parts:
+class SystemParts:
     """What a system is made of, by the names that one would look for."""
 
     kind: str = "base"
@@ -27,7 +27,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """One system: its figures on a group's tasks by one measure, and where they come from."""
 
     name: str
@@ -38,7 +38,7 @@ class Row:
     """By task; a task that was not measured is missing."""
     system: str = ""
     """The spec; empty where it cannot be said."""
-    parts: Parts = field(default_factory=Parts)
+    parts: SystemParts = field(default_factory=SystemParts)
     stated: float | None = None
     """The average over these tasks that was published."""
     oracle: bool = False
@@ -76,7 +76,7 @@ class Row:
 class Line:
     """A row as it stands on a board."""
 
-    row: Row
+    row: BoardRow
     average: float | None
     """Over all columns; None when a task is missing."""
     rank: int | None = None

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from r2med.board.published import TABLE, Figures, PublishedSystem, find_published
+from r2med.data.published import TABLE, PublishedFigures, PublishedSystem, find_published
 from r2med.errors import R2medError, require_extra
-from r2med.results import Report
-from r2med.stage import Requirements, Stage
-from r2med.system import System
+from r2med.pipeline.stage import Requirements, Stage
+from r2med.pipeline.system import System
+from r2med.runs.report import Report
 
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval
@@ -47,7 +47,7 @@ class Reproduction:
 
 def _card_notes(spec: str) -> list[str]:
     """Where the cards of the encoders say that the published figures were made otherwise."""
-    from r2med.encode.cards import cards
+    from r2med.encode.encoder_cards import cards
 
     names = [stage.spec.name for stage in System.parse(spec).walk()]
     told = {name: cards()[name].published for name in names if name in cards()}
@@ -159,11 +159,11 @@ def compare(made: Reproduction, report: Report, measure: str) -> list[Compared]:
 
 
 def _against(system: str, row: PublishedSystem, report: Report, measure: str) -> list[Compared]:
-    figures = row.figures.get(measure, Figures({}))
+    figures = row.figures.get(measure, PublishedFigures({}))
     found = []
     for group in report.groups:
         ranges = report.intervals(group, measure).get(system, {})
-        comparable = figures if group == row.source.group else Figures({})
+        comparable = figures if group == row.source.group else PublishedFigures({})
         measured = {
             task: result.metrics[measure] for task in report.tasks(group) if (result := report.result(system, task))
         }
@@ -177,7 +177,7 @@ def _against(system: str, row: PublishedSystem, report: Report, measure: str) ->
     return found
 
 
-def _average(figures: Figures, measured: Mapping[str, float]) -> float | None:
+def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float | None:
     """The published average over the tasks that were measured; None unless all of them were published."""
     tasks = [task for task in measured if task]
     if any(task not in figures.tasks for task in tasks):

@@ -9,7 +9,7 @@ import click
 from r2med.cli.options import ManyValues, asking, asking_options, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
-    from r2med.answers import AnswerReport
+    from r2med.diagnose.answer_quality import AnswerReport
     from r2med.measure.correlation import Correlation
 
 
@@ -33,8 +33,8 @@ def command(
       r2med answers "replay >> bm25" --tasks sample/MedQA-Diag
       r2med answers "hyde(gpt-4o) >> bm25" "answer(o3-mini) >> bm25" --judge gpt-4o
     """
-    from r2med.answers import judge_runs
     from r2med.data.tasks import resolve
+    from r2med.diagnose.answer_quality import judge_runs
     from r2med.measure.metrics import Measure
 
     names = [task.name for task in resolve(tasks)]
@@ -48,7 +48,7 @@ def command(
 
 
 def _show(report: AnswerReport) -> None:
-    from r2med.board.table import task_names
+    from r2med.render.board_table import task_names
     from r2med.render.grid import Column, Table, key, numbers
 
     names = task_names(each.task for each in report.results)

@@ -57,7 +57,7 @@ def command(**given: Any) -> None:
     """
     from r2med.board.leaderboard import View, board
     from r2med.measure.metrics import Measure
-    from r2med.store.ledger import Ledger
+    from r2med.runs.ledger import Ledger
 
     group, tasks = _columns(given["group"], given["tasks"])
     view = View(
@@ -80,11 +80,11 @@ def command(**given: Any) -> None:
     with Ledger() as ledger:
         found = board(ledger, view)
     if given["form"] != "terminal":
-        from r2med.board.formats import FORMATS
+        from r2med.render.board_text import FORMATS
 
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return
-    from r2med.board.terminal import show_board
+    from r2med.render.board_terminal import show_board
 
     show_board(found, output())
     if not found.lines:

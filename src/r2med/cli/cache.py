@@ -11,7 +11,7 @@ import click
 from r2med.cli.options import json_option, output, write_json
 
 if TYPE_CHECKING:
-    from r2med.llm.answers import Answers
+    from r2med.llm.reply_cache import ReplyCache
 
 
 @click.group("cache", invoke_without_command=True)
@@ -22,8 +22,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from r2med.doctor import human
-    from r2med.encode.store import sizes
-    from r2med.store.cache import Cache
+    from r2med.encode.vector_store import sizes
+    from r2med.storage.cache import Cache
 
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
     rows += [
@@ -43,7 +43,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _score_rows() -> list[tuple[str, str, str, int]]:
-    from r2med.rerank.kept import kept_scores
+    from r2med.rerank.pair_scores import kept_scores
 
     return [
         (
@@ -68,15 +68,15 @@ def _answer_rows() -> list[tuple[str, str, str, int]]:
 
 
 @contextmanager
-def _answers() -> Iterator[Answers | None]:
+def _answers() -> Iterator[ReplyCache | None]:
     """The file of kept answers, if there is one."""
-    from r2med.llm.answers import Answers
-    from r2med.store.home import home
+    from r2med.llm.reply_cache import ReplyCache
+    from r2med.storage.home import home
 
     if not (home() / "llm.sqlite").is_file():
         yield None
         return
-    answers = Answers()
+    answers = ReplyCache()
     try:
         yield answers
     finally:
@@ -113,7 +113,7 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
     if everything:
         import shutil
 
-        from r2med.store.cache import Cache
+        from r2med.storage.cache import Cache
 
         shutil.rmtree(Cache.default().root, ignore_errors=True)
         click.echo("removed all indexes")
@@ -121,8 +121,8 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
 
 def _clear_vectors(model: str) -> None:
     from r2med.doctor import human
-    from r2med.encode.cards import cards
-    from r2med.encode.store import clear as clear_vectors
+    from r2med.encode.encoder_cards import cards
+    from r2med.encode.vector_store import clear as clear_vectors
 
     known = {name.lower(): card.id for name, card in cards().items()}
     for each in clear_vectors(known.get(model.lower(), model)):
@@ -151,8 +151,8 @@ def _model_id(name: str) -> str:
 
 def _clear_scores(model: str) -> None:
     from r2med.errors import R2medError, suggest
-    from r2med.rerank.cards import api_cards, cards
-    from r2med.rerank.kept import clear_scores, kept_scores
+    from r2med.rerank.pair_scores import clear_scores, kept_scores
+    from r2med.rerank.reranker_cards import api_cards, cards
 
     models = {each.model for each in kept_scores()}
     known = {

@@ -10,8 +10,8 @@ import click
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
-    from r2med.compare import Comparison
-    from r2med.measure.paired import Difference
+    from r2med.diagnose.compare import Comparison
+    from r2med.measure.significance import Difference
     from r2med.render.grid import Cell
 
 _HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries")
@@ -36,10 +36,10 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
       r2med compare bm25 bm25-classic
       r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
     """
-    from r2med.compare import compare
     from r2med.data.tasks import resolve
+    from r2med.diagnose.compare import compare
     from r2med.measure.metrics import Measure
-    from r2med.store.ledger import Ledger
+    from r2med.runs.ledger import Ledger
 
     if len(systems) < 2 and not systems[0].endswith(".toml"):
         raise click.UsageError("name at least two systems")
@@ -54,7 +54,7 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
-    from r2med.board.table import task_names
+    from r2med.render.board_table import task_names
     from r2med.render.grid import Table, key, numbers
 
     console = output()
@@ -79,7 +79,7 @@ def _show(found: Sequence[Comparison], metric: str) -> None:
 
 
 def _row(name: str, value: Difference) -> list[Cell]:
-    from r2med.measure.paired import p_text
+    from r2med.measure.significance import p_text
     from r2med.render.grid import Figure, percent
 
     low, high = percent(value.low, sign="+"), percent(value.high, sign="+")

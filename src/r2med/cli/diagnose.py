@@ -14,14 +14,14 @@ from r2med.cli.options import ManyValues, json_option, messages, output, remark,
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.data.model import Dataset
-    from r2med.diagnose.opened import Opened
-    from r2med.engine import Engine
-    from r2med.store.ledger import Ledger
+    from r2med.data.dataset import Dataset
+    from r2med.diagnose.loaded_runs import LoadedRun
+    from r2med.pipeline.engine import Engine
+    from r2med.runs.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Asked:
+class DiagnoseRequest:
     """What the user typed."""
 
     runs: tuple[str, ...]
@@ -75,11 +75,11 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
       r2med diagnose bm25 --slices --labels body_system.tsv
       r2med diagnose --cost --tasks sample
     """
-    from r2med.engine import Engine
-    from r2med.store.ledger import Ledger
+    from r2med.pipeline.engine import Engine
+    from r2med.runs.ledger import Ledger
 
     chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
-    asked = Asked(runs=(*runs, against) if against else runs, **given)
+    asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
         found = {part: _PARTS[part](asked, ledger, Engine(messages())) for part in chosen}
     if as_json:
@@ -91,20 +91,20 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
         part.show(console)
 
 
-def _opened(asked: Asked, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[Opened, ...]]:
+def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:
     from r2med.data.tasks import resolve
-    from r2med.diagnose.opened import open_shared
-    from r2med.store.selection import share
+    from r2med.diagnose.loaded_runs import open_shared
+    from r2med.runs.selection import share
 
     shared = share(ledger, names, [task.name for task in resolve(asked.tasks)])
     remark(shared.notes)
     return open_shared(ledger, shared)
 
 
-def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
+def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
+    from r2med.diagnose.attribution import diagnose
     from r2med.diagnose.causes import summary
-    from r2med.diagnose.decide import diagnose
-    from r2med.diagnose.tables import show_causes, show_changes
+    from r2med.render.diagnosis_tables import show_causes, show_changes
 
     names = asked.names(1, "a diagnosis")
     by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
@@ -120,10 +120,9 @@ def _causes(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     return Part(lambda: summary(found), show)
 
 
-def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.ceiling import climb, floor_and_ceiling
-    from r2med.diagnose.gap import measure_gap
-    from r2med.diagnose.tables import show_ceiling, show_gap
+def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
+    from r2med.diagnose.gap import climb, floor_and_ceiling, measure_gap
+    from r2med.render.diagnosis_tables import show_ceiling, show_gap
 
     gaps, rows = [], {}
     for dataset, systems in _to_climb(asked, ledger):
@@ -142,7 +141,7 @@ def _gap(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     return Part(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]}, show)
 
 
-def _to_climb(asked: Asked, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
+def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
     """Each task with the scores of the runs on it; without runs, the tasks alone."""
     from r2med.data import load
     from r2med.data.tasks import resolve
@@ -160,27 +159,27 @@ def _to_climb(asked: Asked, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapp
         yield load(task), []
 
 
-def _complement(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
+def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.complement import complementarity
-    from r2med.diagnose.tables import show_complement
+    from r2med.render.diagnosis_tables import show_complement
 
     names = asked.names(2, "--complement")
     found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
     return Part(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
 
 
-def _coverage(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
+def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.coverage import coverage
-    from r2med.diagnose.tables import show_coverage
+    from r2med.render.diagnosis_tables import show_coverage
 
     found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
     return Part(lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit))
 
 
-def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
+def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
     from r2med.diagnose.labels import read_labels
     from r2med.diagnose.slices import cut, rows
-    from r2med.diagnose.tables import show_slices
+    from r2med.render.diagnosis_tables import show_slices
 
     names = asked.names(1, "--slices")
     if len(names) > 2:
@@ -194,11 +193,11 @@ def _slices(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
     )
 
 
-def _cost(asked: Asked, ledger: Ledger, engine: Engine) -> Part:
+def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
     from r2med.data.tasks import resolve
     from r2med.diagnose.frontier import COSTS, frontier, price
-    from r2med.diagnose.tables import show_costs
-    from r2med.store.selection import lacks
+    from r2med.render.diagnosis_tables import show_costs
+    from r2med.runs.selection import lacks
 
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))

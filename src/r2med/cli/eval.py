@@ -44,11 +44,11 @@ def command(
       r2med eval bm25.trec --task sample/Biology
       r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
     """
-    from r2med.board.formats import format_report
-    from r2med.board.of_report import Shown
-    from r2med.board.terminal import show_report
+    from r2med.board.report_rows import Shown
+    from r2med.exchange.score_run_files import judgements, score_files
     from r2med.measure.metrics import DEFAULT, parse_all
-    from r2med.score_files import judgements, score_files
+    from r2med.render.board_terminal import show_report
+    from r2med.render.board_text import format_report
 
     source = qrels if task is None else task
     if source is None or (task is not None and qrels is not None):

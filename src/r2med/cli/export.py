@@ -30,9 +30,9 @@ def command(runs: tuple[str, ...], form: str, out: Path, tasks: tuple[str, ...],
       r2med export bm25 --format trec --out runs
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    from r2med.board.exporting import Target, export
     from r2med.data.tasks import resolve
-    from r2med.store.ledger import Ledger
+    from r2med.exchange.export_results import Target, export
+    from r2med.runs.ledger import Ledger
 
     wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:

@@ -12,7 +12,7 @@ import click
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 
 if TYPE_CHECKING:
-    from r2med.diagnose.inspect import Case, Choice
+    from r2med.diagnose.cases import Case, CaseChoice
 
 
 @click.command("inspect", cls=ManyValues)
@@ -42,10 +42,10 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
       r2med inspect "replay >> bm25" --against bm25 --worst 5 --html cases.html
     """
     from r2med.data.tasks import resolve
-    from r2med.diagnose.inspect import look
-    from r2med.diagnose.opened import open_shared
-    from r2med.store.ledger import Ledger
-    from r2med.store.selection import share
+    from r2med.diagnose.cases import look
+    from r2med.diagnose.loaded_runs import open_shared
+    from r2med.runs.ledger import Ledger
+    from r2med.runs.selection import share
 
     names = [run, against] if against else [run]
     choice = _choice(given)
@@ -61,22 +61,22 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
         _show(cases, given["words"])
 
 
-def _choice(given: dict[str, Any]) -> Choice:
-    from r2med.diagnose.inspect import Choice
+def _choice(given: dict[str, Any]) -> CaseChoice:
+    from r2med.diagnose.cases import CaseChoice
 
     asked = {kind: given[kind] for kind in ("failures", "worst", "sample") if given[kind] is not None}
     if len(asked) + bool(given["query"]) > 1:
         raise click.UsageError("choose one of --query, --failures, --worst and --sample")
     for kind, count in asked.items():
-        return Choice(kind=kind, count=count, depth=given["docs"])
-    return Choice(query=given["query"], depth=given["docs"])
+        return CaseChoice(kind=kind, count=count, depth=given["docs"])
+    return CaseChoice(query=given["query"], depth=given["docs"])
 
 
 def _show(cases: Sequence[Case], words: int) -> None:
     """Print, a page at a time where somebody looks."""
     from io import StringIO
 
-    from r2med.diagnose.screen import show_cases
+    from r2med.render.case_screen import show_cases
     from r2med.render.consoles import written_to
 
     if not cases:
@@ -92,8 +92,8 @@ def _show(cases: Sequence[Case], words: int) -> None:
 
 
 def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
-    from r2med.diagnose.page import page
-    from r2med.store.files import write_file
+    from r2med.render.case_page import page
+    from r2med.storage.files import write_file
 
     write_file(path, page(cases, " against ".join(names)), parents=True)
     click.echo(f"{len(cases)} queries are in {path}", err=True)

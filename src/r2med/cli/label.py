@@ -11,7 +11,7 @@ import click
 from r2med.cli.options import ManyValues, asking, asking_options, json_option, messages, write_json
 
 if TYPE_CHECKING:
-    from r2med.data.model import Texts
+    from r2med.data.dataset import Texts
 
 
 @click.command("label", cls=ManyValues)
@@ -32,10 +32,9 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
     Example:
       r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
     """
-    from r2med.diagnose.labelling import counts, label_queries, scheme
-    from r2med.diagnose.labels import write_labels
-    from r2med.engine import Engine
+    from r2med.diagnose.labels import counts, label_queries, scheme, write_labels
     from r2med.llm import find_model
+    from r2med.pipeline.engine import Engine
 
     chosen, model, engine = scheme(by), find_model(llm), Engine(messages())
     rows: list[tuple[str, str, str]] = []

@@ -40,11 +40,11 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
       r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl
       r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json
     """
-    from r2med.engine import Engine
     from r2med.errors import R2medError, debug
     from r2med.leakage.check import check
     from r2med.leakage.exclude import exclude, targets
-    from r2med.leakage.show import show
+    from r2med.pipeline.engine import Engine
+    from r2med.render.leakage_tables import show
 
     try:
         places = targets(files, clean) if clean is not None else {}

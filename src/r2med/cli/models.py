@@ -12,7 +12,7 @@ import click
 from r2med.cli.options import json_option, output, write_json
 
 if TYPE_CHECKING:
-    from r2med.encode.cards import Card
+    from r2med.encode.encoder_cards import EncoderCard
     from r2med.render.grid import Table
 
 
@@ -39,13 +39,13 @@ def command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
 
 
 def _encoders() -> list[dict[str, Any]]:
-    from r2med.encode.models import list_models
+    from r2med.encode.resolve import list_models
 
     return [_plain(card) for card in list_models()]
 
 
 def _rerankers() -> list[dict[str, Any]]:
-    from r2med.rerank.cards import api_cards, cards
+    from r2med.rerank.reranker_cards import api_cards, cards
 
     local = [
         {"name": card.name, "id": card.id, "parameters": card.parameters or None, "context": card.max_length}
@@ -61,7 +61,7 @@ def _rerankers() -> list[dict[str, Any]]:
 
 
 def _llms() -> list[dict[str, Any]]:
-    from r2med.llm.cards import find_model, model_names
+    from r2med.llm.llm_cards import find_model, model_names
 
     models = [find_model(name) for name in model_names()]
     return [
@@ -117,12 +117,12 @@ def _size(millions: float | None) -> str:
     return f"{millions:,.0f}M" if millions else "-"
 
 
-def _plain(card: Card) -> dict[str, Any]:
+def _plain(card: EncoderCard) -> dict[str, Any]:
     """The card as JSON has it: a prompt as its text, or as texts by family."""
-    from r2med.encode.prompts import Template
+    from r2med.encode.prefixes import PrefixTemplate
 
     found = {field.name: getattr(card, field.name) for field in fields(card)}
-    return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
+    return {name: value.plain() if isinstance(value, PrefixTemplate) else value for name, value in found.items()}
 
 
 @command.command("show")
@@ -132,7 +132,7 @@ def _plain(card: Card) -> dict[str, Any]:
 def show(model: str, task: str, as_json: bool) -> None:
     """All about one model, with the exact strings that would be encoded for a task."""
     from r2med.data.tasks import task as find_task
-    from r2med.encode.models import describe_model
+    from r2med.encode.resolve import describe_model
 
     found = describe_model(model, find_task(task))
     facts = _plain(found.card)
@@ -154,7 +154,7 @@ def show(model: str, task: str, as_json: bool) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="A new folder; by default where backend=onnx looks.")
 def export(model: str, int8: bool, out: Path | None) -> None:
     """Write a model as ONNX, in fp32 or int8."""
-    from r2med.encode.models import export_model
+    from r2med.encode.resolve import export_model
 
     folder = export_model(model, out, int8=int8)
     click.echo(f"{folder}")

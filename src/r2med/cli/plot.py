@@ -14,11 +14,11 @@ from r2med.cli.options import ManyValues, messages, remark
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from r2med.store.ledger import Ledger
+    from r2med.runs.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlotRequest:
     """What the user typed."""
 
     runs: tuple[str, ...]
@@ -55,16 +55,16 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
       r2med plot board --tasks sample --out board.svg
       r2med plot differences bm25 "replay >> bm25" --out differences.png
     """
-    from r2med.board.plots import ENDINGS, save
     from r2med.data.tasks import resolve
     from r2med.errors import require_extra
-    from r2med.store.ledger import Ledger
-    from r2med.store.selection import lacks
+    from r2med.render.plots import ENDINGS, save
+    from r2med.runs.ledger import Ledger
+    from r2med.runs.selection import lacks
 
     require_extra("plots", "matplotlib")
     if out.suffix.lower() not in ENDINGS:
         raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
-    asked = Asked(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
+    asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
     with Ledger() as ledger:
         remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
         figure = _KINDS[kind](asked, ledger)
@@ -72,32 +72,32 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
     click.echo(f"the figure is in {out}", err=True)
 
 
-def _names(asked: Asked, ledger: Ledger) -> list[str]:
-    from r2med.diagnose.series import complete_systems
+def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
+    from r2med.diagnose.score_series import complete_systems
 
     return list(asked.runs) or complete_systems(ledger, asked.tasks)
 
 
-def _board(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import board_plot
-    from r2med.diagnose.series import board
+def _board(asked: PlotRequest, ledger: Ledger) -> Figure:
+    from r2med.diagnose.score_series import board
     from r2med.measure.metrics import Measure
+    from r2med.render.plots import board_plot
 
     return board_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _tasks(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import task_plot
-    from r2med.diagnose.series import board
+def _tasks(asked: PlotRequest, ledger: Ledger) -> Figure:
+    from r2med.diagnose.score_series import board
     from r2med.measure.metrics import Measure
+    from r2med.render.plots import task_plot
 
     return task_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _differences(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import difference_plot
-    from r2med.compare import compare
+def _differences(asked: PlotRequest, ledger: Ledger) -> Figure:
+    from r2med.diagnose.compare import compare
     from r2med.measure.metrics import Measure
+    from r2med.render.plots import difference_plot
 
     if len(asked.runs) != 2:
         raise click.UsageError("differences are drawn of two runs")
@@ -105,10 +105,10 @@ def _differences(asked: Asked, ledger: Ledger) -> Figure:
     return difference_plot(compare(ledger, asked.runs, measure, asked.tasks)[0], measure)
 
 
-def _frontier(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import frontier_plot
+def _frontier(asked: PlotRequest, ledger: Ledger) -> Figure:
     from r2med.diagnose.frontier import left_out, price
     from r2med.measure.metrics import Measure
+    from r2med.render.plots import frontier_plot
 
     measure = str(Measure.parse(asked.metric))
     systems = price(ledger, asked.runs, asked.tasks, measure)
@@ -118,27 +118,27 @@ def _frontier(asked: Asked, ledger: Ledger) -> Figure:
     return figure
 
 
-def _gap(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import gap_plot
+def _gap(asked: PlotRequest, ledger: Ledger) -> Figure:
     from r2med.data import load
     from r2med.diagnose.gap import measure_gap
-    from r2med.engine import Engine
+    from r2med.pipeline.engine import Engine
+    from r2med.render.plots import gap_plot
 
     return gap_plot([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
 
 
-def _causes(asked: Asked, ledger: Ledger) -> Figure:
-    from r2med.board.plots import cause_plot
-    from r2med.diagnose.decide import diagnose
-    from r2med.diagnose.opened import open_tasks
-    from r2med.engine import Engine
+def _causes(asked: PlotRequest, ledger: Ledger) -> Figure:
+    from r2med.diagnose.attribution import diagnose
+    from r2med.diagnose.loaded_runs import load_runs
+    from r2med.pipeline.engine import Engine
+    from r2med.render.plots import cause_plot
 
-    opened = open_tasks(ledger, _names(asked, ledger), asked.tasks)
+    opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(each, ledger, Engine(messages())) for each in several] for several in opened]
     return cause_plot([list(column) for column in zip(*by_task, strict=True)], asked.of)
 
 
-_KINDS: dict[str, Callable[[Asked, Ledger], Figure]] = {
+_KINDS: dict[str, Callable[[PlotRequest, Ledger], Figure]] = {
     "board": _board,
     "tasks": _tasks,
     "differences": _differences,

@@ -27,16 +27,18 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
       r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
     """
     from r2med.data.tasks import resolve
-    from r2med.engine import Engine
     from r2med.errors import require_extra
     from r2med.measure.metrics import Measure
-    from r2med.store.files import write_file
-    from r2med.store.ledger import Ledger
-    from r2med.store.selection import lacks
-    from r2med.web.report import Choice, report
+    from r2med.pipeline.engine import Engine
+    from r2med.runs.ledger import Ledger
+    from r2med.runs.selection import lacks
+    from r2med.storage.files import write_file
+    from r2med.web.report_file import ReportChoice, report
 
     require_extra("web", "jinja2")
-    chosen = Choice(runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command())
+    chosen = ReportChoice(
+        runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command()
+    )
     with Ledger() as ledger:
         remark(lacks(ledger, runs, chosen.tasks))
         page = report(ledger, chosen, Engine(messages()))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.board.reproduce import Compared, Reproduction
-    from r2med.results import Report
+    from r2med.runs.report import Report
 
 
 @click.command("reproduce", cls=ManyValues)
@@ -82,9 +82,9 @@ def _facts(each: Reproduction) -> dict[str, Any]:
 
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
     from r2med.board.reproduce import compare
-    from r2med.engine import Engine
-    from r2med.evaluation import Options, evaluate
     from r2med.measure.metrics import DEFAULT, Measure
+    from r2med.pipeline.engine import Engine
+    from r2med.pipeline.evaluate import Options, evaluate
 
     measure = Measure.parse(given["metric"])
     options = Options(
@@ -105,7 +105,7 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
 
 
 def _complain(report: Report) -> None:
-    from r2med.results import failure_lines
+    from r2med.runs.report import failure_lines
 
     for line in failure_lines(report.failures):
         click.secho(line, fg="red", err=True)

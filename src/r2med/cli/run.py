@@ -12,12 +12,12 @@ import click
 from r2med.cli.options import ManyValues, Size, asking, asking_options, json_option, messages, output, write_json
 
 if TYPE_CHECKING:
-    from r2med.results import Report
-    from r2med.system import System
+    from r2med.pipeline.system import System
+    from r2med.runs.report import Report
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What the user typed."""
 
     systems: tuple[str, ...]
@@ -84,7 +84,7 @@ def command(**given: Any) -> None:
       r2med run "bm25(k1=1.2)" --tasks sample/MedQA-Diag path/to/folder
       r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json
     """
-    asked = _with_experiments(Asked(**given))
+    asked = _with_experiments(RunRequest(**given))
     systems = _systems(asked)
     if asked.dry_run:
         _show_plan(asked, _distinct(systems))
@@ -92,7 +92,7 @@ def command(**given: Any) -> None:
         _run(asked, systems)
 
 
-def _with_experiments(asked: Asked) -> Asked:
+def _with_experiments(asked: RunRequest) -> RunRequest:
     """The systems, tasks and metrics of experiment files in place of the files; what was typed wins."""
     from dataclasses import replace
 
@@ -113,9 +113,9 @@ def _with_experiments(asked: Asked) -> Asked:
     return replace(asked, systems=tuple(systems), names=tuple(names), tasks=asked.tasks or ("sample",))
 
 
-def _systems(asked: Asked) -> list[System]:
+def _systems(asked: RunRequest) -> list[System]:
     """The systems, with what was asked of all of them."""
-    from r2med.system import System
+    from r2med.pipeline.system import System
 
     built = [System.parse(text) for text in asked.systems]
     if asked.drop_self is not None:
@@ -130,18 +130,18 @@ def _distinct(systems: list[System]) -> list[System]:
     return list({system.spec: system for system in systems}.values())
 
 
-def _names(asked: Asked, systems: list[System]) -> dict[str, str]:
+def _names(asked: RunRequest, systems: list[System]) -> dict[str, str]:
     """The specs that an experiment has a name for."""
     given = zip(asked.systems, asked.names, systems, strict=True)
     return {system.spec: name for text, name, system in given if name != text}
 
 
-def _run(asked: Asked, systems: list[System]) -> None:
-    from r2med.board.of_report import Shown
-    from r2med.board.terminal import show_report
-    from r2med.engine import Engine
-    from r2med.evaluation import Options, evaluate
+def _run(asked: RunRequest, systems: list[System]) -> None:
+    from r2med.board.report_rows import Shown
     from r2med.measure.metrics import DEFAULT, parse_all
+    from r2med.pipeline.engine import Engine
+    from r2med.pipeline.evaluate import Options, evaluate
+    from r2med.render.board_terminal import show_report
 
     measures = parse_all(asked.metrics)
     options = Options(
@@ -158,14 +158,14 @@ def _run(asked: Asked, systems: list[System]) -> None:
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
-        from r2med.export import write_results
+        from r2med.exchange.export import write_results
 
         write_results(report, asked.out)
         click.echo(f"results and run files are in {asked.out}", err=True)
     if asked.as_json:
         write_json(report.as_dict())
     elif asked.format != "terminal":
-        from r2med.board.formats import format_report
+        from r2med.render.board_text import format_report
 
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
         if asked.format == "csv" or not report.results:
@@ -180,13 +180,13 @@ def _run(asked: Asked, systems: list[System]) -> None:
 
 def _explain(report: Report) -> None:
     """What failed, for a table that has no room for it."""
-    from r2med.results import failure_lines
+    from r2med.runs.report import failure_lines
 
     for line in failure_lines(report.failures):
         click.echo(line, err=True)
 
 
-def _limits(asked: Asked) -> AbstractContextManager[object]:
+def _limits(asked: RunRequest) -> AbstractContextManager[object]:
     """One client for the whole command, with the limits that were asked for."""
     return asking(
         concurrency=asked.concurrency,
@@ -198,9 +198,9 @@ def _limits(asked: Asked) -> AbstractContextManager[object]:
     )
 
 
-def _show_plan(asked: Asked, systems: list[System]) -> None:
-    from r2med.cli.plans import show_plan
-    from r2med.plan import plan
+def _show_plan(asked: RunRequest, systems: list[System]) -> None:
+    from r2med.pipeline.plan import plan
+    from r2med.render.plan_text import show_plan
 
     plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
     if asked.as_json:

@@ -10,7 +10,7 @@ import click
 from r2med.cli.options import Function, json_option, output, write_json
 
 if TYPE_CHECKING:
-    from r2med.store.ledger import Entry, Ledger
+    from r2med.runs.ledger import Entry, Ledger
 
 
 def filters(function: Function) -> Function:
@@ -40,8 +40,8 @@ def command(ctx: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> 
     """
     if ctx.invoked_subcommand is not None:
         return
-    from r2med.store.ledger import Ledger
-    from r2med.store.selection import Filter, filtered
+    from r2med.runs.ledger import Ledger
+    from r2med.runs.selection import Filter, filtered
 
     with Ledger() as ledger:
         entries = filtered(ledger, Filter(**wanted))
@@ -90,7 +90,7 @@ def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
 @json_option()
 def show(run: str, out: Path | None, as_json: bool) -> None:
     """Everything recorded of a run."""
-    from r2med.store.ledger import Ledger
+    from r2med.runs.ledger import Ledger
 
     with Ledger() as ledger:
         entry = ledger.get(run)
@@ -108,8 +108,8 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
 
 
 def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
-    from r2med.export import file_name
-    from r2med.runfiles import write_run
+    from r2med.data.run_files import write_run
+    from r2med.exchange.export import file_name
 
     write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
@@ -125,8 +125,8 @@ def remove(runs: tuple[str, ...], yes: bool, **wanted: Any) -> None:
     Examples:
       r2med runs rm --system bm25 --task sample/Biology
     """
-    from r2med.store.ledger import Ledger
-    from r2med.store.selection import Filter, filtered
+    from r2med.runs.ledger import Ledger
+    from r2med.runs.selection import Filter, filtered
 
     if bool(runs) == any(wanted.values()):
         raise click.UsageError("name runs by their ids, or choose them by --system, --task and --group")

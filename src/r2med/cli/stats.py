@@ -10,7 +10,7 @@ import click
 from r2med.cli.options import json_option, output, write_json
 
 if TYPE_CHECKING:
-    from r2med.data.stats import Lengths, Stats
+    from r2med.data.validate import Lengths, Stats
 
 _HEADINGS = ("#Q", "#D", "pos/Q", "Q-len", "D-len", "Q-len 5/50/95%", "D-len 5/50/95%", "same text", "own id")
 
@@ -27,8 +27,8 @@ def command(tasks: tuple[str, ...], as_json: bool) -> None:
       r2med stats MedQA-Diag path/to/folder --json
     """
     from r2med.data import load
-    from r2med.data.stats import stats
     from r2med.data.tasks import resolve
+    from r2med.data.validate import stats
 
     found = [stats(load(task)) for task in resolve(tasks or ("sample",))]
     if as_json:

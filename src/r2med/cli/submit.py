@@ -10,7 +10,7 @@ import click
 from r2med.cli.options import ManyValues
 
 if TYPE_CHECKING:
-    from r2med.store.ledger import Entry
+    from r2med.runs.ledger import Entry
 
 
 @click.command("submit", cls=ManyValues)
@@ -31,10 +31,10 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], **about: A
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    from r2med.board.submission import About, submit
-    from r2med.board.verification import verify
     from r2med.data.tasks import resolve
-    from r2med.store.ledger import Ledger
+    from r2med.exchange.submission import About, submit
+    from r2med.exchange.verify import verify
+    from r2med.runs.ledger import Ledger
 
     wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:

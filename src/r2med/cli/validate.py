@@ -10,10 +10,10 @@ from r2med.cli.options import json_option, write_json
 from r2med.errors import counted
 
 if TYPE_CHECKING:
-    from r2med.data.validate import Report
+    from r2med.data.validate import ValidationReport
 
 
-def _summary(report: Report) -> str:
+def _summary(report: ValidationReport) -> str:
     parts = (
         (report.queries, "query", "queries"),
         (report.documents, "document", ""),

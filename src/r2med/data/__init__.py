@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from r2med.data.model import Dataset
+    from r2med.data.dataset import Dataset
     from r2med.data.tasks import Task
 
 __all__ = ["load"]
@@ -37,7 +37,7 @@ def load(task: str | Path | Task, *, split: str | None = None, revision: str | N
             raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
         return read_dataset(chosen, chosen.folder)
 
-    from r2med.data.hub import fetch_task
+    from r2med.data.hub_tasks import fetch_task
 
     chosen = replace(chosen, revision=revision or chosen.revision)
     snapshot = fetch_task(chosen)

@@ -50,7 +50,7 @@ _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
 @dataclass(frozen=True)
-class Parts:
+class TaskFiles:
     """The files of a task, relative to its folder; a part that was not found has none."""
 
     documents: tuple[str, ...]
@@ -68,14 +68,14 @@ class Parts:
         return bool(self.documents and self.queries and self.qrels)
 
 
-def choose(names: Iterable[str], split: str = DEFAULT_SPLIT) -> Parts:
+def choose(names: Iterable[str], split: str = DEFAULT_SPLIT) -> TaskFiles:
     """The files to read among those that exist.
 
     >>> choose(["corpus.jsonl", "queries.jsonl", "qrels/dev.tsv", "qrels/test.tsv"]).files
     ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
     """
     known = sorted(names)
-    return Parts(*(choose_part(part, known, split) for part in PATTERNS))
+    return TaskFiles(*(choose_part(part, known, split) for part in PATTERNS))
 
 
 def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def listing(folder: Path, *configs: str) -> list[str]:
     return names
 
 
-def locate(folder: Path, split: str, found: Findings) -> Parts:
+def locate(folder: Path, split: str, found: Findings) -> TaskFiles:
     """The parts in a folder; what is missing is noted with the name it should have."""
     names = listing(folder)
     parts = choose(names, split)

@@ -18,7 +18,7 @@ ERROR = "error"
 WARNING = "warning"
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """A kind of problem: how bad it is, and what several of them are called together."""
 
     severity: str
@@ -27,35 +27,35 @@ class Kind(NamedTuple):
     """Whether only `validate` speaks of it."""
 
 
-KINDS: Mapping[str, Kind] = {
-    "missing-file": Kind(ERROR, "files that are missing"),
-    "unreadable-file": Kind(ERROR, "files that cannot be opened"),
-    "damaged-file": Kind(ERROR, "files that are cut short or damaged"),
-    "empty-file": Kind(ERROR, "files without any row"),
-    "bad-encoding": Kind(ERROR, "lines that are not UTF-8"),
-    "broken-json": Kind(ERROR, "lines that are not JSON objects"),
-    "repeated-key": Kind(ERROR, "lines that give a key twice"),
-    "missing-field": Kind(ERROR, "rows that lack a field"),
-    "wrong-type": Kind(ERROR, "fields of the wrong type"),
-    "wrong-columns": Kind(ERROR, "lines with the wrong number of columns"),
-    "empty-query": Kind(ERROR, "queries without text"),
-    "conflicting-id": Kind(ERROR, "rows that repeat an id with another text"),
-    "unknown-column": Kind(ERROR, "rows whose grade cannot be told"),
-    "bad-grade": Kind(ERROR, "grades that are not integers"),
-    "conflicting-grade": Kind(ERROR, "judgements repeated with another grade"),
-    "unknown-query": Kind(ERROR, "judgements of a query that does not exist"),
-    "unknown-document": Kind(ERROR, "judgements of a document that does not exist"),
-    "no-queries": Kind(ERROR, "tasks without a query that has a relevant document"),
-    "bom": Kind(WARNING, "files that start with a byte order mark, which was skipped"),
-    "crlf": Kind(WARNING, "files with Windows line ends (CRLF), which were accepted", harmless=True),
-    "empty-document": Kind(WARNING, "documents without text, which nothing can find"),
-    "number-as-id": Kind(WARNING, "ids written as numbers, which were read as text"),
-    "repeated-id": Kind(WARNING, "rows that repeat an id with the same text, which were folded into one"),
-    "repeated-judgement": Kind(WARNING, "repeated judgements, which were counted once"),
-    "no-positive": Kind(WARNING, "queries without a relevant document, which were left out"),
-    "other-split": Kind(WARNING, "queries that only other splits may judge, which were left out", harmless=True),
-    "unexpected-count": Kind(WARNING, "counts that differ from the published ones"),
-    "unused-field": Kind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
+KINDS: Mapping[str, ProblemKind] = {
+    "missing-file": ProblemKind(ERROR, "files that are missing"),
+    "unreadable-file": ProblemKind(ERROR, "files that cannot be opened"),
+    "damaged-file": ProblemKind(ERROR, "files that are cut short or damaged"),
+    "empty-file": ProblemKind(ERROR, "files without any row"),
+    "bad-encoding": ProblemKind(ERROR, "lines that are not UTF-8"),
+    "broken-json": ProblemKind(ERROR, "lines that are not JSON objects"),
+    "repeated-key": ProblemKind(ERROR, "lines that give a key twice"),
+    "missing-field": ProblemKind(ERROR, "rows that lack a field"),
+    "wrong-type": ProblemKind(ERROR, "fields of the wrong type"),
+    "wrong-columns": ProblemKind(ERROR, "lines with the wrong number of columns"),
+    "empty-query": ProblemKind(ERROR, "queries without text"),
+    "conflicting-id": ProblemKind(ERROR, "rows that repeat an id with another text"),
+    "unknown-column": ProblemKind(ERROR, "rows whose grade cannot be told"),
+    "bad-grade": ProblemKind(ERROR, "grades that are not integers"),
+    "conflicting-grade": ProblemKind(ERROR, "judgements repeated with another grade"),
+    "unknown-query": ProblemKind(ERROR, "judgements of a query that does not exist"),
+    "unknown-document": ProblemKind(ERROR, "judgements of a document that does not exist"),
+    "no-queries": ProblemKind(ERROR, "tasks without a query that has a relevant document"),
+    "bom": ProblemKind(WARNING, "files that start with a byte order mark, which was skipped"),
+    "crlf": ProblemKind(WARNING, "files with Windows line ends (CRLF), which were accepted", harmless=True),
+    "empty-document": ProblemKind(WARNING, "documents without text, which nothing can find"),
+    "number-as-id": ProblemKind(WARNING, "ids written as numbers, which were read as text"),
+    "repeated-id": ProblemKind(WARNING, "rows that repeat an id with the same text, which were folded into one"),
+    "repeated-judgement": ProblemKind(WARNING, "repeated judgements, which were counted once"),
+    "no-positive": ProblemKind(WARNING, "queries without a relevant document, which were left out"),
+    "other-split": ProblemKind(WARNING, "queries that only other splits may judge, which were left out", harmless=True),
+    "unexpected-count": ProblemKind(WARNING, "counts that differ from the published ones"),
+    "unused-field": ProblemKind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
 }
 """Every kind of problem by its code."""
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import orjson
 
+from r2med.data.dataset import Qrels
 from r2med.data.layout import DEFAULT_SPLIT, choose_part, listing, missing
-from r2med.data.model import Qrels
 from r2med.data.problems import Findings, Spot, place
 from r2med.data.rows import Row, Rows, describe, json_rows, lines, not_utf8, parquet_rows, shorten
 from r2med.data.texts import identifier_of

@@ -1,18 +1,154 @@
-"""A task's folder to a `Dataset`: find the parts, read them, check them against each other."""
+"""The documents of a task. Large files are known again by their bytes: what reading them gave is kept, except for the
+texts themselves, which are read when somebody asks for one. A search in a cached index never does.
+
+A task's folder to a `Dataset`: find the parts, read them, check them against each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, overload
 
-from r2med.data.corpus import Corpus, read_corpus, recall_corpus
+import orjson
+
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.layout import listing, locate, splits
-from r2med.data.model import Collection, Dataset, Gold, Texts
-from r2med.data.problems import Findings, Spot
+from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.qrels import Judgements, no_positive, read_judgements
+from r2med.data.rows import Digests
 from r2med.data.tasks import Task
-from r2med.data.texts import TextTable, gold_extras, read_queries
+from r2med.data.texts import TextTable, gold_extras, read_documents, read_queries
+from r2med.errors import DataError
+from r2med.storage.cache import Cache, cache_key
+
+FORMAT = 2
+"""Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
+
+_KIND = "documents"
+_KEPT = "documents.json"
+_LARGE = 4_000_000
+"""Files of so many bytes in all are worth remembering; smaller ones are read in a few hundredths of a second."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The documents of a task, and what is known of the files they came from."""
+
+    documents: Texts
+    rows: int
+    """How many rows were read, repeated ones included."""
+    whole: bool
+    """Whether every file was read to its end, so that an id that is not here does not exist."""
+
+
+def read_corpus(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Corpus:
+    """Read the files and note every problem."""
+    table = read_documents(files, found, digests)
+    return Corpus(table.column(), table.rows, table.whole)
+
+
+def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+    """The same, from memory where these very bytes were read before."""
+    if not _large(files):
+        return read_corpus(files, found)
+    cache, key = Cache.default(), _key(files, _hashed(files))
+    if key and cache.has(_KIND, key):
+        corpus = _recalled(cache.root / _KIND / key / _KEPT, files, found)
+        if corpus is not None:
+            return corpus
+        cache.drop(_KIND, key)
+    errors, start = found.errors, len(found.problems)
+    digests = Digests()
+    corpus = read_corpus(files, found, digests)
+    if found.errors == errors:
+        # Under the bytes that were read: the file may have been replaced since it was looked up.
+        kept = orjson.dumps(_kept(corpus, found.problems[start:]))
+        cache.keep(_KIND, _key(files, [digests.of(file) for file in files]), lambda folder: _write(folder, kept))
+    return corpus
+
+
+class LateTexts(Sequence[str]):
+    """The texts of files that were read before, read again at the first look at one of them."""
+
+    def __init__(self, files: Sequence[Path], ids: Sequence[str], fingerprint: str) -> None:
+        self._files, self._ids, self._fingerprint = files, ids, fingerprint
+
+    @cached_property
+    def _texts(self) -> Sequence[str]:
+        documents = read_corpus(self._files, Findings()).documents
+        if documents.fingerprint != self._fingerprint:
+            raise DataError(f"{self._files[0]}: changed or went away while it was in use; load it again")
+        return documents.texts
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        return self._texts[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+def _large(files: Sequence[Path]) -> bool:
+    try:
+        return sum(file.stat().st_size for file in files) >= _LARGE
+    except OSError:
+        return False  # reading them will say what is wrong
+
+
+def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
+    """Under what reading these files is kept: where they are, as messages name them, and their bytes."""
+    return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
+
+
+def _hashed(files: Sequence[Path]) -> list[str]:
+    """The hash of each file; none of a file that cannot be read, which reading it will say."""
+    try:
+        return [_digest(file) for file in files]
+    except OSError:
+        return []
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _kept(corpus: Corpus, problems: Sequence[Problem]) -> dict[str, Any]:
+    kept = {"ids": corpus.documents.ids, "fingerprint": corpus.documents.fingerprint, "rows": corpus.rows}
+    kept["problems"] = [vars(problem) for problem in problems]
+    return kept | {"checksum": _checksum(kept)}
+
+
+def _recalled(path: Path, files: Sequence[Path], found: Findings) -> Corpus | None:
+    """What was kept; None when it is damaged."""
+    try:
+        kept = orjson.loads(path.read_bytes())
+        if kept.pop("checksum") != _checksum(kept):
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    for problem in kept["problems"]:
+        found.add(problem["code"], problem["file"], problem["line"], problem["message"])
+    ids, fingerprint = kept["ids"], kept["fingerprint"]
+    return Corpus(Texts(ids, LateTexts(files, ids, fingerprint), fingerprint), kept["rows"], whole=True)
+
+
+def _checksum(kept: dict[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _write(folder: Path, content: bytes) -> None:
+    (folder / _KEPT).write_bytes(content)
 
 
 @dataclass(frozen=True)

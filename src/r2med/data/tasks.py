@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.data import layout
-from r2med.data.nanoset import read_manifest
+from r2med.data.nano_manifest import read_manifest
 from r2med.errors import DataError, expanded, suggest
 
 GROUPS = ("full", "nano", "sample")

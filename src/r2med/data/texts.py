@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from r2med.data.model import Texts
+from r2med.data.dataset import Texts
 from r2med.data.problems import Findings, Spot, place
 from r2med.data.rows import Digests, Row, describe, read_rows, shorten
 

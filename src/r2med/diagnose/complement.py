@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from r2med.diagnose.opened import TOP, Opened
+from r2med.diagnose.loaded_runs import TOP, LoadedRun
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Complementarity:
         return {"task": self.task, "deep_cutoff": self.deep, "union": self.union, "pairs": pairs}
 
 
-def complementarity(opened: Sequence[Opened]) -> Complementarity:
+def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
     """Compare the runs of several systems on one task."""
     first = opened[0]
     hits = [_hits(each) for each in opened]
@@ -93,14 +93,14 @@ def _added(several: Sequence[Complement]) -> Complement:
     )
 
 
-def _hits(opened: Opened) -> dict[str, set[str]]:
+def _hits(opened: LoadedRun) -> dict[str, set[str]]:
     """The relevant documents that a run finds, by query."""
     return {
         query: set(grades).intersection(opened.found(query, opened.deep)) for query, grades in opened.positives.items()
     }
 
 
-def _pair(a: Opened, b: Opened, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:
+def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:
     both = sum(len(hits_a[query] & hits_b[query]) for query in a.positives)
     only_a = sum(len(hits_a[query] - hits_b[query]) for query in a.positives)
     only_b = sum(len(hits_b[query] - hits_a[query]) for query in a.positives)
@@ -118,7 +118,7 @@ def _pair(a: Opened, b: Opened, hits_a: Mapping[str, set[str]], hits_b: Mapping[
     )
 
 
-def _recall(hits: Mapping[str, set[str]], opened: Opened) -> float:
+def _recall(hits: Mapping[str, set[str]], opened: LoadedRun) -> float:
     return float(np.mean([len(hits[query]) / len(grades) for query, grades in opened.positives.items()]))
 
 

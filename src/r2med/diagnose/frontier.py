@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from r2med.errors import R2medError
-from r2med.store.cost import Cost
-from r2med.store.ledger import Entry, Ledger
-from r2med.store.selection import Current, check_same_data, current_data, current_runs, select
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Current, check_same_data, current_data, current_runs, select
 
 COSTS: Mapping[str, str] = {
     "money": "US dollars a query",

@@ -1,26 +1,32 @@
-"""The reasoning gap, measured: how far the words of a query are from its documents, and how near the answer's are."""
+"""The reasoning gap, measured: how far the words of a query are from its documents, and how near the answer's are.
+
+The ceiling: what a perfect answer would be worth, and how much of the way to it a system goes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.model import Dataset, Texts
-from r2med.diagnose.terms import Rarity
-from r2med.encode.base import Role
-from r2med.encode.loop import encode_all
-from r2med.engine import Engine, quiet
+from r2med.data.dataset import Dataset, Texts
+from r2med.diagnose.answer_oracle import bare, measured, with_answer
+from r2med.diagnose.loaded_runs import HEADLINE
+from r2med.diagnose.term_rarity import Rarity
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.bootstrap import Interval, resampled_means, task_intervals
 from r2med.measure.score import positive
-from r2med.registry import build_system
+from r2med.pipeline.engine import Engine, quiet
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
 from r2med.retrieve.dense import Dense
-from r2med.stage import Context
-from r2med.store.cache import Cache
+from r2med.storage.cache import Cache
 
 ENCODER = "wordllama"
 """Whose embeddings are compared unless another is asked for: it needs no torch and no download."""
@@ -168,3 +174,86 @@ def _unit(vectors: NDArray[np.float32]) -> Floats:
 
 def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
     return {pair: task_intervals(np.array([values]))[0] for pair, values in found.items() if values}
+
+
+BASE = "bm25"
+"""The retriever whose plain search is the floor and whose search with the gold answer is the ceiling."""
+
+ByQuery = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A system between floor and ceiling, on one task or averaged over several."""
+
+    plain: float
+    oracle: float
+    system: float
+    closed: float | None
+    """The share of the way from plain to oracle that the system goes; None where the two do not differ."""
+    low: float | None = None
+    high: float | None = None
+    """The 95% interval of that share, over resampled queries."""
+
+    def as_dict(self) -> dict[str, float | None]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A base's floor and ceiling with a system between them, by task and over all of them."""
+
+    base: str
+    oracle: str
+    system: str
+    measure: str
+    tasks: Mapping[str, Climb]
+    overall: Climb
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "base": self.base,
+            "oracle": self.oracle,
+            "system": self.system,
+            "measure": self.measure,
+            "tasks": {task: climb.as_dict() for task, climb in self.tasks.items()},
+            "overall": self.overall.as_dict(),
+        }
+
+
+def floor_and_ceiling(base: str, dataset: Dataset, engine: Engine | None = None) -> tuple[ByQuery, ByQuery]:
+    """The headline by query of a base's plain search and of its search with the gold answer.
+
+    Both are runs of the ledger, the second marked as an oracle.
+    """
+    plain = bare(System.parse(base))
+    found = [measured(system, dataset, engine) for system in (plain, with_answer(plain))]
+    columns = [dict(zip(each.query_ids, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in found]
+    return columns[0], columns[1]
+
+
+def climb(base: str, system: str, rows: Mapping[str, tuple[ByQuery, ByQuery, ByQuery]]) -> Ceiling:
+    """Place a system between floor and ceiling, from the scores by query (plain, oracle, system) of each task."""
+    plain = bare(System.parse(base))
+    tables = {
+        task: np.array([[column[query] for query in first] for column in (first, *rest)])
+        for task, (first, *rest) in rows.items()
+    }
+    tasks = {task: _climb([table]) for task, table in tables.items()}
+    whole = _climb(list(tables.values()))
+    return Ceiling(plain.spec, with_answer(plain).spec, system, str(HEADLINE), tasks, whole)
+
+
+def _climb(tables: Sequence[Floats]) -> Climb:
+    """One place from tables of plain, oracle and system by query, the mean over tasks."""
+    plain, oracle, system = np.mean([table.mean(axis=1) for table in tables], axis=0).tolist()
+    if not oracle > plain:
+        return Climb(plain, oracle, system, None)
+    resampled = [resampled_means(table, place) for place, table in enumerate(tables)]
+    floor, top, here = np.mean(resampled, axis=0)
+    way = top - floor
+    shares = (here - floor)[way > 0] / way[way > 0]
+    low, high = np.percentile(shares, [2.5, 97.5]).tolist()
+    return Climb(plain, oracle, system, (system - plain) / (oracle - plain), low, high)

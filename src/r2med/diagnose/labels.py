@@ -1,14 +1,25 @@
-"""Tables of labels: a class for each query, by which results can be sliced."""
+"""Tables of labels: a class for each query, by which results can be sliced.
+
+Labelling queries: a language model is asked for one of a few classes, and taken at its word only if it names one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
-from r2med.errors import DataError
-from r2med.store.files import write_file
+from r2med.data.dataset import Texts
+from r2med.errors import DataError, R2medError, suggest
+from r2med.llm import Account, Failed, Model, Reply, account, current_client
+from r2med.models.prompts import PromptTemplate
+from r2med.pipeline.engine import Progress
+from r2med.storage.files import write_file
 
 _HEADERS = {"query", "id", "_id", "qid", "query_id", "query-id"}
 _COLUMNS = ("task", "query", "label")
@@ -54,3 +65,105 @@ def write_labels(path: Path, labels: Iterable[tuple[str, str, str]]) -> None:
         if re.search(r"[\t\r\n]", cell):
             raise DataError(f"{cell!r} holds a tab or a line break and cannot stand in a table of labels")
     write_file(path, "".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)))
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Classes to choose from, and the prompt that asks for one of them."""
+
+    name: str
+    classes: tuple[str, ...]
+    prompt: PromptTemplate
+
+    def read(self, text: str) -> str | None:
+        """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
+
+        >>> scheme("body-system").read("It is the heart.\\n**Class: Cardiovascular**")
+        'cardiovascular'
+        >>> scheme("body-system").read("Nervous system")
+        'nervous'
+        >>> scheme("body-system").read("cardiovascular or respiratory") is None
+        True
+        """
+        lines = [re.sub(r"[*_`#>]", "", line).strip().casefold() for line in text.splitlines()]
+        lines = [line for line in lines if line]
+        named = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
+        if not named and len(lines) == 1:
+            named = lines
+        if any(_DENIAL.search(line) for line in named):
+            return None
+        found = {name for line in named for name in self.classes if _names(line, name)}
+        return next(iter(found)) if len(found) == 1 and all(self._any(line) for line in named) else None
+
+    def _any(self, line: str) -> bool:
+        return any(_names(line, name) for name in self.classes)
+
+
+_DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
+
+
+def _names(line: str, name: str) -> bool:
+    """Whether a line has a class's name in it, as words of their own."""
+    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
+
+
+@cache
+def schemes() -> Mapping[str, Scheme]:
+    """Every way of labelling that comes with r2med.
+
+    >>> len(schemes()["body-system"].classes)
+    12
+    """
+    file = resources.files("r2med.diagnose").joinpath("schemes.toml")
+    tables = tomllib.loads(file.read_text("utf-8"))
+    return {
+        name: Scheme(name, tuple(table["classes"]), PromptTemplate(table["prompt"].strip(), f"schemes.toml:{name}"))
+        for name, table in tables.items()
+    }
+
+
+def scheme(name: str) -> Scheme:
+    """The scheme of a name."""
+    if name not in schemes():
+        raise R2medError(f"no labels by {name!r}{suggest(name, schemes())}")
+    return schemes()[name]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What a model said of some queries."""
+
+    labels: Mapping[str, str]
+    unparsable: Mapping[str, str] = field(default_factory=dict)
+    """Queries whose reply names no class, or more than one, with what was said."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Queries that no reply came for, and why."""
+    account: Account = field(default_factory=Account)
+
+
+def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress | None = None) -> Labelled:
+    """Ask a model for the class of each query, without chance where the model has a say in that."""
+    if model.sampling.temperature is not None:
+        model = replace(model, sampling=replace(model.sampling, temperature=0.0))
+    requests = [model.request(by.prompt.fill({"query": text, "classes": _listed(by)})) for text in queries.texts]
+    replies = current_client().ask_all(requests, progress)
+    labels, unparsable, failed = {}, {}, {}
+    for query, reply in zip(queries.ids, replies, strict=True):
+        label = by.read(reply.text) if isinstance(reply, Reply) else None
+        if label is not None:
+            labels[query] = label
+        elif isinstance(reply, Failed):
+            failed[query] = reply.reason
+        else:
+            unparsable[query] = reply.incomplete or " ".join(reply.text.split())[:200]
+    return Labelled(labels, unparsable, failed, account(replies))
+
+
+def _listed(by: Scheme) -> str:
+    return "\n".join(f"- {name}" for name in by.classes)
+
+
+def counts(labels: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
+    """How many queries each class has, in the order of the classes."""
+    found = Counter(labels)
+    return {name: found[name] for name in classes}

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from r2med.diagnose.labels import Labels
-from r2med.diagnose.opened import Opened
-from r2med.diagnose.terms import Rarity
-from r2med.engine import Engine
+from r2med.diagnose.loaded_runs import LoadedRun
+from r2med.diagnose.term_rarity import Rarity
 from r2med.measure.bootstrap import Interval, average_intervals
-from r2med.measure.paired import difference_interval
+from r2med.measure.significance import difference_interval
+from r2med.pipeline.engine import Engine
 
 NO_LABEL = "(no label)"
 
 
 @dataclass(frozen=True)
-class Row:
+class SliceRow:
     """A query with all that it can be sliced by, and its score in each run."""
 
     task: str
@@ -61,7 +61,7 @@ class Slice:
         return mean._asdict() if self.sure else {"mean": mean.mean, "low": None, "high": None}
 
 
-def rows(opened: Sequence[Opened], labels: Labels | None = None, engine: Engine | None = None) -> list[Row]:
+def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, engine: Engine | None = None) -> list[SliceRow]:
     """The queries of one task, with their scores in some runs."""
     first = opened[0]
     task, collection = first.dataset.task, first.dataset.collection
@@ -71,7 +71,7 @@ def rows(opened: Sequence[Opened], labels: Labels | None = None, engine: Engine 
         text = collection.queries.text(query)
         shares = [rarity.coverage(text, collection.documents.text(document)) for document in grades]
         found.append(
-            Row(
+            SliceRow(
                 task.name,
                 query,
                 task.family_title,
@@ -85,11 +85,11 @@ def rows(opened: Sequence[Opened], labels: Labels | None = None, engine: Engine 
     return found
 
 
-Namer = Callable[[Row], tuple[int, str]]
+Namer = Callable[[SliceRow], tuple[int, str]]
 """The slice of a query, after its place among the slices; those with the same place stay in the order they are met."""
 
 
-def cut(found: Sequence[Row], *, labelled: bool = False) -> dict[str, list[Slice]]:
+def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
     """Every way of slicing, with its slices in order."""
     words = _thirds([row.words for row in found], "{:.0f} words")
     overlaps = _thirds([100 * row.overlap for row in found], "{:.1f}%")
@@ -106,15 +106,15 @@ def cut(found: Sequence[Row], *, labelled: bool = False) -> dict[str, list[Slice
     return {way: _slices(found, namer, by_task=way == "family") for way, namer in ways.items()}
 
 
-def _slices(found: Sequence[Row], namer: Namer, *, by_task: bool) -> list[Slice]:
-    groups: dict[tuple[int, str], list[Row]] = {}
+def _slices(found: Sequence[SliceRow], namer: Namer, *, by_task: bool) -> list[Slice]:
+    groups: dict[tuple[int, str], list[SliceRow]] = {}
     for row in found:
         groups.setdefault(namer(row), []).append(row)
     ordered = sorted(groups, key=lambda group: group[0])
     return [_slice(group[1], groups[group], by_task=by_task) for group in ordered]
 
 
-def _slice(name: str, members: Sequence[Row], *, by_task: bool) -> Slice:
+def _slice(name: str, members: Sequence[SliceRow], *, by_task: bool) -> Slice:
     tasks: dict[str, list[tuple[float, ...]]] = {}
     for row in members:
         tasks.setdefault(row.task if by_task else "", []).append(row.values)

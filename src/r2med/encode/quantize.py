@@ -14,14 +14,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.base import Vectors
-from r2med.encode.search import Hits, Rows, Similarity, rescore, search, unit
+from r2med.encode.encoder import Vectors
+from r2med.encode.vector_search import Similarity, VectorHits, VectorRows, rescore, search, unit
 from r2med.errors import R2medError
 
 _BLOCK = 8192
 
 
-class Sized(Rows, Protocol):
+class Sized(VectorRows, Protocol):
     """Rows that know how many bytes they are kept in."""
 
     @property
@@ -29,14 +29,14 @@ class Sized(Rows, Protocol):
         """Their size."""
 
 
-class Index(Protocol):
+class QuantizedIndex(Protocol):
     """Documents made ready for searching."""
 
     @property
     def nbytes(self) -> int:
         """The size of what is searched."""
 
-    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Each query's best documents; equal scores in the order of `tie_order`."""
 
 
@@ -86,7 +86,7 @@ class FloatIndex:
         """The size of the vectors as they are kept."""
         return self.rows.nbytes
 
-    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Each query's best documents, exactly."""
         return search(queries, self.rows, depth, tie_order, self.how)
 
@@ -132,7 +132,7 @@ class CoarseIndex:
     codes: ByteCodes | BitCodes
     scale: Vectors
     """What a query is multiplied by, number by number, before it meets the codes."""
-    rows: Rows
+    rows: VectorRows
     """The floats the codes were made from."""
     how: Similarity
     rescore: int = 0
@@ -143,7 +143,7 @@ class CoarseIndex:
         """The size of the codes and their scale; the floats may stay on disk."""
         return self.codes.codes.nbytes + self.scale.nbytes
 
-    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> Hits:
+    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Each query's best documents by the codes, or the best by the floats among `rescore` times as many."""
         asked = unit(queries) if self.how.name == "cosine" else queries
         how = Similarity("dot", self.how.memory, self.how.block)
@@ -151,7 +151,7 @@ class CoarseIndex:
         if not self.rescore:
             return hits
         fine = rescore(queries, self.rows, hits.places, tie_order, self.how.name)
-        return Hits(fine.places[:, :depth], fine.scores[:, :depth])
+        return VectorHits(fine.places[:, :depth], fine.scores[:, :depth])
 
 
 class Int8Index(CoarseIndex):
@@ -189,7 +189,7 @@ QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, 
 """The quantised kinds by the name that a spec gives them."""
 
 
-def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> Index:
+def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> QuantizedIndex:
     """Documents ready for searching: floats, or the quantised kind of this name.
 
     >>> build_index(np.eye(16, dtype=np.float32), Similarity(), "binary").nbytes
@@ -198,7 +198,7 @@ def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int =
     return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
 
 
-def _blocks(rows: Rows, how: Similarity) -> Iterator[tuple[slice, Vectors]]:
+def _blocks(rows: VectorRows, how: Similarity) -> Iterator[tuple[slice, Vectors]]:
     """The vectors block by block, of length 1 for cosine."""
     for start in range(0, rows.shape[0], _BLOCK):
         places = slice(start, min(start + _BLOCK, rows.shape[0]))

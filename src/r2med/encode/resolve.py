@@ -1,4 +1,7 @@
-"""From a name in a spec to an encoder: a card, the hub, a folder, a server, or a user's own class."""
+"""From a name in a spec to an encoder: a card, the hub, a folder, a server, or a user's own class.
+
+What `r2med models` shows and does: the list of cards, one model in full, and the export to ONNX.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.base import Encoder
-from r2med.encode.cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, Card, cards
-from r2med.encode.prompts import Prompts, Template
-from r2med.encode.sources import Source, as_path, existing_folder, locate, looks_like_path
-from r2med.errors import SpecError, expanded, suggest
+from r2med.encode.encoder import Encoder, Role
+from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, cards
+from r2med.encode.prefixes import PrefixTemplate, Prompts
+from r2med.errors import R2medError, SpecError, expanded, suggest
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.tokenizer import Style
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
+
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -60,23 +65,23 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
     """The encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
 
     >>> from r2med.data.tasks import task
-    >>> from r2med.encode.base import Role
+    >>> from r2med.encode.encoder import Role
     >>> encoder_for("bge", {"max_length": 256}, task("Biology")).limit(Role.QUERY)
     256
     """
     if is_class(name):
-        from r2med.encode.own import OwnEncoder
+        from r2med.encode.user_encoder import OwnEncoder
 
         return OwnEncoder(name, options, task)
     card = card_for(name, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     match card.backend:
         case "torch":
-            from r2med.encode.torch_backend import TorchEncoder
+            from r2med.encode.transformer import TorchEncoder
 
             return TorchEncoder(card, prompts, options.get("device", "auto"))
         case "onnx":
-            from r2med.encode.onnx_backend import OnnxEncoder
+            from r2med.encode.onnx_runtime import OnnxEncoder
 
             return OnnxEncoder(card, prompts, _exported(card))
         case "static":
@@ -86,14 +91,14 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
     return _api(card, prompts)
 
 
-def _exported(card: Card) -> Path | None:
+def _exported(card: EncoderCard) -> Path | None:
     """The folder of a card that was read from an export."""
     folder = expanded(card.id)
     return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 
-def _api(card: Card, prompts: Prompts) -> Encoder:
-    from r2med.encode.api import ApiEncoder, ApiModel
+def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
+    from r2med.encode.embedding_api import ApiEncoder, ApiModel
 
     model = ApiModel(
         card.id,
@@ -124,7 +129,7 @@ def known(name: str) -> bool:
     return Path(name).is_dir()
 
 
-def card_for(name: str, options: Mapping[str, Any]) -> Card:
+def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """The card of a name with what a spec changes of it."""
     check_options(name, options)
     found = _card(name, options)
@@ -148,24 +153,24 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
             raise SpecError(f"{name}: {option} must be one of {', '.join(wanted.choices)}, not {value!r}")
 
 
-def _card(name: str, options: Mapping[str, Any]) -> Card:
+def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """The card behind a name, before any option: bundled, the user's, or made from the model's own files."""
     if name.startswith("hf:"):
         repository = name.removeprefix("hf:")
         if not _REPOSITORY.fullmatch(repository):
             raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
-        return _described(name, Source(repository, options.get("revision", "main")), options)
+        return _described(name, ModelSource(repository, options.get("revision", "main")), options)
     if "@http" in name:
-        from r2med.encode.api import model_at
+        from r2med.encode.embedding_api import model_at
 
         model = model_at(name)
-        return Card(
+        return EncoderCard(
             name, model.id, backend="api", url=model.url, max_query=model.max_length, max_document=model.max_length
         )
     if name in cards():
         return cards()[name]
     if looks_like_path(name) or Path(name).is_dir():
-        from r2med.encode.onnx_backend import exported_card
+        from r2med.encode.onnx_runtime import exported_card
 
         folder = as_path(name)
         return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
@@ -173,20 +178,20 @@ def _card(name: str, options: Mapping[str, Any]) -> Card:
     raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
 
 
-def _described(name: str, source: Source, options: Mapping[str, Any]) -> Card:
-    from r2med.encode.folders import card_of
+def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
+    from r2med.encode.encoder_cards import card_of
 
     return card_of(source, name, told="pooling" in options)
 
 
-def _changed(card: Card, options: Mapping[str, Any]) -> Card:
+def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     """The card with the options of a spec."""
     values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
     if "max_length" in options:
         values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
     for prompt in ("query_prompt", "document_prompt"):
         if prompt in values:
-            values[prompt] = Template(values[prompt])
+            values[prompt] = PrefixTemplate(values[prompt])
     if "adapter" in values:
         values["adapter"] = as_path(values["adapter"])
     if "dtype" in values:
@@ -202,3 +207,58 @@ def _changed(card: Card, options: Mapping[str, Any]) -> Card:
         # A package or a second model has no part in a revision of the first.
         values["package"] = ""
     return replace(card, **values)
+
+
+def list_models() -> list[EncoderCard]:
+    """Every card, the paper's models first."""
+    return list(cards().values())
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model as it would be used for a task."""
+
+    card: EncoderCard
+    task: str
+    query: str
+    """The exact string that is encoded for a query, which stands for itself in angle brackets."""
+    document: str
+    """The same for a document."""
+    passage: str
+    """The same for a passage that a language model wrote to answer a query."""
+
+
+def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> Description:
+    """A model with the exact strings that would be encoded for a task.
+
+    >>> from r2med.data.tasks import task
+    >>> describe_model("bmr-2b", task("MedQA-Diag")).query
+    'Given a Medical Exam, retrieve relevant passages that help answer the exam\\nQuery: <query>'
+    """
+    if is_class(name):
+        raise SpecError(f"{name} is a class of your own: what it encodes, it decides itself")
+    card = card_for(name, options or {})
+    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
+    query = Style(prompts.of(Role.QUERY), lowercase=card.lowercase)
+    document = Style(prompts.of(Role.DOCUMENT), lowercase=card.lowercase)
+    passage = query if card.prompt_passages else replace(query, prompt="")
+    return Description(
+        card, task.name, query.prompted("<query>"), document.prompted("<document>"), passage.prompted("<passage>")
+    )
+
+
+def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -> Path:
+    """Write a model as ONNX, and return the folder: the given one, or that from which `backend=onnx` takes it.
+
+    A folder of one's own is a model from then on: `r2med run ./FOLDER`.
+    """
+    from r2med.encode.onnx_runtime import OnnxEncoder, export
+
+    card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
+    encoder = OnnxEncoder(card, Prompts())
+    if folder is None:
+        return encoder.folder
+    if folder.exists() and any(folder.iterdir()):
+        raise R2medError(f"{folder}: not empty; give a folder that does not exist yet")
+    export(card, encoder.build(), folder)
+    return folder

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.base import Encoder, Role, Vectors
+from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.errors import MissingExtra, R2medError
-from r2med.stage import Requirements
-from r2med.store.provenance import version_of
+from r2med.pipeline.stage import Requirements
+from r2med.runs.record import version_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -20,10 +20,10 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from r2med.encode.base import Vectors
-from r2med.encode.loading import Build
-from r2med.encode.tokens import Style
+from r2med.encode.encoder import Vectors
 from r2med.errors import R2medError
+from r2med.models.loading import Build
+from r2med.models.tokenizer import Style
 
 _LENGTH = struct.Struct("<Q")
 
@@ -147,9 +147,9 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """The other side: load what the first message says, then answer batches until the input ends."""
     import torch
 
-    from r2med.encode.towers import Tower
+    from r2med.encode.transformer import LoadedEncoder
 
-    tower: Tower | None = None
+    tower: LoadedEncoder | None = None
     while True:
         try:
             message = orjson.loads(_read_frame(requests))
@@ -160,7 +160,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             if tower is None:
                 torch.set_num_threads(message["threads"])
                 build = {**message["build"], "dense": tuple(message["build"]["dense"])}
-                tower = Tower(Build(**build), message["device"])
+                tower = LoadedEncoder(Build(**build), message["device"])
                 answer: dict[str, Any] = {}
             else:
                 made = tower.run(message["texts"], Style(**message["style"]))

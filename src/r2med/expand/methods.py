@@ -1,4 +1,7 @@
-"""The expanders that ask one question: HyDE, Query2Doc, LameR, and a plain answer."""
+"""The expanders that ask one question: HyDE, Query2Doc, LameR, and a plain answer.
+
+The ceiling: search with the gold answer. No system, and marked as such wherever its results are shown.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from r2med.errors import SpecError
-from r2med.expand.prompts import numbered
-from r2med.expand.writer import Writer
-from r2med.llm.asking import foreseen
-from r2med.registry import build_system
+from r2med.data.dataset import Generation
+from r2med.errors import R2medError, SpecError
+from r2med.expand.expander import Writer, attach_generations
+from r2med.llm.model_stage import foreseen
+from r2med.models.prompts import numbered
+from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.stage import Context, Oracle
+from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
-from r2med.system import System
+from r2med.retrieve.query_text import check_join
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
-    from r2med.stage import Context
+    from r2med.data.dataset import Collection, Gold
+    from r2med.pipeline.spec import Call
+    from r2med.pipeline.stage import Context
+
 
 PASSAGE_WORDS = 512
 """How much of a passage a model is shown, as published."""
@@ -99,3 +107,34 @@ class LameR(Writer):
             found = [documents.text(document) for document in run[query].documents[: self.depth]]
             values["passages"] = numbered(found, self.words) or "(nothing was found)"
         return filled
+
+
+@dataclass(frozen=True)
+class OracleAnswer(Oracle):
+    """The gold answer as if a model had written it.
+
+    >>> str(OracleAnswer(join="concat"))
+    'oracle-answer(join=concat)'
+    """
+
+    join: str = ""
+    """How the answer joins the query; empty for the retriever's own way."""
+
+    def __post_init__(self) -> None:
+        check_join("oracle-answer", self.join)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "oracle-answer")
+
+    def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
+        """Add each query's gold answer; a query without one is counted."""
+        if not any(answer.strip() for answer in gold.answers.values()):
+            raise R2medError(f"{collection.task.name} has no gold answers, which {self} searches with")
+        rows = [(self._generation(gold.answers.get(query, "").strip()),) for query in collection.queries.ids]
+        return attach_generations(self, collection, rows, context)
+
+    def _generation(self, answer: str) -> Generation:
+        missing = "" if answer else "the task has no answer to it"
+        return Generation(answer, "oracle-answer", "gold", join=self.join, incomplete=missing)

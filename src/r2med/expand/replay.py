@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from r2med.data.model import Generation
+from r2med.data.dataset import Generation
 from r2med.errors import DataError, SpecError, expanded, suggest
-from r2med.expand.genfiles import HYDOC, Written, mismatched, read_written
-from r2med.expand.joins import check_join
-from r2med.expand.kept import keep
-from r2med.llm.traces import split_trace
-from r2med.registry import spec_of
-from r2med.retrieve.joining import TEXT_JOINS
-from r2med.spec import Call
-from r2med.stage import Context, Expander, Requirements
+from r2med.expand.expander import attach_generations
+from r2med.expand.generation_files import HYDOC, Written, mismatched, read_written
+from r2med.llm.reasoning import split_trace
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Expander, Requirements
+from r2med.retrieve.query_text import TEXT_JOINS, check_join
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
+    from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
 
 BESIDE, HUB = "beside", "hub"
@@ -101,7 +100,7 @@ class Replay(Expander):
         return folder / self._chosen([file.relative_to(folder).as_posix() for file in files], str(folder))
 
     def _fetched(self, task: Task) -> Path:
-        from r2med.data.hub import HUB
+        from r2med.data.hub_tasks import HUB
 
         cached = HUB.cached(task.hub, task.revision)
         name = f"{self._method}/{self.llm}/{HYDOC}"
@@ -142,7 +141,7 @@ class Replay(Expander):
             )
         context.notes.record |= {"file": str(written.path), "content": _digest(written.path)}
         rows = [tuple(self._generations(query, written)) for query in queries]
-        return keep(self, collection, rows, context)
+        return attach_generations(self, collection, rows, context)
 
     def _generations(self, query: str, written: Written) -> Iterator[Generation]:
         made = Generation(

@@ -13,20 +13,18 @@ import orjson
 
 from r2med.data import load
 from r2med.data.tasks import Task, resolve
-from r2med.engine import Engine, quiet
 from r2med.errors import R2medError
-from r2med.leakage.hits import Hits
-from r2med.leakage.index import index_texts
+from r2med.leakage.findings import LeakageReport, Tally, pairs_of
+from r2med.leakage.index import IndexedTask, index_texts
+from r2med.leakage.lookup import LeakHits, by_size
 from r2med.leakage.match import Matcher
-from r2med.leakage.portions import by_size
-from r2med.leakage.report import Report, Tally, pairs_of
 from r2med.leakage.settings import Settings
-from r2med.leakage.subject import Subject
 from r2med.leakage.training import Block, blocks, check_files, size_of
-from r2med.store.cache import Cache
-from r2med.store.files import draft_file
+from r2med.pipeline.engine import Engine, quiet
+from r2med.storage.cache import Cache
+from r2med.storage.files import draft_file
 
-Piece = tuple[int, Hits]
+Piece = tuple[int, LeakHits]
 """The place of a task, and pairs with its texts."""
 
 _MEGABYTE = 1_000_000
@@ -41,7 +39,7 @@ def check(
     engine: Engine | None = None,
     out: Path | None = None,
     limit: int = 20,
-) -> Report:
+) -> LeakageReport:
     """What training files hold of tasks; every pair goes to the file `out`, the strongest into the report.
 
     >>> import tempfile
@@ -89,11 +87,11 @@ def _read(paths: Sequence[Path], matcher: Matcher, tally: Tally, sink: BinaryIO 
             tally.end_file(path)
 
 
-def _subject(task: Task, settings: Settings, engine: Engine) -> Subject:
+def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:
     """A task's index; its texts are let go before the next task is read."""
     dataset = load(task)
     index = index_texts(dataset.collection, engine, Cache.default(), "near" in settings.methods)
-    return Subject.of(dataset, index, settings)
+    return IndexedTask.of(dataset, index, settings)
 
 
 def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[Piece]]]:
@@ -125,5 +123,5 @@ class _Ahead:
             yield from pieces
 
 
-def _write(sink: BinaryIO, path: Path, subject: Subject, hits: Hits) -> None:
+def _write(sink: BinaryIO, path: Path, subject: IndexedTask, hits: LeakHits) -> None:
     sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))

@@ -11,10 +11,10 @@ import numpy as np
 
 from r2med.data.rows import opened
 from r2med.errors import R2medError
-from r2med.leakage.report import Report
-from r2med.leakage.tables import Places
+from r2med.leakage.findings import LeakageReport
+from r2med.leakage.lookup import Places
 from r2med.leakage.training import format_of
-from r2med.store.files import draft_file
+from r2med.storage.files import draft_file
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
@@ -46,7 +46,7 @@ def _storage(path: Path) -> tuple[str, str]:
     return format_of(path), ".gz" if path.suffix == ".gz" else ""
 
 
-def exclude(report: Report, places: Mapping[Path, Path], documents: bool = False) -> dict[Path, int]:
+def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool = False) -> dict[Path, int]:
     """Write each file without its affected rows; how many rows each lost.
 
     A row is affected when it holds a query or a positive; or, if `documents` count as well, any text of a task.

@@ -2,27 +2,31 @@
 
 Texts are documents first, then queries. Those with the same words are one text here (the first of them stands for
 all), so that a text that a corpus repeats under fifty ids is not taken for a formula.
+
+A task as it is looked for: its texts by id and kind, and the tables in which their hashes are found.
+
+Columns of numbers that are kept in the cache and read from their files as they are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.model import Collection
-from r2med.engine import Engine, Progress
-from r2med.leakage.columns import Columns, kept
-from r2med.leakage.grams import gram_table, text_portions
-from r2med.leakage.minhash import SEED, SLOTS, Signatures, library, signatures
-from r2med.leakage.portions import by_size
-from r2med.leakage.runs import runs
-from r2med.leakage.settings import COMMON, GRAM, SHINGLE
-from r2med.leakage.tables import Places, Table
-from r2med.leakage.words import Hashes, Words, hash_words, joined, raw_hash
-from r2med.store.cache import Cache, cache_key
+from r2med.data.dataset import Collection, Dataset
+from r2med.leakage.lookup import Places, Table, by_size
+from r2med.leakage.near_duplicates import SEED, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
+from r2med.leakage.ngrams import gram_table, ngram_hashes, ngrams, text_portions
+from r2med.leakage.settings import COMMON, GRAM, KINDS, SHINGLE, Settings
+from r2med.leakage.word_hashes import Hashes, Words, hash_words, joined, ragged, raw_hash
+from r2med.pipeline.engine import Engine, Progress
+from r2med.storage.cache import Cache, cache_key
 
 FORMAT = 1
 """Changes whenever the same texts would give other numbers."""
@@ -32,7 +36,7 @@ _COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gr
 
 
 @dataclass(frozen=True)
-class Index:
+class TaskIndex:
     """The texts of a task as numbers; what is looked up here and there stays in its file."""
 
     words: Words
@@ -52,7 +56,7 @@ class Index:
     """The MinHash signatures of `firsts`; None where none were asked for."""
 
 
-def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool) -> Index:
+def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool) -> TaskIndex:
     """The index of a collection, from the cache where it is there; with signatures if near-duplicates are wanted."""
     depends = {"data": collection.fingerprint, "format": FORMAT}
     label = f"index {collection.task.name}"
@@ -75,7 +79,9 @@ def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
         made = kept(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
     grams = Table(columns["gram-keys"], columns["gram-owners"])
-    return Index(words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, made)
+    return TaskIndex(
+        words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, made
+    )
 
 
 def _distinct(normal: Hashes) -> tuple[Places, Places]:
@@ -110,6 +116,96 @@ def _hashed(texts: Sequence[str], bar: Progress) -> Words:
 def _signatures(words: Words, firsts: Places, bar: Progress) -> Signatures:
     made = [np.empty((0, SLOTS), dtype=np.uint32)]
     for texts in text_portions(words, firsts):
-        made.append(signatures(runs(words.select(texts), SHINGLE)))
+        made.append(signatures(ngrams(words.select(texts), SHINGLE)))
         bar.advance(len(texts))
     return np.concatenate(made)
+
+
+@dataclass(frozen=True)
+class IndexedTask:
+    """The texts of one task, documents first, then queries."""
+
+    name: str
+    ids: list[str]
+    kinds: NDArray[np.int8]
+    """What each text is, as a place in `KINDS`."""
+    index: TaskIndex
+    settings: Settings
+
+    @classmethod
+    def of(cls, dataset: Dataset, index: TaskIndex, settings: Settings) -> IndexedTask:
+        """A task that was indexed; its texts are not kept."""
+        collection = dataset.collection
+        positive = {
+            document for judged in dataset.gold.qrels.values() for document, grade in judged.items() if grade > 0
+        }
+        documents = [1 if identifier in positive else 2 for identifier in collection.documents.ids]
+        kinds = np.array([*documents, *[0] * len(collection.queries)], dtype=np.int8)
+        return cls(dataset.name, [*collection.documents.ids, *collection.queries.ids], kinds, index, settings)
+
+    @cached_property
+    def compared(self) -> Places:
+        """The texts that stand for themselves and are long enough to be compared."""
+        firsts = self.index.firsts
+        return firsts[self.index.words.counts[firsts] >= self.settings.min_words]
+
+    @cached_property
+    def too_short(self) -> dict[str, int]:
+        """How many texts of each kind are not compared."""
+        short = self.kinds[self.index.words.counts < self.settings.min_words]
+        return {kind: int((short == place).sum()) for place, kind in enumerate(KINDS)}
+
+    @cached_property
+    def normal(self) -> Table:
+        """The hashes of whole texts."""
+        return Table.of(self.index.normal[self.compared], self.compared)
+
+    @cached_property
+    def bands(self) -> Table:
+        """The bands of signatures; a text is known by its place among the first texts."""
+        if self.index.signatures is None:
+            raise ValueError(f"{self.name} was indexed without signatures")
+        long_enough = self.compared[self.index.words.counts[self.compared] >= SHINGLE]
+        places = np.searchsorted(self.index.firsts, long_enough)
+        keys = band_keys(self.index.signatures[places], rows_of_band(self.settings.threshold))
+        return Table.of(keys.ravel(), np.repeat(places, keys.shape[1]))
+
+    @cached_property
+    def beginnings(self) -> Table:
+        """Of texts too short for a run of 13 words: the run of the fewest words that a compared text has."""
+        short = self.compared[self.index.words.counts[self.compared] < GRAM]
+        words = self.index.words.select(short)
+        return Table.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)
+
+    def expanded(self, texts: Places) -> tuple[Places, Places]:
+        """All texts with the words of the given first ones: places among the given, and the texts."""
+        order, edges = self._members
+        starts = edges[texts]
+        counts = edges[texts + 1] - starts
+        return np.repeat(np.arange(len(texts)), counts), order[ragged(starts, counts)]
+
+    @cached_property
+    def copies(self) -> Places:
+        """How many texts have the words of each first one."""
+        return np.diff(self._members[1])
+
+    @cached_property
+    def _members(self) -> tuple[Places, Places]:
+        """Texts by their first one, and where the texts of each begin."""
+        order = np.argsort(self.index.first, kind="stable")
+        return order, np.searchsorted(self.index.first[order], np.arange(len(order) + 1))
+
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+def kept(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
+    """The columns of an entry, made now if it is not there, and again if it is damaged."""
+
+    def build(folder: Path) -> None:
+        for name, column in make().items():
+            np.save(folder / f"{name}.npy", column, allow_pickle=False)
+
+    folder = cache.sound_entry(kind, key, build)
+    # Views, because slicing a `memmap` itself goes through slow Python code.
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names}

@@ -1,18 +1,74 @@
-"""Keys of training rows as a table knows them: how many texts they lead to is known before any of these is fetched.
+"""Pairs of training rows and texts of tasks, as columns.
+
+Keys of training rows as a table knows them: how many texts they lead to is known before any of these is fetched.
 
 A few rows can lead to millions of texts, so the work is cut by what it leads to and not by what is read.
+
+Looking up hashes in bulk: sorted tables, and a filter before them that most hashes do not pass.
+
+Work in portions: items gathered until they are large enough, columns cut before they are too large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from r2med.leakage.portions import row_stretches, stretches
-from r2med.leakage.tables import Places, Table
-from r2med.leakage.words import Hashes
+from r2med.leakage.settings import METHODS
+from r2med.leakage.word_hashes import Hashes, ragged
+
+
+@dataclass(frozen=True)
+class LeakHits:
+    """Pairs of a row of training data and a text of a task, as columns."""
+
+    rows: Places
+    texts: Places
+    methods: NDArray[np.int8]
+    """How each was found, as a place in `METHODS`."""
+    scores: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, method: str, rows: Places, texts: Places, scores: NDArray[np.float64] | None = None) -> LeakHits:
+        """Pairs that one method found; their score is 1 unless it is given."""
+        found = np.full(len(rows), METHODS.index(method), dtype=np.int8)
+        return cls(rows, texts, found, np.ones(len(rows)) if scores is None else scores)
+
+    @classmethod
+    def none(cls) -> LeakHits:
+        """No pairs."""
+        return cls.of(METHODS[0], np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, places: Places | NDArray[np.bool_] | slice) -> LeakHits:
+        """Some of the pairs."""
+        return LeakHits(self.rows[places], self.texts[places], self.methods[places], self.scores[places])
+
+
+def joined(parts: Sequence[LeakHits]) -> LeakHits:
+    """All pairs of all parts, by row."""
+    hits = LeakHits(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(LeakHits)))
+    return hits.take(np.argsort(hits.rows, kind="stable"))
+
+
+def strongest(hits: LeakHits) -> LeakHits:
+    """All pairs, each once, under its surest method and with its highest score; by row, then by text."""
+    hits = hits.take(np.lexsort((-hits.scores, hits.methods, hits.texts, hits.rows)))
+    first = np.ones(len(hits), dtype=bool)
+    first[1:] = (hits.rows[1:] != hits.rows[:-1]) | (hits.texts[1:] != hits.texts[:-1])
+    return hits.take(first)
+
+
+def gathered(parts: Iterable[LeakHits]) -> LeakHits:
+    """The strongest of parts that are made one after another and not kept."""
+    return reduce(lambda known, part: strongest(joined([known, part])), parts, LeakHits.none())
 
 
 @dataclass(frozen=True)
@@ -47,7 +103,7 @@ class Lookup:
 
     def portions(self, limit: int) -> Iterator[Lookup]:
         """All keys, those at a time that lead to at most so many texts, or a single one."""
-        return map(self.take, stretches(self.sizes, limit))
+        return map(self.take, slices_up_to(self.sizes, limit))
 
 
 def by_rows(lookups: Sequence[Lookup], limit: int) -> Iterator[list[Lookup]]:
@@ -56,10 +112,156 @@ def by_rows(lookups: Sequence[Lookup], limit: int) -> Iterator[list[Lookup]]:
     sizes = np.concatenate([lookup.sizes for lookup in lookups])
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
-    for part in row_stretches(rows, sizes[order], limit):
+    for part in row_slices_up_to(rows, sizes[order], limit):
         first, last = rows[part][[0, -1]]
         yield [lookup.take(_between(lookup.rows, first, last)) for lookup in lookups]
 
 
 def _between(rows: Places, first: np.int64, last: np.int64) -> slice:
     return slice(int(np.searchsorted(rows, first)), int(np.searchsorted(rows, last, side="right")))
+
+
+Places = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.uint64)
+
+
+def distinct(values: NDArray[Number]) -> NDArray[Number]:
+    """Each number once, in ascending order; `np.unique` hashes them first, which takes many times as long.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Hashes in ascending order, each with the number of the text it belongs to; a hash may have several."""
+
+    keys: Hashes
+    owners: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, keys: Hashes, owners: NDArray[np.integer[Any]]) -> Table:
+        """A table of hashes in any order; the texts of one hash stay in the order given."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], owners[order].astype(np.int32, copy=False))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, hashes: Hashes) -> tuple[Places, Places]:
+        """Which of the hashes are here, by place, and whose they are; a hash of several texts comes so often.
+
+        >>> table = Table.of(np.array([9, 4, 9], dtype=np.uint64), np.array([0, 1, 2]))
+        >>> [found.tolist() for found in table.find(np.array([4, 5, 9], dtype=np.uint64))]
+        [[0, 2, 2], [1, 0, 2]]
+        """
+        here, starts, counts = self.locate(hashes)
+        return np.repeat(here, counts), self.texts(starts, counts)
+
+    def locate(self, hashes: Hashes) -> tuple[Places, Places, Places]:
+        """Which of the hashes are here, by place; where the texts of each begin, and how many they are."""
+        if not len(self.keys):
+            none = np.empty(0, dtype=np.int64)
+            return none, none, none
+        first = np.searchsorted(self.keys, hashes)
+        here = np.flatnonzero(self.keys[np.minimum(first, len(self.keys) - 1)] == hashes)
+        first = first[here]
+        return here, first, np.searchsorted(self.keys, hashes[here], side="right") - first
+
+    def texts(self, starts: Places, counts: Places) -> Places:
+        """The texts of some hashes that were located."""
+        return self.owners[ragged(starts, counts)].astype(np.int64)
+
+
+class Filter:
+    """A bit for each of many slots, set where some hash falls: what is not set is in none of the tables.
+
+    With 16 to 32 slots a hash, three to six of a hundred foreign hashes pass.
+
+    >>> known = np.array([1 << 60, 1 << 62], dtype=np.uint64)
+    >>> Filter([known]).passes(np.array([1 << 62, 1 << 61], dtype=np.uint64)).tolist()
+    [True, False]
+    """
+
+    def __init__(self, sorted_keys: Iterable[Hashes]) -> None:
+        columns = list(sorted_keys)
+        bits = max(16, (16 * sum(map(len, columns))).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._bytes = np.zeros(1 << (bits - 3), dtype=np.uint8)
+        for keys in columns:
+            for start in range(0, len(keys), _AT_ONCE):
+                self._add(keys[start : start + _AT_ONCE])
+
+    def _add(self, keys: Hashes) -> None:
+        slots = keys >> self._shift
+        places = slots >> _THREE
+        marks = _BITS[slots & _SEVEN]
+        # Sorted keys fall into ascending bytes; the bits of one byte are brought together before they are set.
+        edges = np.flatnonzero(np.diff(places, prepend=places[:1] + np.uint64(1)))
+        self._bytes[places[edges]] |= np.bitwise_or.reduceat(marks, edges)
+
+    def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """Which hashes may be in one of the tables."""
+        slots = hashes >> self._shift
+        found: NDArray[np.bool_] = (self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0
+        return found
+
+
+_AT_ONCE = 1 << 22
+_THREE, _SEVEN = np.uint64(3), np.uint64(7)
+_BITS = (1 << np.arange(8)).astype(np.uint8)
+
+
+Item = TypeVar("Item")
+
+
+def by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """Lists of successive items, each as long as it takes to reach a total size.
+
+    >>> list(by_size(["a", "bbb", "cc", "d"], len, 3))
+    [['a', 'bbb'], ['cc', 'd']]
+    """
+    portion: list[Item] = []
+    total = 0
+    for item in items:
+        portion.append(item)
+        total += size(item)
+        if total >= limit:
+            yield portion
+            portion, total = [], 0
+    if portion:
+        yield portion
+
+
+def slices_up_to(sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
+    """Successive things of these sizes, as many at a time as have a total of at most the limit, or a single one.
+
+    >>> [(part.start, part.stop) for part in slices_up_to(np.array([1, 2, 9, 1, 1, 1]), 3)]
+    [(0, 2), (2, 3), (3, 6)]
+    """
+    ends = np.cumsum(sizes)
+    start = before = 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield slice(start, stop)
+        start, before = stop, int(ends[stop - 1])
+
+
+def row_slices_up_to(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
+    """The same, but things of one row stay together; rows ascend.
+
+    >>> [(part.start, part.stop) for part in row_slices_up_to(np.array([4, 4, 7, 8, 8]), np.array([1, 1, 1, 1, 9]), 3)]
+    [(0, 3), (3, 5)]
+    """
+    ends = np.flatnonzero(np.diff(rows, append=rows[-1:] + 1)) + 1
+    totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])[ends]
+    start = 0
+    for part in slices_up_to(np.diff(totals, prepend=0), limit):
+        stop = int(ends[part.stop - 1])
+        yield slice(start, stop)
+        start = stop

@@ -1,21 +1,211 @@
-"""Finding the texts of tasks in a block of training texts, in pieces of bounded size."""
+"""The ways of searching for the texts of tasks: by which keys of a block, and which of the texts they lead to count.
+
+Finding the texts of tasks in a block of training texts, in pieces of bounded size.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.hits import Hits, joined, strongest
-from r2med.leakage.lookup import by_rows
-from r2med.leakage.portions import row_stretches
-from r2med.leakage.search import AT_ONCE, NearTexts, Probe, SameText, Search, SharedRuns, ShortTexts
-from r2med.leakage.settings import METHODS, Settings
-from r2med.leakage.subject import Subject
-from r2med.leakage.tables import Filter, Table
+from r2med.leakage.index import IndexedTask
+from r2med.leakage.lookup import (
+    Filter,
+    LeakHits,
+    Lookup,
+    Places,
+    Table,
+    by_rows,
+    distinct,
+    gathered,
+    joined,
+    row_slices_up_to,
+    slices_up_to,
+    strongest,
+)
+from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures, similarities
+from r2med.leakage.ngrams import inside, ngram_hashes, ngrams
+from r2med.leakage.settings import GRAM, METHODS, SHINGLE, Settings
 from r2med.leakage.training import Block
-from r2med.leakage.words import hash_words, raw_hash
+from r2med.leakage.word_hashes import Words, hash_words, raw_hash
+
+AT_ONCE = 1 << 20
+"""How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A block of training texts as numbers, and how to search with it."""
+
+    block: Block
+    words: Words
+    settings: Settings
+    at_once: int = AT_ONCE
+
+    def rows(self, places: Places) -> Places:
+        """The rows in which words stand."""
+        return self.block.rows[self.words.owners(places)]
+
+
+class LeakSearch(Protocol):
+    """A way of searching with a block; made once for all tasks."""
+
+    def lookup(self, subject: IndexedTask) -> Lookup:
+        """The keys of the block that a task has."""
+
+    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        """What some rows hold of the task, by these keys of theirs: first texts only, each once a row."""
+
+
+class SameText:
+    """Texts with the same words in the same order."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        hashes = probe.words.text_hashes()
+        self._units = np.flatnonzero((probe.words.counts >= probe.settings.min_words) & known.passes(hashes))
+        self._keys, self._rows = hashes[self._units], probe.block.rows[self._units]
+
+    def lookup(self, subject: IndexedTask) -> Lookup:
+        """By hashes of whole texts."""
+        return Lookup.of(subject.normal, self._keys, self._rows, self._units)
+
+    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        """All of them."""
+        places, firsts = found.texts()
+        return gathered([LeakHits.of("normalised", found.rows[places], firsts)])
+
+
+class SharedRuns:
+    """Texts with which a row shares runs of 13 words."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        grams = ngram_hashes(probe.words.hashes, GRAM)
+        places = np.flatnonzero(known.passes(grams) & inside(probe.words, GRAM))
+        keys, rows = grams[places], probe.rows(places)
+        # Each run once a row, and in ascending order, so that looking them up stays in one part of a table for long.
+        order = np.lexsort((rows, keys))
+        keys, rows = keys[order], rows[order]
+        new = np.ones(len(keys), dtype=bool)
+        new[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
+        self._keys, self._rows = keys[new], rows[new]
+
+    def lookup(self, subject: IndexedTask) -> Lookup:
+        """By hashes of runs."""
+        return Lookup.of(subject.index.grams, self._keys, self._rows, self._rows)
+
+    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        """Those of which enough runs are there."""
+        index, settings = subject.index, self._probe.settings
+        nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        counts = (_counted(subject, portion) for portion in found.portions(self._probe.at_once))
+        pairs, shared = reduce(_added, counts, nothing)
+        rows, firsts = np.divmod(pairs, len(subject.ids))
+        scores = shared / index.gram_counts[firsts]
+        enough = (scores >= settings.overlap) & (index.words.counts[firsts] >= settings.min_words)
+        return LeakHits.of("ngram", rows[enough], firsts[enough], scores[enough])
+
+
+class ShortTexts:
+    """Texts of fewer than 13 words that stand in a training text word for word."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        least = probe.settings.min_words
+        starts = ngram_hashes(probe.words.hashes, least)
+        self._places = np.flatnonzero(known.passes(starts) & inside(probe.words, least))
+        self._keys, self._rows = starts[self._places], probe.rows(self._places)
+
+    def lookup(self, subject: IndexedTask) -> Lookup:
+        """By hashes of their beginnings."""
+        return Lookup.of(subject.beginnings, self._keys, self._rows, self._places)
+
+    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        """Those that go on as they begin."""
+        return gathered(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
+
+    def _whole(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        places, firsts = found.texts()
+        whole = _continued(self._probe.words, found.origins[places], subject.index.words, firsts)
+        return LeakHits.of("ngram", found.rows[places[whole]], firsts[whole])
+
+
+class NearTexts:
+    """Near-duplicates: candidates by a shared band, then by the whole signatures, then by their shingles."""
+
+    def __init__(self, probe: Probe, known: Filter) -> None:
+        self._probe = probe
+        units = np.flatnonzero(probe.words.counts >= max(probe.settings.min_words, SHINGLE))
+        self._shingles = ngrams(probe.words.select(units), SHINGLE)
+        self._signatures = signatures(self._shingles)
+        keys = band_keys(self._signatures, rows_of_band(probe.settings.threshold))
+        self._passing, bands = np.nonzero(known.passes(keys))
+        self._keys, self._rows = keys[self._passing, bands], probe.block.rows[units]
+        self._rows_of_keys = self._rows[self._passing]
+
+    def lookup(self, subject: IndexedTask) -> Lookup:
+        """By hashes of bands."""
+        return Lookup.of(subject.bands, self._keys, self._rows_of_keys, self._passing)
+
+    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        """Those that are similar enough."""
+        return gathered(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
+
+    def _near(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+        places, numbers = found.texts()
+        candidates = distinct(found.origins[places] * len(subject.ids) + numbers)
+        mine, its = np.divmod(candidates, len(subject.ids))
+        threshold = self._probe.settings.threshold
+        theirs = subject.index.signatures
+        if theirs is not None and len(candidates):
+            likely = agree(self._signatures, theirs, (mine, its), threshold)
+            mine, its = mine[likely], its[likely]
+        firsts = subject.index.firsts[its]
+        scores = self._similarities(subject.index.words, mine, firsts)
+        near = scores >= threshold
+        return LeakHits.of("near", self._rows[mine[near]], firsts[near], scores[near])
+
+    def _similarities(self, words: Words, mine: Places, firsts: Places) -> NDArray[np.float64]:
+        """The similarity of each pair, the shingles of the task's texts made now from their words."""
+        scores = np.empty(len(mine))
+        for part in slices_up_to(words.counts[firsts], self._probe.at_once):
+            texts, places = np.unique(firsts[part], return_inverse=True)
+            theirs = ngrams(words.select(texts), SHINGLE)
+            scores[part] = similarities(self._shingles, theirs, (mine[part], places))
+        return scores
+
+
+def _counted(subject: IndexedTask, found: Lookup) -> tuple[Places, Places]:
+    """Pairs of rows and texts as one number each, and how many keys lead from the one to the other."""
+    places, firsts = found.texts()
+    return np.unique(found.rows[places] * len(subject.ids) + firsts, return_counts=True)
+
+
+def _added(known: tuple[Places, Places], more: tuple[Places, Places]) -> tuple[Places, Places]:
+    """Counts of pairs and further counts of pairs."""
+    if not len(known[0]):
+        return more
+    pairs, places = np.unique(np.concatenate([known[0], more[0]]), return_inverse=True)
+    counts = np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(counts, places, np.concatenate([known[1], more[1]]))
+    return pairs, counts
+
+
+def _continued(words: Words, places: Places, texts: Words, owners: Places) -> NDArray[np.bool_]:
+    """Whether all words of short texts follow at these places, before the end of the training text."""
+    lengths = texts.counts[owners]
+    whole = places + lengths <= words.offsets[words.owners(places) + 1]
+    for step in range(int(lengths.max(initial=0))):
+        going = np.flatnonzero(whole & (lengths > step))
+        theirs = texts.hashes[texts.offsets[owners[going]] + step]
+        whole[going] = words.hashes[places[going] + step] == theirs
+    return whole
+
 
 _EXACT, _NORMALISED = METHODS.index("exact"), METHODS.index("normalised")
 
@@ -23,11 +213,11 @@ _EXACT, _NORMALISED = METHODS.index("exact"), METHODS.index("normalised")
 class Matcher:
     """Looks for the texts of some tasks; made once, used for every block, by several threads if need be."""
 
-    def __init__(self, subjects: Sequence[Subject], settings: Settings, at_once: int = AT_ONCE) -> None:
+    def __init__(self, subjects: Sequence[IndexedTask], settings: Settings, at_once: int = AT_ONCE) -> None:
         self.subjects = subjects
         self.settings = settings
         self.at_once = at_once
-        self._searches: dict[Callable[[Probe, Filter], Search], Filter] = {}
+        self._searches: dict[Callable[[Probe, Filter], LeakSearch], Filter] = {}
         if {"exact", "normalised"} & set(settings.methods):
             self._searches[SameText] = _filter(subjects, lambda subject: subject.normal)
         if "ngram" in settings.methods:
@@ -36,7 +226,7 @@ class Matcher:
         if "near" in settings.methods:
             self._searches[NearTexts] = _filter(subjects, lambda subject: subject.bands)
 
-    def match(self, block: Block) -> Iterator[tuple[int, Hits]]:
+    def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
         """What the block holds: the place of a task and pairs, piece by piece; by task, then row, then text.
 
         A piece has all pairs of its rows. It is one row, or has at most `at_once` pairs.
@@ -47,17 +237,17 @@ class Matcher:
             for hits in self._found(subject, probe, searches):
                 yield place, hits
 
-    def _found(self, subject: Subject, probe: Probe, searches: Sequence[Search]) -> Iterator[Hits]:
+    def _found(self, subject: IndexedTask, probe: Probe, searches: Sequence[LeakSearch]) -> Iterator[LeakHits]:
         """What the block holds of a task; at most about `at_once` candidates, or those of one row, are in memory."""
         for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
             firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
             # A text that a corpus repeats under many ids was compared once; now all of its ids are named.
-            for part in row_stretches(firsts.rows, subject.copies[firsts.texts], self.at_once):
+            for part in row_slices_up_to(firsts.rows, subject.copies[firsts.texts], self.at_once):
                 hits = self._as_they_stand(subject, probe, _copied(subject, firsts.take(part)))
                 if len(hits):
                     yield strongest(hits)
 
-    def _as_they_stand(self, subject: Subject, probe: Probe, hits: Hits) -> Hits:
+    def _as_they_stand(self, subject: IndexedTask, probe: Probe, hits: LeakHits) -> LeakHits:
         """The pairs, with those that have the same words told apart: the same as they stand, or not."""
         same = np.flatnonzero(hits.methods == _NORMALISED)
         if len(same) and "exact" in self.settings.methods:
@@ -67,17 +257,17 @@ class Matcher:
         return hits
 
 
-def _filter(subjects: Sequence[Subject], table: Callable[[Subject], Table]) -> Filter:
+def _filter(subjects: Sequence[IndexedTask], table: Callable[[IndexedTask], Table]) -> Filter:
     return Filter([table(subject).keys for subject in subjects])
 
 
-def _copied(subject: Subject, firsts: Hits) -> Hits:
+def _copied(subject: IndexedTask, firsts: LeakHits) -> LeakHits:
     """Pairs with all texts that have the words of the given ones."""
     again, texts = subject.expanded(firsts.texts)
-    return Hits(firsts.rows[again], texts, firsts.methods[again], firsts.scores[again])
+    return LeakHits(firsts.rows[again], texts, firsts.methods[again], firsts.scores[again])
 
 
-def _exact(subject: Subject, block: Block, hits: Hits) -> NDArray[np.bool_]:
+def _exact(subject: IndexedTask, block: Block, hits: LeakHits) -> NDArray[np.bool_]:
     """Of which pairs the row holds the text character for character."""
     units = np.flatnonzero(np.isin(block.rows, hits.rows))
     held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))

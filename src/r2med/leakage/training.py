@@ -12,8 +12,7 @@ import numpy as np
 from r2med.data.problems import ERROR, Findings
 from r2med.data.rows import lines, not_utf8, parsed, plain
 from r2med.errors import DataError, suggest
-from r2med.leakage.portions import by_size
-from r2med.leakage.tables import Places
+from r2med.leakage.lookup import Places, by_size
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""
@@ -26,7 +25,7 @@ _ROWS_AT_ONCE = 4096
 Item = TypeVar("Item")
 
 
-class Row(NamedTuple):
+class TrainingRow(NamedTuple):
     """The texts of a row of training data."""
 
     number: int
@@ -51,7 +50,7 @@ class Block:
     """How many bytes of the file they take."""
 
     @classmethod
-    def of(cls, rows: list[Row]) -> Block:
+    def of(cls, rows: list[TrainingRow]) -> Block:
         """The block of some successive rows."""
         texts = [text for row in rows for text in row.texts]
         numbers = np.repeat([row.number for row in rows], [len(row.texts) for row in rows])
@@ -132,43 +131,43 @@ def strings(value: object) -> list[str]:
     return found
 
 
-def _parts(row: Row) -> Iterator[Row]:
+def _parts(row: TrainingRow) -> Iterator[TrainingRow]:
     """A row as it is, or one of enormous texts in parts."""
     if sum(map(len, row.texts)) <= LONGEST:
         yield row
         return
     slices = [text[start : start + LONGEST] for text in row.texts for start in _starts(len(text))]
     for number, part in enumerate(by_size(slices, len, BLOCK)):
-        yield Row(row.number, part, 0 if number else row.size, number)
+        yield TrainingRow(row.number, part, 0 if number else row.size, number)
 
 
 def _starts(length: int) -> range:
     return range(0, max(1, length - _SHARED), LONGEST - _SHARED) if length > LONGEST else range(1)
 
 
-def _json(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+def _json(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
     found, read, seen = Findings(), _Counter(), set[str]()
     before = 0
     for number, row in _sound(parsed(read.lines(path, found), path, found), found):
         seen.update(row)
         texts = strings([row[name] for name in fields if name in row] if fields else row)
-        yield Row(number, texts, read.bytes - before)
+        yield TrainingRow(number, texts, read.bytes - before)
         before = read.bytes
     _require(path, fields, seen)
 
 
-def _text(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+def _text(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
     if fields:
         raise DataError(f"{path}: lines of text have no fields; leave --fields away")
     found = Findings()
     for number, line in _sound(lines(path, found), found):
         try:
-            yield Row(number, [line.decode("utf-8").rstrip("\r\n")], len(line))
+            yield TrainingRow(number, [line.decode("utf-8").rstrip("\r\n")], len(line))
         except UnicodeDecodeError as bad:
             raise DataError(f"{path}:{number}: {not_utf8(line, bad)}") from bad
 
 
-def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
+def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
     import polars as pl
 
     try:
@@ -183,12 +182,12 @@ def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[Row]:
         for batch in frame.select(columns).collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=True, lazy=True):
             for row in batch.iter_rows():
                 number += 1
-                yield Row(number, strings(list(row)), path.stat().st_size / total)
+                yield TrainingRow(number, strings(list(row)), path.stat().st_size / total)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path}: is not a whole parquet file ({plain(error)})") from error
 
 
-FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[Row]]] = {
+FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[TrainingRow]]] = {
     ".jsonl": _json,
     ".ndjson": _json,
     ".json": _json,

@@ -9,24 +9,23 @@
 A stage does not build a client: it uses `current_client()`, so that one command has one budget and one local server.
 """
 
-from r2med.llm.account import Account, Estimate, account
-from r2med.llm.cards import add_model, find_model, model_names
+from r2med.llm.budget import Account, Estimate, Limits, account
 from r2med.llm.client import Client, current_client, forget_outages, session
-from r2med.llm.limits import Limits
+from r2med.llm.llm_cards import add_model, find_model, model_names
+from r2med.llm.reasoning import FORMATS, Trace, split_trace
 from r2med.llm.scripted import scripted
-from r2med.llm.traces import FORMATS, Trace, split_trace
 from r2med.llm.types import (
-    Answer,
+    AttemptError,
     Failed,
     LimitReached,
     Message,
     Model,
+    RawAnswer,
     Reply,
     Request,
     Sampling,
     ServerError,
     Token,
-    Trouble,
     Usage,
     chat,
 )
@@ -34,7 +33,7 @@ from r2med.llm.types import (
 __all__ = [
     "FORMATS",
     "Account",
-    "Answer",
+    "AttemptError",
     "Client",
     "Estimate",
     "Failed",
@@ -42,13 +41,13 @@ __all__ = [
     "Limits",
     "Message",
     "Model",
+    "RawAnswer",
     "Reply",
     "Request",
     "Sampling",
     "ServerError",
     "Token",
     "Trace",
-    "Trouble",
     "Usage",
     "account",
     "add_model",

@@ -12,19 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.engine import Progress
 from r2med.errors import R2medError
-from r2med.llm.account import Estimate, estimate
-from r2med.llm.answers import Answers
+from r2med.llm.budget import Budget, Estimate, Limits, estimate
 from r2med.llm.endpoint import Endpoint
-from r2med.llm.limits import Limits, Purse
-from r2med.llm.loop import Loop
+from r2med.llm.event_loop import Loop
+from r2med.llm.http_server import HttpServer, Server
 from r2med.llm.replies import to_reply
+from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.server import HttpServer, Server
-from r2med.llm.types import Answer, Failed, Model, Reply, Request, ServerError, Trouble
-from r2med.servers import OUTAGES
-from r2med.store.home import home
+from r2med.llm.types import AttemptError, Failed, Model, RawAnswer, Reply, Request, ServerError
+from r2med.models.servers import OUTAGES
+from r2med.pipeline.engine import Progress
+from r2med.storage.home import home
 
 Value = TypeVar("Value")
 _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
@@ -36,7 +35,7 @@ class Client:
 
     def __init__(self, limits: Limits | None = None, answers: Path | None = None) -> None:
         self.limits = limits or Limits.configured()
-        self.purse = Purse(self.limits)
+        self.purse = Budget(self.limits)
         """What this client has spent."""
         self._place = answers
         self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
@@ -45,13 +44,13 @@ class Client:
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
         self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
         self._file_thread = ThreadPoolExecutor(1, "r2med-answers")
-        self._unusable: dict[str, Answer] = {}
+        self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
 
     @cached_property
-    def _answers(self) -> Answers:
+    def _answers(self) -> ReplyCache:
         """Opened with the first question, so that a command that asks nothing needs no file."""
-        return Answers(self._place, self.limits.lease)
+        return ReplyCache(self._place, self.limits.lease)
 
     def ask_all(
         self, requests: Sequence[Request], progress: Progress | None = None, *, probing: bool = False
@@ -157,14 +156,14 @@ class Client:
             raise errors[0]
         return [reply for reply in replies if reply is not None]
 
-    def _usable(self, request: Request, key: str, answer: Answer | None) -> Reply | None:
+    def _usable(self, request: Request, key: str, answer: RawAnswer | None) -> Reply | None:
         """The reply of a kept answer; None for one of no use that an earlier command left, which is asked again."""
         if answer is None:
             return None
         reply = to_reply(request, answer, cached=True)
         return None if reply.incomplete and self._unusable.get(key) != answer else reply
 
-    async def _fetch(self, request: Request, key: str, reject: Answer | None) -> Reply | Failed:
+    async def _fetch(self, request: Request, key: str, reject: RawAnswer | None) -> Reply | Failed:
         """Ask, or wait for another process that asks the same."""
         try:
             answer = await self._claimed(key, reject)
@@ -177,7 +176,7 @@ class Client:
             except BaseException:
                 await asyncio.shield(self._in_file(self._answers.release, key))
                 raise
-        except Trouble as trouble:
+        except AttemptError as trouble:
             if self._why is not None:
                 raise self._why from trouble
             return Failed(request, trouble.reason)
@@ -187,7 +186,7 @@ class Client:
             raise
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
-    async def _claimed(self, key: str, reject: Answer | None) -> Answer | None:
+    async def _claimed(self, key: str, reject: RawAnswer | None) -> RawAnswer | None:
         """None once the request is this process's to ask; the answer where another process was first."""
         wait = _FIRST_LOOK
         while True:
@@ -195,7 +194,7 @@ class Client:
             if claim.mine or claim.answer is not None:
                 return claim.answer
             if self._halted.is_set():
-                raise Trouble("stopped", retry=False)
+                raise AttemptError("stopped", retry=False)
             await asyncio.sleep(wait)
             wait = min(_LAST_LOOK, 1.5 * wait)
 
@@ -203,7 +202,7 @@ class Client:
         """Write to the file of answers in the order of asking, beside the loop: another process may hold the file."""
         return asyncio.get_running_loop().run_in_executor(self._file_thread, function, *arguments)
 
-    def _noted(self, key: str, answer: Answer, reply: Reply) -> Reply:
+    def _noted(self, key: str, answer: RawAnswer, reply: Reply) -> Reply:
         if reply.incomplete:
             self._unusable[key] = answer
         return reply
@@ -220,12 +219,12 @@ class Client:
             if model.answer is not None:
                 server = ScriptedServer()
             elif model.gguf:
-                from r2med.llm.local import LocalServer
+                from r2med.llm.local_server import LocalServer
 
                 server = await asyncio.to_thread(LocalServer, model, self.limits.timeout)
             else:
                 server = HttpServer(model, self.limits.timeout)
-        except Trouble as trouble:
+        except AttemptError as trouble:
             raise ServerError(trouble.reason) from trouble
         return Endpoint(server, model, self.limits, self.purse, self._halted)
 

@@ -7,10 +7,10 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-from r2med.llm.limits import Limits, Purse
-from r2med.llm.retry import backoff
-from r2med.llm.server import Server
-from r2med.llm.types import Answer, Model, Request, ServerError, Trouble, Unreachable, Unusable
+from r2med.llm.budget import Budget, Limits
+from r2med.llm.http_server import Server
+from r2med.llm.types import AttemptError, FatalServerError, Model, RawAnswer, Request, ServerError, Unreachable
+from r2med.models.http import backoff
 
 _PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
@@ -44,7 +44,7 @@ class Health:
 class Endpoint:
     """One server with the manners of a good client. Lives on one event loop."""
 
-    def __init__(self, server: Server, model: Model, limits: Limits, purse: Purse, halt: asyncio.Event) -> None:
+    def __init__(self, server: Server, model: Model, limits: Limits, purse: Budget, halt: asyncio.Event) -> None:
         self._server = server
         self._limits = limits
         self._purse = purse
@@ -62,7 +62,7 @@ class Endpoint:
         """Ask models again that counted as dead."""
         self._health.clear()
 
-    async def ask(self, request: Request) -> Answer:
+    async def ask(self, request: Request) -> RawAnswer:
         """The server's answer after as many attempts as it takes; `Trouble` when they are used up."""
         health = self.health(request.model)
         async with self._slots:
@@ -71,7 +71,7 @@ class Endpoint:
                 await self._turn()
                 try:
                     answer = await self._attempt(request)
-                except Trouble as trouble:
+                except AttemptError as trouble:
                     self._judge(trouble, attempt, health)
                     base = _REFUSED_WAIT if _refused(trouble, health) else self._limits.backoff
                     await self._wait(backoff(attempt + 1, min(base, self._limits.backoff), trouble.wait))
@@ -84,13 +84,13 @@ class Endpoint:
         """Let go of the server."""
         await self._server.close()
 
-    async def _attempt(self, request: Request) -> Answer:
+    async def _attempt(self, request: Request) -> RawAnswer:
         hold = await self._purse.hold(request)
         try:
             if self._halt.is_set():
-                raise Trouble("stopped", retry=False)
+                raise AttemptError("stopped", retry=False)
             answer = await self._server.answer(request)
-        except Trouble as trouble:
+        except AttemptError as trouble:
             self._purse.lose(hold, billed=trouble.billed)
             raise
         except BaseException:
@@ -99,9 +99,9 @@ class Endpoint:
         self._purse.pay(hold, answer.usage, request.model.cost(answer.usage))
         return answer
 
-    def _judge(self, trouble: Trouble, attempt: int, health: Health) -> None:
+    def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:
         """Return when another attempt may help; otherwise raise, for this request alone or for all of them."""
-        if isinstance(trouble, Unusable):
+        if isinstance(trouble, FatalServerError):
             raise health.give_up(trouble.reason) from trouble
         if trouble.wait is not None:
             # What one request was told holds for all of them.
@@ -117,7 +117,7 @@ class Endpoint:
         if health.failures >= _HOPELESS or refused:
             gave_up = "" if refused else f" ({health.failures} requests in a row gave up; answers so far are kept)"
             raise health.give_up(trouble.reason + gave_up) from trouble
-        raise Trouble(_tried(trouble.reason, attempt + 1), retry=False) from trouble
+        raise AttemptError(_tried(trouble.reason, attempt + 1), retry=False) from trouble
 
     async def _turn(self) -> None:
         """Wait for the pace that is allowed, and for the end of a silence that the server asked for."""
@@ -131,17 +131,17 @@ class Endpoint:
     async def _wait(self, seconds: float) -> None:
         """Sleep, unless everything stops."""
         if self._halt.is_set():
-            raise Trouble("stopped", retry=False)
+            raise AttemptError("stopped", retry=False)
         if seconds <= 0:
             return
         try:
             await asyncio.wait_for(self._halt.wait(), seconds)
         except TimeoutError:
             return
-        raise Trouble("stopped", retry=False)
+        raise AttemptError("stopped", retry=False)
 
 
-def _refused(trouble: Trouble, health: Health) -> bool:
+def _refused(trouble: AttemptError, health: Health) -> bool:
     """Whether no server listens and none ever did; one that has answered may be starting anew."""
     return isinstance(trouble, Unreachable) and not health.answered
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from r2med.llm.traces import split_trace
-from r2med.llm.types import Answer, Reply, Request, Usage
+from r2med.llm.reasoning import split_trace
+from r2med.llm.types import RawAnswer, Reply, Request, Usage
 
 
-def to_reply(request: Request, answer: Answer, *, cached: bool = False) -> Reply:
+def to_reply(request: Request, answer: RawAnswer, *, cached: bool = False) -> Reply:
     """The reply to a request, from an answer that came just now or was kept."""
     trace = split_trace(
         answer.text, request.model.trace, field=answer.reasoning, finish=answer.finish, refusal=answer.refusal

@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 
 from r2med.errors import SpecError
-from r2med.llm.types import Answer, Model, Request, Sampling, Trouble, Usage
-from r2med.llm.wire import clean, guess_tokens, prompt_text
+from r2med.llm.http_server import clean, guess_tokens, prompt_text
+from r2med.llm.types import AttemptError, Model, RawAnswer, Request, Sampling, Usage
 
 _FIELDS = {"match", "reply", "reasoning", "finish"}
 
 
-def scripted(answer: Callable[[Request], str | Answer], name: str = "scripted", *, trace: str = "auto") -> Model:
+def scripted(answer: Callable[[Request], str | RawAnswer], name: str = "scripted", *, trace: str = "auto") -> Model:
     """A model whose answers come from a function; it may raise `Trouble` to fail like a server.
 
     >>> model = scripted(lambda request: request.messages[-1].content.upper())
@@ -59,13 +59,13 @@ def scripted_file(path: Path) -> Model:
         raise SpecError(f"cannot read the script {str(path)!r}: {getattr(error, 'strerror', '') or error}") from error
     rules = [_rule(place, entry) for place, entry in _entries(path, content)]
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> RawAnswer:
         text = prompt_text(request.messages)
         for rule in rules:
             if rule.pattern.search(text):
                 reply = rule.replies[request.sample % len(rule.replies)]
-                return Answer(reply, rule.reasoning, rule.finish)
-        raise Trouble(f"{path} has no rule for {' '.join(text.split())[-60:]!r}", retry=False)
+                return RawAnswer(reply, rule.reasoning, rule.finish)
+        raise AttemptError(f"{path} has no rule for {' '.join(text.split())[-60:]!r}", retry=False)
 
     digest = hashlib.blake2b(content, digest_size=8).hexdigest()
     return replace(scripted(answer, digest), name=f"scripted:{path}")
@@ -109,12 +109,12 @@ def _rule(place: str, entry: Any) -> _Rule:
 class ScriptedServer:
     """Asks a scripted model's function."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> RawAnswer:
         """What the script says, with tokens counted by length."""
         if request.model.answer is None:
             raise TypeError(f"{request.model.name} has no script")
         said = request.model.answer(request)
-        found = Answer(said) if isinstance(said, str) else said
+        found = RawAnswer(said) if isinstance(said, str) else said
         if found.usage == Usage():
             written = guess_tokens(found.text) + guess_tokens(found.reasoning)
             found = replace(found, usage=Usage(guess_tokens(prompt_text(request.messages)), written))

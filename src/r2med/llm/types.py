@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from r2med.errors import R2medError
-from r2med.stage import Requirements
-from r2med.store.cache import cache_key
+from r2med.pipeline.stage import Requirements
+from r2med.storage.cache import cache_key
 
 SYSTEM = "You are a helpful assistant."
 """The system prompt of the published protocol: nothing in particular."""
@@ -24,7 +24,7 @@ class ServerError(R2medError):
     """A server that cannot be used at all: wrong key, unknown model, nobody there."""
 
 
-class Trouble(Exception):
+class AttemptError(Exception):
     """One attempt at a request that gave no answer. Never leaves the client: it becomes a retry or a `Failed`."""
 
     def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
@@ -39,14 +39,14 @@ class Trouble(Exception):
         """Whether the server may have done (and charged) the work although nothing usable arrived."""
 
 
-class Unusable(Trouble):
+class FatalServerError(AttemptError):
     """A trouble that every other request to this server and model would meet too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, retry=False)
 
 
-class Unreachable(Trouble):
+class Unreachable(AttemptError):
     """Nobody listens at the address."""
 
 
@@ -109,7 +109,7 @@ class Model:
     """Further fields of the request's body, for example a switch that turns thinking on."""
     parallel: int | None = None
     """The most requests this server takes at a time."""
-    answer: Callable[[Request], str | Answer] | None = field(default=None, compare=False, repr=False)
+    answer: Callable[[Request], str | RawAnswer] | None = field(default=None, compare=False, repr=False)
     """The function behind a scripted model."""
     gguf: str = ""
     """The weights behind a local model."""
@@ -211,7 +211,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RawAnswer:
     """What a server said, before the reasoning is told from the answer: this is what is kept."""
 
     text: str

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Floats, Gains, Measure
-from r2med.ranking import Run
 
 if TYPE_CHECKING:
-    from r2med.data.model import Qrels
+    from r2med.data.dataset import Qrels
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class QueryScores:
     """Per-query values of some measures, as columns aligned with `queries`."""
 
     queries: tuple[str, ...]
@@ -56,7 +56,7 @@ class Scores:
         return {query: dict(zip(names, row, strict=True)) for query, row in zip(self.queries, rows, strict=True)}
 
 
-def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Scores:
+def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> QueryScores:
     """Measure a run.
 
     >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.4, 0.9]), "q2": (["d1"], [1.0])})
@@ -73,7 +73,7 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Scor
     cutoffs = [measure.cutoff for measure in wanted]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
     gains = _gains(run, positives, depth)
-    return Scores(tuple(positives), {measure: measure.values(gains) for measure in wanted})
+    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in wanted})
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply
-from r2med.rerank.asking import Asker, ask, excerpt, trouble
-from r2med.rerank.candidates import Candidates, Outcome, Unusable, candidates, in_order, note_incomplete, reranked
-from r2med.rerank.parsing import read_grades
+from r2med.rerank.candidate_lists import (
+    CandidateList,
+    KeptOrder,
+    Outcome,
+    candidates,
+    in_order,
+    note_incomplete,
+    reranked,
+)
+from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_grades, trouble
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
-    from r2med.ranking import Run
-    from r2med.stage import Context
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+    from r2med.pipeline.stage import Context
 
 
 def groups(documents: int, size: int, number: int = 0, seed: str = "") -> list[list[int]]:
@@ -44,7 +51,7 @@ class _Group(NamedTuple):
 class _Grades:
     """What became of one query's groups."""
 
-    shown: Candidates
+    shown: CandidateList
     given: dict[int, list[float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     """Why a group came to nothing, for each that did."""
@@ -69,7 +76,7 @@ class _Grades:
         """The mean grades; candidates with equal ones stay in the order they had."""
         missing = len(self.shown) - len(self.given)
         if missing:
-            return Unusable(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
+            return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
         means = [sum(grades) / len(grades) for _, grades in sorted(self.given.items())]
         return in_order(sorted(range(len(means)), key=lambda place: (-means[place], place)), means)
 
@@ -84,7 +91,7 @@ class _Grades:
 
 
 @dataclass(frozen=True)
-class Groupwise(Asker):
+class Groupwise(ModelReranker):
     """A language model grades groups of passages from 0 to 10; several groupings are averaged.
 
     >>> str(Groupwise("gpt-4o", size=20, rounds=3))

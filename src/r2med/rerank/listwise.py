@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2med.errors import SpecError
-from r2med.expand.prompts import Template
 from r2med.llm import Failed, Reply, Request
-from r2med.rerank.asking import Asker, ask, excerpt, trouble
-from r2med.rerank.candidates import Candidates, Outcome, candidates, note_incomplete, reranked
-from r2med.rerank.parsing import read_permutation
+from r2med.models.prompts import PromptTemplate
+from r2med.rerank.candidate_lists import CandidateList, Outcome, candidates, note_incomplete, reranked
+from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_permutation, trouble
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
     from r2med.data.tasks import Task
-    from r2med.ranking import Run
-    from r2med.stage import Context
+    from r2med.pipeline.stage import Context
 
 
 def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
@@ -42,7 +41,7 @@ def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
 class _List:
     """One query's list while it is being ordered."""
 
-    shown: Candidates
+    shown: CandidateList
     windows: Sequence[tuple[int, int]]
     order: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -69,7 +68,7 @@ class _List:
 
 
 @dataclass(frozen=True)
-class Listwise(Asker):
+class Listwise(ModelReranker):
     """A language model orders windows of passages, from the bottom of the list to its top (arXiv 2304.09542).
 
     With `scores`, the score that the stage before gave each passage stands beside it (arXiv 2506.14086).
@@ -93,7 +92,7 @@ class Listwise(Asker):
             # A window must overlap with the one before, or nothing could rise through them.
             raise SpecError(f"listwise: step must be 1 or more and below window, not {self.step} and {self.window}")
 
-    def templates(self) -> tuple[Template, ...]:
+    def templates(self) -> tuple[PromptTemplate, ...]:
         """The prompt with or without scores."""
         return (self.template("listwise-scores" if self.scores else "listwise"),)
 

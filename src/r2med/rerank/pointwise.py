@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
-from r2med.expand.prompts import Template
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.rerank.asking import Asker, ask, count_of, excerpt, trouble
-from r2med.rerank.candidates import Candidates, Outcome, Unusable, candidates, in_order, reranked
-from r2med.rerank.parsing import read_grade, yes_or_no
+from r2med.models.prompts import PromptTemplate
+from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
+from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, excerpt, read_grade, trouble, yes_or_no
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
     from r2med.data.tasks import Task
-    from r2med.ranking import Run
-    from r2med.stage import Context
+    from r2med.pipeline.stage import Context
 
 MODES = ("auto", "logprobs", "grade")
 _ALTERNATIVES = 20
@@ -27,7 +26,7 @@ _ANSWER_TOKENS = 8
 
 
 @dataclass(frozen=True)
-class Pointwise(Asker):
+class Pointwise(ModelReranker):
     """A language model judges each passage alone.
 
     With log probabilities the score is the logarithm of the odds of yes against no. Where the server gives none, or
@@ -50,7 +49,7 @@ class Pointwise(Asker):
         if self.prompt and self.mode == "auto":
             raise SpecError("pointwise: with a prompt of your own, say what it asks for: mode=logprobs or mode=grade")
 
-    def templates(self) -> tuple[Template, ...]:
+    def templates(self) -> tuple[PromptTemplate, ...]:
         """The prompts of the modes that may be used."""
         names = {"logprobs": ("pointwise",), "grade": ("pointwise-grade",)}
         return tuple(map(self.template, names.get(self.mode, ("pointwise", "pointwise-grade"))))
@@ -76,7 +75,7 @@ class Pointwise(Asker):
         outcomes = [_outcome(found, [next(rest) for _ in found.texts], mode) for found in shown]
         return reranked(self, run, shown, outcomes, context)
 
-    def _mode(self, shown: Sequence[Candidates], task: Task) -> str:
+    def _mode(self, shown: Sequence[CandidateList], task: Task) -> str:
         """The mode asked for, or what works for the first pair; one for all, or scores would not compare."""
         if self.mode != "auto" or not shown:
             return self.mode
@@ -97,12 +96,12 @@ class Pointwise(Asker):
         return replace(request, logprobs=_ALTERNATIVES, sampling=sampling)
 
 
-def _outcome(shown: Candidates, replies: Sequence[Reply | Failed], mode: str) -> Outcome:
+def _outcome(shown: CandidateList, replies: Sequence[Reply | Failed], mode: str) -> Outcome:
     scores: list[float] = []
     for document, reply in zip(shown.documents, replies, strict=True):
         score = _score(reply, mode)
         if isinstance(score, str):
-            return Unusable(f"{document}: {score}")
+            return KeptOrder(f"{document}: {score}")
         scores.append(score)
     return in_order(sorted(range(len(scores)), key=lambda place: (-scores[place], place)), scores)
 

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.data.model import Texts
+from r2med.data.dataset import Texts
 from r2med.data.rows import shorten
+from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
-from r2med.encode.base import Encoder, Role, Vectors
-from r2med.encode.cards import cards
-from r2med.encode.loop import encode_all, to_encode
-from r2med.encode.quantize import QUANTIZED, Index, build_index, first_dimensions
+from r2med.encode.batching import encode_all, to_encode
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.encoder_cards import cards
+from r2med.encode.quantize import QUANTIZED, QuantizedIndex, build_index, first_dimensions
 from r2med.encode.resolve import card_for, check_options, encoder_for, is_class, known
-from r2med.encode.search import Hits, Similarity
-from r2med.encode.sources import existing_folder, looks_like_path
-from r2med.encode.store import PRECISIONS, StoredVectors
+from r2med.encode.vector_search import Similarity, VectorHits
+from r2med.encode.vector_store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, counted, suggest
-from r2med.ranking import Run, id_order
-from r2med.registry import bind, spec_of
-from r2med.retrieve.joining import Parts, parts, query_copies
-from r2med.spec import Call
-from r2med.stage import Context, Requirements, Retriever
+from r2med.models.source import existing_folder, looks_like_path
+from r2med.pipeline.registry import bind, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Requirements, Retriever
+from r2med.retrieve.query_text import TextParts, parts, query_copies
 
 if TYPE_CHECKING:
-    from r2med.data.model import Collection
+    from r2med.data.dataset import Collection
 
 
 def _override() -> Any:
@@ -213,11 +213,11 @@ class Dense(Retriever):
         run = _run(collection, hits)
         return run.without_self().cut(self.depth) if shared else run
 
-    def _index(self, stored: StoredVectors, similarity: str, context: Context) -> Index:
+    def _index(self, stored: StoredVectors, similarity: str, context: Context) -> QuantizedIndex:
         how = Similarity(similarity, context.engine.memory)
         return build_index(first_dimensions(stored, self.dim), how, self.quantize, self.rescore)
 
-    def _parts(self, collection: Collection) -> list[Parts]:
+    def _parts(self, collection: Collection) -> list[TextParts]:
         made = collection.generations or ((),) * len(collection.queries)
         return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, made, strict=True)]
 
@@ -256,11 +256,11 @@ def _with_text(documents: Texts) -> Texts:
     return documents if len(kept) == len(documents) else Texts([name for name, _ in kept], [text for _, text in kept])
 
 
-def _texts(part: Parts, label: str) -> tuple[str, ...]:
+def _texts(part: TextParts, label: str) -> tuple[str, ...]:
     return part.passages if label == "passages" else (part.query,) if part.query else ()
 
 
-def _split(collection: Collection, found: list[Parts]) -> tuple[Texts, Texts]:
+def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts]:
     """The queries and the passages as columns, each under the id of its query."""
     columns = []
     for label in ("queries", "passages"):
@@ -273,7 +273,7 @@ def _split(collection: Collection, found: list[Parts]) -> tuple[Texts, Texts]:
     return columns[0], columns[1]
 
 
-def _run(collection: Collection, hits: Hits) -> Run:
+def _run(collection: Collection, hits: VectorHits) -> Run:
     """Hits as ranked lists; they are in the order of the one rule already."""
     ids = collection.documents.ids
     rows, width = hits.places.shape

@@ -14,13 +14,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.model import Collection, Texts
+from r2med.data.dataset import Collection, Texts
+from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError, suggest
-from r2med.ranking import Ranking, Run
-from r2med.registry import build_system, spec_of
-from r2med.spec import Call
-from r2med.stage import Context, Retriever, Stage
-from r2med.system import System
+from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Retriever, Stage
+from r2med.pipeline.system import System
 
 Part = System | Stage | str
 """A system to fuse, in any form."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError, require_extra
-from r2med.web import views, why
+from r2med.web import boards, views
 from r2med.web.board_query import first_group
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
@@ -120,7 +120,7 @@ def _build_index(library: Library, form: Mapping[str, str]) -> str:
 def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     system, group = form.get("system", ""), form.get("group", "")
     place = views.system_address(system, group) + "#causes"
-    why.start(library, system, group, place)
+    boards.start(library, system, group, place)
     return place
 
 

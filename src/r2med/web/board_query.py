@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from r2med.board.leaderboard import View
 from r2med.board.model import Board, Line
-from r2med.board.published import KINDS, published
+from r2med.data.published import KINDS, published
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
 from r2med.web import boards

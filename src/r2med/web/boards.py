@@ -1,4 +1,7 @@
-"""A board as a page shows it: sorted by a column, cut into pages, with intervals for what is shown."""
+"""A board as a page shows it: sorted by a column, cut into pages, with intervals for what is shown.
+
+Why systems fail, as pages show it: shares of causes by system or by task, and the cause of each query.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from r2med.board.cells import Leaders, leaders
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.web.charts import Mark, frontier_chart, heat_map, mark_of, points, responsive, small
+from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
+from r2med.errors import R2medError
+from r2med.render.board_table import Leaders, leaders
+from r2med.web.charts import ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, responsive, small
 from r2med.web.pages import drawn
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from r2med.measure.bootstrap import Interval
-    from r2med.store.ledger import Entry
+    from r2med.runs.ledger import Entry
+    from r2med.web.jobs import Job, Told
+    from r2med.web.library import Library
+
 
 SIZE = 50
 """Lines of a page."""
@@ -166,7 +175,7 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     panels = []
     for task in board.tasks:
         found = [mark for line in lines if (mark := mark_of(line, task)) is not None]
-        marks: list[Mark] = sorted(found, key=lambda mark: -mark.value)[:_CHARTED]
+        marks: list[ChartPoint] = sorted(found, key=lambda mark: -mark.value)[:_CHARTED]
         if marks:
             panels.append(Panel(task, "", responsive(points, marks, f"{board.measure} on {task}")))
     return panels
@@ -188,3 +197,53 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
             chart = responsive(frontier_chart, priced, by, measure)
             panels.append(Panel(f"Cost in {by}", note, chart, f"cost-{by}"))
     return panels
+
+
+_TITLE, _ANCHOR = "Causes of failure", "causes"
+
+
+def panels(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
+    """The causes of several systems, each over the same tasks."""
+    shares = {system: mean_shares(diagnoses, "documents") for system, diagnoses in found.items()}
+    return _panels(shares, "averaged over queries and tasks")
+
+
+def cause_panels(found: Sequence[Diagnosis]) -> list[Panel]:
+    """The causes of one system, task by task."""
+    shares = {each.task: each.shares("documents") for each in found}
+    return _panels(shares, "averaged over queries")
+
+
+def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[Panel]:
+    if not shares:
+        return []
+    used = [cause for cause in Cause if any(row.get(cause) for row in shares.values())]
+    meanings = " ".join(f"{cause.value.capitalize()}: {cause.meaning}." for cause in used)
+    note = f"What became of the relevant documents, % {averaged}. {meanings}"
+    return [Panel(_TITLE, note, responsive(cause_chart, shares), _ANCHOR)]
+
+
+def known(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
+    """The systems whose causes are known on every task."""
+    made = {system: [library.causes(entry) for entry in by_task.values()] for system, by_task in runs.items()}
+    whole = {system: [each for each in found if each is not None] for system, found in made.items()}
+    return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}
+
+
+def start(library: Library, system: str, group: str, page: str) -> Job:
+    """Have a system's newest runs diagnosed. Searches with gold answers, whose runs go to the ledger as oracles."""
+    runs = library.newest(system, group)
+    if not runs:
+        raise R2medError(f"no run of {system!r} in the group {group!r}")
+    if not any(library.has_data(task) for task in runs):
+        raise R2medError(f"the data on which {system!r} was run is not on this machine")
+
+    def work(told: Told) -> None:
+        for place, entry in enumerate(runs.values()):
+            told(place, len(runs))
+            opened = library.opened(entry)
+            if opened is None:
+                raise R2medError(f"the data of {entry.task} is not on this machine, or has changed since the run")
+            diagnose(opened, library.ledger)
+
+    return library.jobs.submit(("causes", system, group), f"Causes of failure of {system} ({group})", page, work)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from r2med.diagnose.highlight import kinds_of
-from r2med.diagnose.inspect import Case, Choice, look
-from r2med.diagnose.opened import TOP
+from r2med.data.run import Ranking
+from r2med.diagnose.cases import Case, CaseChoice, look
+from r2med.diagnose.loaded_runs import TOP
 from r2med.errors import R2medError
-from r2med.ranking import Ranking
-from r2med.retrieve.joining import usable
-from r2med.store.ledger import Entry
+from r2med.retrieve.query_text import usable
+from r2med.runs.ledger import Entry
+from r2med.text.highlight import kinds_of
 from r2med.web.library import Library
 
 WORDS = 45
@@ -23,7 +23,7 @@ SIDES = 6
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundDocument:
     """A document of a list."""
 
     document: str
@@ -43,7 +43,7 @@ class Listed:
     value: float
     case: Case | None
     """None where the data is not at hand: then only ids are known."""
-    documents: Sequence[Found]
+    documents: Sequence[FoundDocument]
     kinds: Mapping[str, str]
 
 
@@ -126,7 +126,7 @@ def _relevant(sides: Sequence[Listed]) -> list[Relevant]:
 def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[str, str]:
     """The terms of a query, of what was written for it in some runs, and of its answer."""
     opened = [found for entry in entries if (found := library.opened(entry)) is not None and query in found.positives]
-    return _kinds([look([(found,)], Choice(query=query, depth=0))[0] for found in opened])
+    return _kinds([look([(found,)], CaseChoice(query=query, depth=0))[0] for found in opened])
 
 
 def _kinds(cases: Sequence[Case]) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _value(library: Library, entry: Entry, query: str) -> float:
 def _side(library: Library, entry: Entry, query: str, value: float, first: Mapping[str, int], depth: int) -> Listed:
     opened = library.opened(entry)
     run = library.run(entry)
-    case = look([(opened,)], Choice(query=query, depth=depth))[0] if opened and query in opened.positives else None
+    case = look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
     ranking = run[query] if query in run else Ranking([], run.scores[:0])
     seen = {each.document: each for each in case.side.top} if case else {}
     documents = []
@@ -157,5 +157,5 @@ def _side(library: Library, entry: Entry, query: str, value: float, first: Mappi
     for rank, (name, score) in enumerate(rows, 1):
         here, moved = seen.get(name), first[name] - rank if name in first else None
         relevant, text = (here.relevant, here.text) if here else (None, None)
-        documents.append(Found(name, rank, score, relevant, text, moved))
+        documents.append(FoundDocument(name, rank, score, relevant, text, moved))
     return Listed(entry, value, case, documents, _kinds([case] if case else []))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.board.model import AVERAGE
-from r2med.board.plots import HATCHES
-from r2med.board.table import task_headings
+from r2med.render.board_table import task_headings
+from r2med.render.plots import HATCHES
 from r2med.web.pages import drawn
 from r2med.web.svg import Scale, axis, drawing, hint, shortened, span, tag, words
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from r2med.board.model import Board, Line
-    from r2med.compare import Comparison
     from r2med.diagnose.causes import Cause
+    from r2med.diagnose.compare import Comparison
     from r2med.diagnose.frontier import Priced
     from r2med.measure.bootstrap import Interval
-    from r2med.measure.paired import Difference
+    from r2med.measure.significance import Difference
 
 
 class Layout(NamedTuple):
@@ -69,7 +69,7 @@ CAUSES = 7
 """How many causes have a fill."""
 
 
-class Mark(NamedTuple):
+class ChartPoint(NamedTuple):
     """One row of a chart of points: a name, a figure x 100 and how far it may be off."""
 
     name: str
@@ -85,7 +85,7 @@ def responsive(draw: Callable[..., str], *facts: object) -> Markup:
     return drawn(tag("div", draw(*facts, layout=WIDE), draw(*facts, layout=NARROW), class_="charts"))
 
 
-def mark_of(line: Line, column: str) -> Mark | None:
+def mark_of(line: Line, column: str) -> ChartPoint | None:
     """The row of a line of the board in one column."""
     value = line.value(column)
     if value is None:
@@ -93,10 +93,10 @@ def mark_of(line: Line, column: str) -> Mark | None:
     found: Interval | None = line.intervals.get(column)
     low, high = (None, None) if found is None else (100 * found.low, 100 * found.high)
     shape = "ring" if line.row.oracle else "dot" if line.row.own else "diamond"
-    return Mark(line.row.name, 100 * value, low, high, shape)
+    return ChartPoint(line.row.name, 100 * value, low, high, shape)
 
 
-def points(marks: Sequence[Mark], label: str, *, zero: bool = False, layout: Layout = WIDE) -> str:
+def points(marks: Sequence[ChartPoint], label: str, *, zero: bool = False, layout: Layout = WIDE) -> str:
     """Figures with their intervals, a row each."""
     ends = [end for mark in marks for end in (mark.value, mark.low, mark.high) if end is not None]
     low, high = span([*ends, 0.0] if zero else ends, from_zero=False)
@@ -123,7 +123,7 @@ def _figure(value: float, *, signed: bool) -> str:
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if signed else f"{value:.2f}"
 
 
-def _whisker(mark: Mark, scale: Scale, y: float, radius: float = 4.5) -> str:
+def _whisker(mark: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
     x, parts = scale(mark.value), []
     if mark.low is not None and mark.high is not None:
         left, right = scale(mark.low), scale(mark.high)
@@ -139,7 +139,7 @@ def _whisker(mark: Mark, scale: Scale, y: float, radius: float = 4.5) -> str:
 def small(found: Interval, low: float, high: float) -> str:
     """An interval as a cell of a table has room for it."""
     scale = Scale(low, high, 4, 92)
-    mark = Mark("", found.mean, found.low, found.high)
+    mark = ChartPoint("", found.mean, found.low, found.high)
     label = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
     return tag(
         "svg",
@@ -169,8 +169,8 @@ def against(found: Sequence[Comparison], *, layout: Layout = WIDE) -> str:
     return points(marks, f"differences from {found[0].a}, with 95% intervals", zero=True, layout=layout)
 
 
-def _difference_mark(name: str, found: Difference, sure: bool) -> Mark:
-    return Mark(name, 100 * found.mean, 100 * found.low, 100 * found.high, "dot" if sure else "ring")
+def _difference_mark(name: str, found: Difference, sure: bool) -> ChartPoint:
+    return ChartPoint(name, 100 * found.mean, 100 * found.low, 100 * found.high, "dot" if sure else "ring")
 
 
 def heat_map(board: Board, *, layout: Layout = WIDE) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from r2med.store.ledger import Entry
-from r2med.store.provenance import provenance
+from r2med.runs.ledger import Entry
+from r2med.runs.record import provenance
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from r2med.compare import Comparison, compare
-from r2med.diagnose.opened import TOP
+from r2med.diagnose.compare import Comparison, compare
+from r2med.diagnose.loaded_runs import TOP
 from r2med.errors import R2medError
-from r2med.store.ledger import Entry
-from r2med.store.selection import check_same_data
+from r2med.runs.ledger import Entry
+from r2med.runs.selection import check_same_data
 from r2med.web.library import Library
 
 SORTS = ("b won", "a won", "moved", "task")
 
 
 @dataclass(frozen=True)
-class Pair:
+class QueryPair:
     """One query in two runs."""
 
     task: str
@@ -42,9 +42,9 @@ class Contest:
     group: str
     measure: str
     found: Comparison
-    pairs: Sequence[Pair]
+    pairs: Sequence[QueryPair]
 
-    def ordered(self, sort: str, task: str = "") -> list[Pair]:
+    def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
         """The queries of all tasks or one, in the order that was asked for."""
         chosen = [pair for pair in self.pairs if task in ("", pair.task)]
         if sort == "task":
@@ -73,7 +73,7 @@ def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@1
     return library.keep("comparison", (keys, a, b, measure), make)
 
 
-def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[Pair]:
+def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[QueryPair]:
     one, other = library.run(a), library.run(b)
     left = dict(zip(a.queries, library.ledger.scores(a)[measure].tolist(), strict=True))
     right = dict(zip(b.queries, library.ledger.scores(b)[measure].tolist(), strict=True))
@@ -81,5 +81,5 @@ def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[Pair]:
     for query in a.queries:
         before = set(one[query].documents[:TOP]) if query in one else set()
         after = set(other[query].documents[:TOP]) if query in other else set()
-        pairs.append(Pair(a.task, query, left[query], right[query], len(after - before), (a.id, b.id)))
+        pairs.append(QueryPair(a.task, query, left[query], right[query], len(after - before), (a.id, b.id)))
     return pairs

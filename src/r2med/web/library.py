@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.board.chances import Sample, intervals
+from r2med.board.board_significance import Sample, intervals
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
-from r2med.data.model import Dataset
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
 from r2med.data.tasks import Task, registry
+from r2med.diagnose.attribution import load_cached_diagnosis
 from r2med.diagnose.causes import Diagnosis
-from r2med.diagnose.kept import recalled
-from r2med.diagnose.opened import Opened
+from r2med.diagnose.loaded_runs import LoadedRun
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, task_intervals
-from r2med.ranking import Run
-from r2med.store.home import home
-from r2med.store.ledger import Entry, Ledger
-from r2med.store.selection import Current, current_runs
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Current, current_runs
+from r2med.storage.home import home
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
@@ -196,7 +196,7 @@ class Library:
         """Why a run fails where it does; None when nobody has found out yet: a page searches for nothing."""
         with self._lock:
             known: Diagnosis | None = self._kept["causes"].get((entry.key, entry.created))
-        if known is None and (known := recalled(entry, self.ledger)) is not None:
+        if known is None and (known := load_cached_diagnosis(entry, self.ledger)) is not None:
             self.put("causes", (entry.key, entry.created), known)
         return known
 
@@ -222,7 +222,7 @@ class Library:
             self.add_dataset(known)
         return known
 
-    def opened(self, entry: Entry, measure: str = "nDCG@10") -> Opened | None:
+    def opened(self, entry: Entry, measure: str = "nDCG@10") -> LoadedRun | None:
         """A run beside its data; None where that is not at hand or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or entry.data != dataset.fingerprint:
@@ -231,12 +231,12 @@ class Library:
         known = scores.get(measure, scores.get("nDCG@10"))
         column = known.tolist() if known is not None else [0.0] * len(entry.queries)
         values = dict(zip(entry.queries, column, strict=True))
-        return Opened(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
+        return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
 
 
 def place_of(name: str) -> Task | None:
     """A task whose files are on this machine; None for any other."""
-    from r2med.data.hub import cached_task
+    from r2med.data.hub_tasks import cached_task
     from r2med.data.tasks import resolve
 
     try:

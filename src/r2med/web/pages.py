@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import r2med
-from r2med.board.cells import figure, percent, saw_other_data
-from r2med.board.published import published, sources
-from r2med.board.table import GROUP_TITLES, task_headings
+from r2med.data.published import published, sources
 from r2med.data.tasks import registry
-from r2med.diagnose.highlight import Kinds, excerpt, parts
-from r2med.diagnose.screen import harmless
 from r2med.errors import require_extra
-from r2med.store.cost import Cost
+from r2med.render.board_table import GROUP_TITLES, figure, percent, saw_other_data, task_headings
+from r2med.render.case_screen import harmless
+from r2med.runs.cost import Cost
+from r2med.text.highlight import Kinds, excerpt, parts
 
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.data.model import Collection, Dataset, Texts
+from r2med.data.dataset import Collection, Dataset, Texts
 from r2med.data.tasks import registry
-from r2med.diagnose.highlight import kinds_of
-from r2med.engine import quiet
 from r2med.errors import R2medError
-from r2med.stage import Context, Expander
-from r2med.store.cache import Cache
-from r2med.system import System
-from r2med.web.cases import Found
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context, Expander
+from r2med.pipeline.system import System
+from r2med.storage.cache import Cache
+from r2med.text.highlight import kinds_of
+from r2med.web.cases import FoundDocument
 from r2med.web.library import Library
 
 SHOWN = 10
@@ -32,11 +32,11 @@ class Searcher:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """What one system returns."""
 
     system: str
-    documents: Sequence[Found]
+    documents: Sequence[FoundDocument]
 
 
 def searchable_tasks(library: Library) -> list[str]:
@@ -93,13 +93,13 @@ def check_light(spec: str) -> None:
         raise R2medError(f"{spec!r} is not a light system; run it in a terminal: r2med run {spec!r}")
 
 
-def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[Answer]:
+def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[SearchAnswer]:
     """What each of these systems returns, those that are not ready left out."""
     ready = {each.system for each in searchers(library, dataset) if each.ready}
     return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
 
 
-def ask(spec: str, question: str, dataset: Dataset) -> Answer | None:
+def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
     """What a light system returns for a question; None for any other system."""
     system = _light(spec)
     if system is None:
@@ -108,7 +108,9 @@ def ask(spec: str, question: str, dataset: Dataset) -> Answer | None:
     ranking = system.run(asked, Context(Cache.default(), quiet()))["question"]
     rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
     documents = dataset.collection.documents
-    return Answer(spec, [Found(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)])
+    return SearchAnswer(
+        spec, [FoundDocument(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)]
+    )
 
 
 def question_kinds(question: str) -> Mapping[str, str]:

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import orjson
 
-from r2med.board.formats import FORMATS
 from r2med.board.leaderboard import View, board
 from r2med.board.model import AVERAGE, Board, Line
-from r2med.board.table import GROUP_TITLES
 from r2med.data.tasks import registry
-from r2med.engine import Engine
 from r2med.errors import R2medError
-from r2med.store.files import draft_folder, reason, write_file
-from r2med.store.ledger import Entry, Ledger
-from r2med.store.selection import select
+from r2med.pipeline.engine import Engine
+from r2med.render.board_table import GROUP_TITLES
+from r2med.render.board_text import FORMATS
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import select
+from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web import boards, charts
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.pages import Frame, render, source_facts, static
-from r2med.web.report import Choice, report
+from r2med.web.report_file import ReportChoice, report
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
@@ -71,7 +71,7 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
     for group, name in reports.items():
         tasks = list(next(iter(own[group].values())))
         shared = [task for task in tasks if all(task in row for row in own[group].values())]
-        choice = Choice(
+        choice = ReportChoice(
             list(own[group]), shared, causes=False, title=f"{GROUP_TITLES[group]}: queries", command=site.command
         )
         pages[name] = report(ledger, choice, engine)

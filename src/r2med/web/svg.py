@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from r2med.diagnose.screen import harmless
+from r2med.render.case_screen import harmless
 
 
 def tag(name: str, *children: str, **attributes: object) -> str:

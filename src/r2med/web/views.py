@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from r2med.board.formats import FORMATS
-from r2med.board.published import KINDS, find_published
+from r2med.data.published import KINDS, find_published
 from r2med.diagnose.causes import Cause, QueryCause
-from r2med.diagnose.opened import HEADLINE, TOP
+from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
-from r2med.store.cost import Cost
-from r2med.store.progress import in_progress
-from r2med.web import boards, charts, comparing, searching, why
+from r2med.render.board_text import FORMATS
+from r2med.runs.cost import Cost
+from r2med.storage.progress import in_progress
+from r2med.web import boards, charts, comparing, searching
 from r2med.web.board_query import board_groups, board_measures, one_of, read_board
 from r2med.web.boards import Pages
 from r2med.web.cases import DEEP, WORDS, query_page, run_kinds
@@ -87,7 +87,7 @@ def board_page(library: Library, request: Request) -> Shown:
         "panels": [
             *boards.board_panels(board, shown),
             *boards.frontier_panels(runs, shown, view.measure),
-            *why.panels(why.known(library, dict(list(runs.items())[:_EXPLAINED]))),
+            *boards.panels(boards.known(library, dict(list(runs.items())[:_EXPLAINED]))),
         ],
         "view": view,
         "kinds": KINDS,
@@ -150,7 +150,7 @@ def system_page(library: Library, request: Request) -> Shown:
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            marks.append(charts.Mark(task, 100 * found.mean, 100 * found.low, 100 * found.high))
+            marks.append(charts.ChartPoint(task, 100 * found.mean, 100 * found.low, 100 * found.high))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))
@@ -161,7 +161,7 @@ def system_page(library: Library, request: Request) -> Shown:
         "others": others,
         "chart": charts.responsive(charts.points, marks, f"nDCG@10 of {system} by task") if marks else "",
         "oracle": any(entry.record.get("oracle") for entry in runs.values()),
-        "panels": why.task_panels([each for each in causes.values() if each is not None]),
+        "panels": boards.cause_panels([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
         "job": library.jobs.newest("causes", system, group),
     }  # fmt: skip

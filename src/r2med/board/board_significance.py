@@ -1,0 +1,107 @@
+"""How sure the figures of one's own systems are: intervals, and marks of significance against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.board.model import AVERAGE
+from r2med.errors import R2medError, SpecError, suggest
+from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.measure.significance import ALPHA, holm, randomisation_test
+
+Floats = NDArray[np.float64]
+BETTER, WORSE = "†", "‡"
+"""The marks of a system that is significantly better or worse than the baseline."""
+
+
+class Sample(NamedTuple):
+    """One system on one task by one measure, query by query."""
+
+    queries: tuple[str, ...]
+    values: Floats
+    data: str = ""
+    """The fingerprint of the data it was measured on."""
+
+
+Samples = Mapping[str, Mapping[str, Sample]]
+"""System to task to its sample; every system has all tasks."""
+
+
+def intervals(samples: Samples) -> dict[str, dict[str, Interval]]:
+    """The 95% intervals of systems, by task and of the average.
+
+    >>> found = intervals({"a": {"T": Sample(("q1", "q2"), np.array([0.0, 1.0]))}})
+    >>> found["a"][""].mean
+    0.5
+    """
+    batches: dict[tuple[int, ...], dict[str, Mapping[str, Sample]]] = {}
+    for name, row in samples.items():
+        batches.setdefault(tuple(len(sample.queries) for sample in row.values()), {})[name] = row
+    return {name: found for systems in batches.values() for name, found in _batch(systems).items()}
+
+
+def _batch(systems: Samples) -> dict[str, dict[str, Interval]]:
+    """Systems with equally many queries go through the bootstrap together, which costs hardly more than one."""
+    tasks = list(next(iter(systems.values())))
+    tables = {task: np.array([row[task].values for row in systems.values()]) for task in tasks}
+    by_task, average = board_intervals(tables)
+    return {
+        name: {**{task: by_task[task][place] for task in tasks}, AVERAGE: average[place]}
+        for place, name in enumerate(systems)
+    }
+
+
+def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
+    """Marks for systems that differ from the baseline: paired by query, corrected after Holm in each column.
+
+    A system that was measured on other queries or data than the baseline has no marks.
+    """
+    against = samples[find_baseline(samples, baseline)]
+    differences = {
+        name: {task: _difference(against[task], sample) for task, sample in row.items()}
+        for name, row in samples.items()
+        if row is not against and _alike(row, against)
+    }
+    marks: dict[str, dict[str, str]] = {name: {} for name in differences}
+    for column in (*against, AVERAGE):
+        tasks = list(against) if column == AVERAGE else [column]
+        chosen = {name: [row[task] for task in tasks] for name, row in differences.items()}
+        corrected = holm([randomisation_test(found) for found in chosen.values()])
+        for (name, found), p in zip(chosen.items(), corrected, strict=True):
+            if p < ALPHA:
+                gain = np.mean([values.mean() for values in found])
+                marks[name][column] = BETTER if gain > 0 else WORSE
+    return marks
+
+
+def find_baseline(samples: Collection[str], name: str) -> str:
+    """The system of a name in any spelling of its spec."""
+    chosen = name
+    if name not in samples:
+        from r2med.pipeline.system import System
+
+        try:
+            chosen = System.parse(name).spec
+        except SpecError:
+            chosen = name
+    if chosen not in samples:
+        near = suggest(name, samples) if samples else ""
+        raise R2medError(f"the baseline {name!r} is not an own system with all tasks of this table{near}")
+    return chosen
+
+
+def _difference(one: Sample, other: Sample) -> Floats:
+    values = dict(zip(other.queries, other.values.tolist(), strict=True))
+    return np.array([values[query] for query in one.queries]) - one.values
+
+
+def _alike(one: Mapping[str, Sample], other: Mapping[str, Sample]) -> bool:
+    """Whether both were measured on the same data, so that they can be paired."""
+    return one.keys() == other.keys() and all(
+        sample.data == other[task].data and set(sample.queries) == set(other[task].queries)
+        for task, sample in one.items()
+    )

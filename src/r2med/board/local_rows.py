@@ -1,0 +1,114 @@
+"""Rows of one's own: the current run of each system on each task of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from r2med.board.model import OWN, BoardRow, SystemParts
+from r2med.errors import R2medError, SpecError
+from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Current, current_data, current_runs
+
+_AGENTS = ("search-o1", "search-r1")
+_FUSIONS = ("rrf", "wsum", "combmnz", "views")
+
+
+def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Current:
+    """The current run of each system on each of these tasks, systems and tasks in a fixed order."""
+    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks])
+    return {
+        system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
+    }
+
+
+def local_rows(runs: Current, means: Mapping[str, Mapping[str, float]], measure: str) -> list[BoardRow]:
+    """A row for each system; `means` are the ledger's."""
+    latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
+    data = current_data(latest)
+    return [
+        replace(
+            _row(system, entries, means, measure),
+            other_data=tuple(task for task, entry in entries.items() if entry.data != data[task]),
+        )
+        for system, entries in runs.items()
+    ]
+
+
+def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> BoardRow:
+    measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
+    records = [entry.record for entry in entries.values()]
+    oracle = any(entry.oracle for entry in entries.values())
+    return BoardRow(
+        name=system,
+        sources=(OWN,),
+        values={task: values[measure] for task, values in measured.items() if measure in values},
+        system=system,
+        parts=parts_of(records[0].get("stages", ()), oracle=oracle),
+        oracle=oracle,
+        queries=sum(len(entry.queries) for entry in entries.values()),
+        incomplete=sum(len(entry.incomplete) for entry in entries.values()),
+        runs={task: entry.id for task, entry in entries.items()},
+        cost=Cost.of_runs(list(entries.values())),
+    )
+
+
+def parts_of(stages: Sequence[Mapping[str, Any]], *, oracle: bool = False) -> SystemParts:
+    """What a system is made of, from the stages that its record names.
+
+    >>> parts_of([{"spec": "hyde(gpt-4o)", "kind": "expander"}, {"spec": "bm25", "kind": "retriever"}])
+    SystemParts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
+    """
+    calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
+    for stage in stages:
+        calls.setdefault(stage["kind"], []).append(_call(stage["spec"]))
+    asking = [*calls["expander"], *calls["reranker"]]
+    llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
+    return SystemParts(
+        "oracle" if oracle else _kind(calls, llms),
+        tuple(dict.fromkeys(call.name for call in calls["retriever"])),
+        llms,
+        tuple(dict.fromkeys(call.name for call in calls["reranker"])),
+    )
+
+
+def _call(spec: str) -> Call:
+    try:
+        return parse(spec).calls[0]
+    except SpecError:
+        # A run of a version that wrote specs otherwise is still a run.
+        return Call(spec)
+
+
+def _llm(call: Call) -> str:
+    """The language model of a stage: its `llm`, or the first thing it is told where that is how models are named."""
+    named = dict(call.options).get("llm")
+    first: Value = call.args[0] if call.args and call.name != "replay" else ""
+    return str(named or first) if not isinstance(named or first, Call | Chain | tuple) else ""
+
+
+def _kind(calls: Mapping[str, Sequence[Call]], llms: Sequence[str]) -> str:
+    if calls["reranker"]:
+        return "reranker"
+    methods = {call.name for call in calls["expander"]}
+    methods |= {str(dict(call.options).get("method", "")) for call in calls["expander"]}
+    if methods.intersection(_AGENTS):
+        return "agent"
+    if calls["expander"]:
+        return "reasoning" if any(map(_reasons, llms)) else "gar"
+    return "fusion" if any(call.name in _FUSIONS for call in calls["retriever"]) else "base"
+
+
+@cache
+def _reasons(llm: str) -> bool:
+    from r2med.llm.llm_cards import find_model
+
+    try:
+        return find_model(llm).reasoning
+    except R2medError:
+        # A published name, or a model whose card is gone.
+        return False

@@ -1,0 +1,57 @@
+"""Data from the hub: only the files that are needed, by pinned revision, and from then on without any request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from r2med.data.layout import PATTERNS, choose, config_files, listing, missing
+from r2med.data.tasks import Task
+from r2med.errors import DataError
+from r2med.storage.hub_client import Hub, Snapshot
+
+HUB = Hub("dataset", DataError)
+
+
+def fetch_task(task: Task) -> Snapshot:
+    """The files of a task, downloaded unless they are on this machine already."""
+    cached = cached_task(task)
+    if cached is not None:
+        return cached
+    revision = revision_of(task)
+    names = HUB.names(task.hub, revision)
+    parts = choose(names, task.split)
+    for part in PATTERNS:
+        if not getattr(parts, part):
+            raise DataError(f"{task.hub} at {revision}: {missing(part, names, task.split)}")
+    return HUB.download(task.hub, revision, parts.files)
+
+
+def revision_of(task: Task) -> str:
+    """The revision to ask for. A branch is the commit it led to when this machine first fetched something of it, so
+    that tasks of one repository never come from different states of it."""
+    cached = HUB.cached(task.hub, task.revision)
+    return task.revision if cached is None else cached.commit
+
+
+def cached_task(task: Task) -> Snapshot | None:
+    """The files of a task if all of them are on this machine already; no request is made."""
+    cached = HUB.cached(task.hub, task.revision)
+    if cached is None:
+        return None
+    parts = choose(listing(cached.folder), task.split)
+    return cached if parts.complete and all((cached.folder / name).is_file() for name in parts.files) else None
+
+
+def fetch_config(task: Task, config: str) -> list[Path]:
+    """The files of a further config of a task's repository, downloaded unless they are on this machine already."""
+    cached = HUB.cached(task.hub, task.revision)
+    if cached is not None:
+        names = config_files(config, listing(cached.folder, config), task.split)
+        if names and all((cached.folder / name).is_file() for name in names):
+            return [cached.folder / name for name in names]
+    revision = revision_of(task)
+    names = config_files(config, sorted(HUB.names(task.hub, revision)), task.split)
+    if not names:
+        raise DataError(f"{task.hub} at {revision} has no config {config!r} for {task.split}")
+    folder = HUB.download(task.hub, revision, names).folder
+    return [folder / name for name in names]

@@ -1,0 +1,165 @@
+"""Every published figure of the benchmark, from one file that comes with the package.
+
+`published.tsv` holds three tables with an empty line between them: the sources; the systems with what they are made
+of and how r2med says them; and the figures, a line for a system and a measure, a column for a task, as shares of 1
+with the digits that were published. `scripts/make_published.py` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from r2med.errors import R2medError, suggest
+
+FILE = "published.tsv"
+KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
+"""What kinds of systems there are: a retriever alone; texts written by a model, by one that reasons, by one that
+searches; a reranker; several lists merged; and a ceiling that was shown the answers."""
+TABLE = "table:"
+_BENCHMARK = ("paper", "page")
+"""The sources of the benchmark's own authors."""
+
+
+@dataclass(frozen=True)
+class PublishedSource:
+    """Where figures were published."""
+
+    name: str
+    group: str
+    """Of the tasks: full or nano."""
+    digits: int
+    """After the point, of a figure as a share of 1."""
+    title: str
+    where: str
+
+    @property
+    def rounding(self) -> float:
+        """How far a figure may be from what was measured, by being rounded."""
+        return 0.5 * 10.0**-self.digits
+
+
+@dataclass(frozen=True)
+class PublishedFigures:
+    """One system by one measure."""
+
+    tasks: Mapping[str, float]
+    """Task to its figure; a task that was not published is missing."""
+    average: float | None = None
+    """The average that was published beside them; None where there was none."""
+
+
+@dataclass(frozen=True)
+class PublishedSystem:
+    """One row of a published table.
+
+    >>> system = find_published("base/bge")[0]
+    >>> system.system, round(100 * system.figures["nDCG@10"].tasks["Biology"], 2)
+    ('bge', 12.71)
+    """
+
+    source: PublishedSource
+    name: str
+    """What it is called here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
+    several sources with one name are one system."""
+    kind: str
+    retriever: str
+    """What searches; of a reranker its first stage."""
+    llm: str
+    reranker: str
+    system: str
+    """The system in the spec language; empty where it cannot be said. Generated texts are replayed as published."""
+    generate: str
+    """The system that asks the language model anew; empty where there is none in it."""
+    size: str
+    max_query: int | None
+    """How many tokens of a query the retriever read; None where nobody said."""
+    max_document: int | None
+    note: str
+    figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)
+    """By measure."""
+
+
+@cache
+def sources() -> Mapping[str, PublishedSource]:
+    """Every source by its name.
+
+    >>> list(sources())
+    ['paper', 'page', 'mteb', 'reasonembed', 'insertrank', 'grouprank', 'reasonrank', 'nano']
+    """
+    return {
+        row["source"]: PublishedSource(row["source"], row["group"], int(row["digits"]), row["title"], row["where"])
+        for row in _tables()[0]
+    }
+
+
+@cache
+def published() -> tuple[PublishedSystem, ...]:
+    """Every published system, in the order of the file.
+
+    >>> len([system for system in published() if system.source.name == "paper"])
+    71
+    """
+    figures: dict[tuple[str, str], dict[str, PublishedFigures]] = {}
+    for row in _tables()[2]:
+        source, name, measure, average = (row[column] for column in ("source", "name", "measure", "average"))
+        group = sources()[source].group
+        prefix = "" if group == "full" else f"{group}/"
+        tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
+        found = PublishedFigures(tasks, float(average) if average else None)
+        figures.setdefault((source, name), {})[measure] = found
+    return tuple(_system(row, figures[row["source"], row["name"]]) for row in _tables()[1])
+
+
+def _system(row: Mapping[str, str], figures: Mapping[str, PublishedFigures]) -> PublishedSystem:
+    facts: dict[str, Any] = {name: text for name, text in row.items() if name != "source"}
+    facts |= {name: int(row[name]) if row[name] else None for name in ("max_query", "max_document")}
+    return PublishedSystem(source=sources()[row["source"]], figures=figures, **facts)
+
+
+def find_published(name: str) -> list[PublishedSystem]:
+    """The published rows of a name, in all sources that have it.
+
+    `table:base` stands for the benchmark's own rows of a kind, `table:mteb` for all rows of a source.
+
+    >>> [row.source.name for row in find_published("base/medcpt")]
+    ['paper', 'page']
+    >>> len({row.name for row in find_published("table:base")})
+    15
+    """
+    wanted = name.casefold()
+    if wanted.startswith(TABLE):
+        return _table(wanted.removeprefix(TABLE))
+    found = [system for system in published() if system.name.casefold() == wanted]
+    if not found:
+        near = suggest(name, {system.name for system in published()})
+        raise R2medError(f"nothing was published under the name {name!r}{near}; r2med board --published lists all")
+    return found
+
+
+def _table(name: str) -> list[PublishedSystem]:
+    """All rows of a source, or the benchmark's own of a kind."""
+    own = [system for system in published() if system.source.name in _BENCHMARK]
+    found = [system for system in published() if system.source.name == name] or [
+        system for system in own if system.kind == name
+    ]
+    if not found:
+        known = {system.kind for system in own} | set(sources())
+        raise R2medError(f"no published table {name!r}{suggest(name, known)}")
+    return found
+
+
+@cache
+def _tables() -> Sequence[Sequence[Mapping[str, str]]]:
+    """The three tables, a dictionary a row."""
+    text = resources.files("r2med.data").joinpath(FILE).read_text(encoding="utf-8")
+    return [list(_rows(block.split("\n"))) for block in text.rstrip("\n").split("\n\n")]
+
+
+def _rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    header = lines[0].split("\t")
+    for line in lines[1:]:
+        yield dict(zip(header, line.split("\t"), strict=True))

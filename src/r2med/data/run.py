@@ -1,0 +1,203 @@
+"""`Run`: ranked lists as columns, and the one rule by which anything here is ranked.
+
+The rule is trec_eval's: score descending, compared in single precision as trec_eval holds it, then document id
+descending. Scores are stored as they were computed; only the comparison is in single precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import R2medError
+
+Scores = NDArray[np.floating]
+
+
+class Ranking(NamedTuple):
+    """One query's list, best first."""
+
+    documents: Sequence[str]
+    scores: Scores
+
+
+def as_float32(scores: Scores) -> NDArray[np.float32]:
+    """Scores as the ranking rule compares them; what lies beyond single precision becomes infinite, as in trec_eval.
+
+    >>> as_float32(np.array([0.5, 1e300])).tolist()
+    [0.5, inf]
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(scores).astype(np.float32, copy=False)
+
+
+def rank(documents: Sequence[str], scores: Scores) -> NDArray[np.intp]:
+    """The order of a list by the one rule: positions, best first.
+
+    >>> rank(["a", "b", "c"], np.array([1.0, 2.0, 2.0])).tolist()
+    [2, 1, 0]
+    """
+    compared = as_float32(scores)
+    order = np.argsort(-compared, kind="stable")
+    ordered = compared[order]
+    edges = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, [len(ordered)]))
+    groups = np.flatnonzero(edges[1:] - edges[:-1] > 1)
+    # Strings are compared only inside groups of equal scores, which are few.
+    for start, stop in zip(edges[groups].tolist(), edges[groups + 1].tolist(), strict=True):
+        order[start:stop] = sorted(order[start:stop].tolist(), key=documents.__getitem__, reverse=True)
+    return order
+
+
+def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
+    """Each document's place when ids are sorted descending: the tie-breaker in a form numpy can sort by.
+
+    >>> id_order(["a", "c", "b"]).tolist()
+    [2, 0, 1]
+    """
+    order = np.empty(len(ids), dtype=np.int64)
+    order[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
+    return order
+
+
+def top(scores: Scores, depth: int, tie_order: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Positions of the `depth` best scores, exactly by the one rule.
+
+    >>> top(np.array([1.0, 3.0, 3.0, 2.0]), 2, id_order(["a", "b", "c", "d"])).tolist()
+    [2, 1]
+    """
+    compared = as_float32(scores)
+    if depth <= 0:
+        return np.empty(0, dtype=np.intp)
+    if depth < len(compared):
+        threshold = np.partition(compared, len(compared) - depth)[len(compared) - depth]
+        above = np.flatnonzero(compared > threshold)
+        tied = np.flatnonzero(compared == threshold)
+        # A query that matches little ties nearly the whole collection: only those that win the tie are sorted.
+        needed = depth - len(above)
+        if needed < len(tied):
+            tied = tied[np.argpartition(tie_order[tied], needed - 1)[:needed]]
+        candidates = np.concatenate((above, tied))
+    else:
+        candidates = np.arange(len(compared))
+    return candidates[np.lexsort((tie_order[candidates], -compared[candidates]))]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Ranked lists for a set of queries, as columns; every list is in the order of the one rule.
+
+    >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.5, 0.7]), "q2": ([], [])})
+    >>> run["q1"].documents, len(run), run.rows
+    (['d2', 'd1'], 2, 2)
+    """
+
+    queries: Sequence[str]
+    """Every query that was asked, also those for which nothing was found."""
+    offsets: NDArray[np.int64]
+    """Where each query's list starts; one more than there are queries."""
+    documents: Sequence[str]
+    """Document ids of all lists, one after another."""
+    scores: Scores
+    """Their scores."""
+
+    @classmethod
+    def from_lists(cls, lists: Mapping[str, tuple[Sequence[str], Sequence[float] | Scores]]) -> Run:
+        """Build from each query's documents and scores in any order. A document may appear once in a list."""
+        ranked: dict[str, Ranking] = {}
+        for query, (ids, values) in lists.items():
+            column = _column(values)
+            if len(ids) != len(column):
+                raise ValueError(f"query {query}: {len(ids)} documents for {len(column)} scores")
+            if np.isnan(column).any():
+                raise R2medError(f"query {query}: the score of {ids[int(np.isnan(column).argmax())]} is not a number")
+            if len(set(ids)) != len(ids):
+                raise R2medError(f"query {query}: document {_first_repeated(ids)} appears more than once in its list")
+            order = rank(ids, column)
+            ranked[query] = Ranking([ids[place] for place in order.tolist()], column[order])
+        return cls._joined(ranked)
+
+    @classmethod
+    def _joined(cls, ranked: Mapping[str, Ranking]) -> Run:
+        """Put lists that are in order already one after another."""
+        offsets = np.zeros(len(ranked) + 1, dtype=np.int64)
+        np.cumsum([len(ranking.documents) for ranking in ranked.values()], out=offsets[1:])
+        documents = list(chain.from_iterable(ranking.documents for ranking in ranked.values()))
+        # An empty list has no precision of its own and must not widen that of the others.
+        columns = [ranking.scores for ranking in ranked.values() if len(ranking.scores)]
+        scores = np.concatenate(columns) if columns else np.empty(0, dtype=np.float64)
+        return cls(list(ranked), offsets, documents, scores)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same lists with the same scores in the same precision."""
+        if not isinstance(other, Run):
+            return NotImplemented
+        return (
+            list(self.queries) == list(other.queries)
+            and np.array_equal(self.offsets, other.offsets)
+            and list(self.documents) == list(other.documents)
+            and self.scores.dtype == other.scores.dtype
+            and np.array_equal(self.scores, other.scores)
+        )
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __iter__(self) -> Iterator[tuple[str, Ranking]]:
+        for query in self.queries:
+            yield query, self[query]
+
+    def __contains__(self, query: str) -> bool:
+        return query in self._place
+
+    def __getitem__(self, query: str) -> Ranking:
+        place = self._place[query]
+        span = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        return Ranking(self.documents[span], self.scores[span])
+
+    @property
+    def rows(self) -> int:
+        """How many (query, document) rows there are in all."""
+        return len(self.documents)
+
+    @cached_property
+    def _place(self) -> Mapping[str, int]:
+        return {query: place for place, query in enumerate(self.queries)}
+
+    def cut(self, depth: int) -> Run:
+        """Each list's first `depth` documents."""
+        if depth < 0:
+            raise ValueError(f"a depth of {depth}")
+        return Run._joined({query: Ranking(r.documents[:depth], r.scores[:depth]) for query, r in self})
+
+    def without_self(self) -> Run:
+        """Without the document whose id is the query's own: the rule of dense toolkits in the BEIR family."""
+        lists = {}
+        for query, ranking in self:
+            if query in ranking.documents:
+                place = ranking.documents.index(query)
+                documents = [*ranking.documents[:place], *ranking.documents[place + 1 :]]
+                ranking = Ranking(documents, np.delete(ranking.scores, place))
+            lists[query] = ranking
+        return Run._joined(lists)
+
+    def select(self, queries: Iterable[str]) -> Run:
+        """Only these queries' lists; a query that was never asked gets an empty one."""
+        empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
+        known = self._place
+        return Run._joined({query: self[query] if query in known else empty for query in queries})
+
+
+def _column(values: Sequence[float] | Scores) -> Scores:
+    """Scores in the precision they came in, single or double; anything else becomes double."""
+    column = np.asarray(values)
+    return column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
+
+
+def _first_repeated(ids: Sequence[str]) -> str:
+    return next(identifier for place, identifier in enumerate(ids) if identifier in ids[:place])

@@ -1,0 +1,115 @@
+"""Reading and writing run files: which format a file is in, gzip, and every way in which a file can be bad."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from r2med.data import json_format, parquet_format, trec_format
+from r2med.data.run import Run, as_float32
+from r2med.data.run_rows import FileRows, assemble
+from r2med.errors import DataError, counted
+from r2med.storage.files import write_file
+
+
+class RunFormat(NamedTuple):
+    """One way to write a run into bytes and to read it back."""
+
+    extensions: tuple[str, ...]
+    read: Callable[[bytes, str], FileRows]
+    write: Callable[[Run, str], bytes]
+
+
+FORMATS: Mapping[str, RunFormat] = {
+    "trec": RunFormat((".trec", ".run", ".txt", ".res"), trec_format.read, trec_format.write),
+    "jsonl": RunFormat((".jsonl", ".ndjson"), json_format.read_lines, json_format.write_lines),
+    "json": RunFormat((".json",), json_format.read_object, json_format.write_object),
+    "parquet": RunFormat((".parquet", ".pq"), parquet_format.read, parquet_format.write),
+}
+"""Every format of run files."""
+
+_BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
+
+
+def read_run(path: Path | str) -> tuple[Run, list[str]]:
+    """A run file of any known format, and a sentence with a count for each kind of thing that was put right."""
+    path = Path(path)
+    data = _content(path)
+    if not data.strip():
+        raise DataError(f"{path}: the file is empty")
+    found = FORMATS[_format(path, data)].read(data, str(path))
+    if not found.lists:
+        raise DataError(f"{path}: the file holds no query")
+    run, warnings = assemble(found)
+    return run, [*warnings, *_merged(run)]
+
+
+def _merged(run: Run) -> list[str]:
+    """Say when scores that differ are equal in single precision, in which trec_eval and r2med compare them."""
+    lists = sum(len(np.unique(ranking.scores)) > len(np.unique(as_float32(ranking.scores))) for _, ranking in run)
+    what = "scores that differ in double precision only or lie beyond single precision; they rank as equal"
+    return [f"{counted(lists, 'list has', 'lists have')} {what}"] if lists else []
+
+
+def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
+    """Write a run in the format of the file's extension, whole or not at all; `tag` is the last column of trec."""
+    path = Path(path)
+    extension, zipped = _extension(path)
+    if extension not in _BY_EXTENSION:
+        raise DataError(f"{path}: no format of that name; end it in {' '.join(_BY_EXTENSION)}, with .gz if you like")
+    try:
+        _check_finite(run)
+        data = FORMATS[_BY_EXTENSION[extension]].write(run, tag)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
+        raise DataError(f"{path}: an id of the run is not valid Unicode") from error
+    write_file(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data, parents=True)
+
+
+def _check_finite(run: Run) -> None:
+    bad = np.flatnonzero(~np.isfinite(run.scores))
+    if len(bad):
+        place = int(bad[0])
+        raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
+
+
+def _content(path: Path) -> bytes:
+    """A file's bytes, unzipped, without a byte order mark."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: a folder, not a run file") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{path}: the gzip data is damaged or cut short") from error
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _extension(path: Path) -> tuple[str, bool]:
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix, name.endswith(".gz")
+
+
+def _format(path: Path, data: bytes) -> str:
+    """By the extension; by the content where that is unknown, or is .json, under which both kinds of JSON are met."""
+    extension, _ = _extension(path)
+    if extension in _BY_EXTENSION and extension != ".json":
+        return _BY_EXTENSION[extension]
+    if data.startswith(b"PAR1"):
+        return "parquet"
+    if extension != ".json" and data.lstrip()[:1] != b"{":
+        return "trec"
+    return "jsonl" if json_format.is_lines(data) else "json"

@@ -1,0 +1,316 @@
+"""Answer accuracy: does what a model wrote for a query hold the right answer, and does that go with retrieval?
+
+A judge model compares each generated text with the gold answer; beside it stands a comparison of the words, which is
+free. A verdict that cannot be read and a text that was never finished are neither right nor wrong: they are counted.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data import load
+from r2med.diagnose.compare import query_values
+from r2med.errors import R2medError
+from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
+from r2med.measure.correlation import Correlation, correlate
+from r2med.models.prompts import PromptTemplate, bundled
+from r2med.retrieve.query_text import usable
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import Chosen, check_data, each_once, select
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Dataset, Generation
+
+Generations = Mapping[str, Sequence["Generation"]]
+"""Query id to what was written for it, as `Ledger.generations` gives it."""
+
+_VERDICT = re.compile(r"verdict\s*[:=-]?\s*(yes|no)", re.IGNORECASE)
+_BARE = re.compile(r"yes|no", re.IGNORECASE)
+_ARTICLES = {"a", "an", "the"}
+
+
+def read_verdict(text: str) -> bool | None:
+    """What a judge decided: a line `Verdict: yes` or `Verdict: no`, or that word alone; None for anything else.
+
+    >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
+    (True, False, None)
+    """
+    lines = [re.sub(r"[*_`#>]", "", line).strip().rstrip(".") for line in text.splitlines() if line.strip()]
+    found = {match[1].lower() for line in lines if (match := _VERDICT.fullmatch(line))}
+    if not found and len(lines) == 1 and _BARE.fullmatch(lines[0]):
+        found = {lines[0].lower()}
+    return found == {"yes"} if len(found) == 1 else None
+
+
+def normalised(text: str) -> str:
+    """A text's words in lower case without articles and punctuation, to be compared.
+
+    >>> normalised("The Addison's disease (autoimmune).")
+    'addison s disease autoimmune'
+    """
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(word for word in words if word not in _ARTICLES)
+
+
+def matches(answer: str, gold: str) -> tuple[bool, bool]:
+    """Whether the words of both are the same, and whether the answer holds those of the gold one after another.
+
+    What the gold answer has in brackets may be missing.
+
+    >>> matches("It is Wilson disease.", "Wilson disease (hepatolenticular degeneration)")
+    (False, True)
+    """
+    wanted = {normalised(gold), normalised(re.sub(r"\([^()]*\)", " ", gold))} - {""}
+    given = normalised(answer)
+    return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """One generated text beside the gold answer."""
+
+    query: str
+    answer: str
+    gold: str
+    exact: bool
+    """Whether the words are the same."""
+    contained: bool
+    """Whether the gold answer's words stand in the text."""
+    verdict: bool | None = None
+    """What the judge says; None when it was not asked or could not be understood."""
+    problem: str = ""
+    """Why there is no verdict: the text is incomplete, or what the judge said instead."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many answers of one system on one task are right."""
+
+    system: str
+    task: str
+    judged: Sequence[JudgedAnswer]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Queries with a gold answer for which nothing usable was written, and why."""
+    account: Account = field(default_factory=Account)
+    """What the judge took."""
+    retrieval: Mapping[str, float] = field(default_factory=dict)
+    """The measure by which answers are compared with retrieval, by query."""
+
+    @cached_property
+    def right(self) -> dict[str, float]:
+        """The share of right answers of each query that has a verdict; with one sample a query, 0 or 1."""
+        verdicts: dict[str, list[bool]] = {}
+        for each in self.judged:
+            if each.verdict is not None:
+                verdicts.setdefault(each.query, []).append(each.verdict)
+        return {query: sum(found) / len(found) for query, found in verdicts.items()}
+
+    @property
+    def queries(self) -> int:
+        """Queries with a gold answer."""
+        return len({each.query for each in self.judged}) + len(self.missing)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The mean over the queries with a verdict; None where there is none."""
+        return float(np.mean(list(self.right.values()))) if self.right else None
+
+    @property
+    def unparsable(self) -> int:
+        """Answers whose verdict could not be read."""
+        return sum(bool(each.problem) for each in self.judged)
+
+    def share(self, name: str) -> float:
+        """The share of texts that are `exact` or `contained`, over all queries with a gold answer."""
+        hits: dict[str, list[bool]] = {}
+        for each in self.judged:
+            hits.setdefault(each.query, []).append(getattr(each, name))
+        return sum(sum(found) / len(found) for found in hits.values()) / max(1, self.queries)
+
+    @cached_property
+    def correlation(self) -> Correlation:
+        """Right answers against retrieval over this task's queries."""
+        shared = [query for query in self.right if query in self.retrieval]
+        return correlate([self.right[query] for query in shared], [self.retrieval[query] for query in shared])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "system": self.system,
+            "task": self.task,
+            "queries": self.queries,
+            "accuracy": self.accuracy,
+            "exact": self.share("exact"),
+            "contained": self.share("contained"),
+            "judged": len(self.right),
+            "unparsable": self.unparsable,
+            "missing": dict(self.missing),
+            "correlation": self.correlation.as_dict(),
+            "account": self.account.record(),
+        }
+
+
+def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model = "", system: str = "") -> Accuracy:
+    """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
+    gold = _gold_answers(dataset)
+    if not gold:
+        raise R2medError(f"{dataset.name} has no gold answers to compare with")
+    if not any(generations.get(query) for query in gold):
+        raise R2medError(
+            f"nothing was generated in {system or 'this run'} for {dataset.name}, so there is no answer to judge"
+        )
+    texts = [(query, each.text) for query in gold for each in usable(generations.get(query, ()))]
+    answered = {query for query, _ in texts}
+    missing = {query: _why(generations.get(query, ())) for query in gold if query not in answered}
+    judged = [JudgedAnswer(query, text, gold[query], *matches(text, gold[query])) for query, text in texts]
+    if not judge:
+        return Accuracy(system, dataset.name, judged, missing)
+    model = find_model(judge) if isinstance(judge, str) else judge
+    replies = _ask(model, judged, dict(dataset.collection.queries))
+    decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
+    return Accuracy(system, dataset.name, decided, missing, account(replies))
+
+
+def _gold_answers(dataset: Dataset) -> dict[str, str]:
+    return {query: answer for query, answer in dataset.gold.answers.items() if answer.strip()}
+
+
+def _why(generations: Sequence[Generation]) -> str:
+    return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
+
+
+def judge_prompt() -> PromptTemplate:
+    """What the judge is asked."""
+    return bundled("judge")
+
+
+def _ask(model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str]) -> list[Reply | Failed]:
+    """Ask the judge about every answer, without chance where the model has a say in that."""
+    if model.sampling.temperature is not None:
+        model = replace(model, sampling=replace(model.sampling, temperature=0.0))
+    template = judge_prompt()
+    filled = ({"query": queries[each.query], "gold": each.gold, "answer": each.answer} for each in judged)
+    return current_client().ask_all([model.request(template.fill(values)) for values in filled])
+
+
+def _decided(judged: JudgedAnswer, reply: Reply | Failed) -> JudgedAnswer:
+    if isinstance(reply, Failed):
+        return replace(judged, problem=reply.reason)
+    verdict = read_verdict(reply.text)
+    if verdict is None:
+        return replace(judged, problem=reply.incomplete or " ".join(reply.text.split())[:200])
+    return replace(judged, verdict=verdict)
+
+
+@dataclass(frozen=True)
+class AnswerReport:
+    """The answers of several runs: one line each, and how answers go with retrieval over queries and over systems."""
+
+    results: Sequence[Accuracy]
+    measure: str
+    notes: Sequence[str] = ()
+    """Tasks that are left out, and why."""
+
+    @cached_property
+    def over_queries(self) -> Correlation:
+        """All queries of all runs together."""
+        pairs = [
+            (right, result.retrieval[query])
+            for result in self.results
+            for query, right in result.right.items()
+            if query in result.retrieval
+        ]
+        return correlate([right for right, _ in pairs], [value for _, value in pairs])
+
+    @cached_property
+    def systems(self) -> dict[str, tuple[float, float]]:
+        """Each system's accuracy and retrieval, both averaged over tasks; only systems with every task are in it."""
+        tasks = {result.task for result in self.results}
+        found: dict[str, tuple[float, float]] = {}
+        for system in dict.fromkeys(result.system for result in self.results):
+            own = [result for result in self.results if result.system == system and result.accuracy is not None]
+            if {result.task for result in own} == tasks:
+                accuracy = float(np.mean([result.accuracy for result in own if result.accuracy is not None]))
+                found[system] = accuracy, float(np.mean([np.mean(list(result.retrieval.values())) for result in own]))
+        return found
+
+    @property
+    def too_few(self) -> str:
+        """Why systems cannot be correlated; empty when they can be, or when their answers are all alike."""
+        if not any(result.right for result in self.results):
+            return "only a --judge says which answers are right"
+        named = {result.system for result in self.results}
+        if len(self.systems) == len(named):
+            return "" if len(named) > 1 else "it takes several systems"
+        tasks = len({result.task for result in self.results})
+        return f"{len(self.systems)} of {len(named)} systems have all {tasks} tasks; choose tasks with --tasks"
+
+    @cached_property
+    def over_systems(self) -> Correlation:
+        """One point a system."""
+        points = list(self.systems.values())
+        return correlate([accuracy for accuracy, _ in points], [value for _, value in points])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "measure": self.measure,
+            "results": [result.as_dict() for result in self.results],
+            "over_queries": self.over_queries.as_dict(),
+            "over_systems": self.over_systems.as_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def judge_runs(
+    names: Sequence[str], judge: str = "", measure: str = "nDCG@10", tasks: Sequence[str] = ()
+) -> AnswerReport:
+    """The answers of runs in the ledger, named as `selection.select` says, in the order given.
+
+    Runs on tasks without gold answers are left out with a note.
+    """
+    results: list[Accuracy] = []
+    notes: list[str] = []
+    with Ledger() as ledger:
+        chosen = select(ledger, names, tasks)
+        notes += [each.lack for each in chosen if each.lack]
+        for each in chosen:
+            _check_writes(ledger, each)
+        datasets: dict[str, Dataset | None] = {}
+        for entry in each_once(chosen):
+            if entry.task not in datasets:
+                datasets[entry.task] = _with_answers(entry.task, notes)
+            dataset = datasets[entry.task]
+            if dataset is not None:
+                check_data(entry, dataset)
+                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system)
+                results.append(replace(judged, retrieval=query_values(ledger, entry, measure, dataset)))
+    if not results:
+        raise R2medError(f"no answer can be judged: {'; '.join(notes)}")
+    return AnswerReport(results, measure, tuple(notes))
+
+
+def _check_writes(ledger: Ledger, chosen: Chosen) -> None:
+    """Refuse a system that writes nothing."""
+    if not any(ledger.generations(entry) for entry in chosen.runs.values()):
+        raise R2medError(f"{chosen.label} generates no text, so there is no answer to judge")
+
+
+def _with_answers(task: str, notes: list[str]) -> Dataset | None:
+    """The data of a task when it has gold answers; otherwise None, and a note."""
+    try:
+        dataset = load(task)
+    except R2medError as error:
+        notes.append(f"{task} is left out: {error}")
+        return None
+    if _gold_answers(dataset):
+        return dataset
+    notes.append(f"{task} is left out: it has no gold answers to compare with")
+    return None

@@ -1,0 +1,177 @@
+"""Queries looked at one by one: what was asked, what was written, what came back, and where the right documents are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from r2med.data.dataset import Generation
+from r2med.data.run import Run
+from r2med.diagnose.loaded_runs import TOP, LoadedRun
+from r2med.errors import R2medError
+from r2med.retrieve.query_text import usable
+from r2med.text.highlight import kinds_of
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A document as a run has it for a query."""
+
+    document: str
+    text: str
+    relevant: bool
+    rank: int | None
+    """Its place, from 1; None when it is not in the list."""
+    score: float | None
+    other: int | None = None
+    """Its place in the run that is compared with."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run's part in a case."""
+
+    system: str
+    value: float
+    """The headline."""
+    length: int
+    """How many documents its list holds."""
+    generations: Sequence[Generation]
+    incomplete: str
+    top: Sequence[Seen]
+    positives: Sequence[Seen]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query with everything a person needs to see why it went as it did."""
+
+    task: str
+    query: str
+    text: str
+    answer: str
+    documents: int
+    """How many the task has."""
+    side: Side
+    other: Side | None = None
+
+    @property
+    def lost(self) -> float:
+        """How much less than the other run this one has; below 0 where it has more."""
+        return self.other.value - self.side.value if self.other else 0.0
+
+    @property
+    def left(self) -> list[Seen]:
+        """The documents of the other run's top that are not in this one's."""
+        here = {seen.document for seen in self.side.top}
+        return [seen for seen in self.other.top if seen.document not in here] if self.other else []
+
+    def kinds(self) -> dict[str, str]:
+        """The terms of the query, of what was written for it, and of the gold answer, each by the first it is in."""
+        return kinds_of(query=[self.text], generated=self._written, answer=[self.answer])
+
+    def kinds_in_answer(self) -> dict[str, str]:
+        """By what the gold answer is marked: the query, and what was written for it."""
+        return kinds_of(query=[self.text], generated=self._written)
+
+    def kinds_in_generated(self) -> dict[str, str]:
+        """By what a generated text is marked: the query, and the gold answer."""
+        return kinds_of(query=[self.text], answer=[self.answer])
+
+    @property
+    def _written(self) -> list[str]:
+        sides = [self.side, *([self.other] if self.other else [])]
+        return [each.text for side in sides for each in usable(side.generations)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CaseChoice:
+    """Which queries to look at, and how many."""
+
+    query: str = ""
+    """A query's id; empty for any."""
+    kind: str = "all"
+    """`all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`."""
+    count: int | None = None
+    depth: int = TOP
+    """How many documents of a list are shown."""
+
+
+def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]:
+    """The chosen queries of a run, and of one that it is compared with, the lowest score first.
+
+    With `worst` and a second run, those come first in which the first run has most to gain from the second. Of each
+    task only what may be chosen is kept, so that one task is in memory at a time.
+    """
+    order = _ORDERS[choice.kind]
+    kept: list[Case] = []
+    for opened in tasks:
+        chosen = [query for query in opened[0].positives if not choice.query or query == choice.query]
+        if choice.kind == "failures":
+            chosen = [query for query in chosen if opened[0].values[query] == 0]
+        cases = [_case(query, opened, choice.depth) for query in chosen]
+        kept = sorted([*kept, *cases], key=order)[: choice.count]
+    if choice.query and not kept:
+        raise R2medError(f"no query {choice.query!r} in these tasks; r2med inspect RUN --json lists all")
+    return kept if choice.kind == "worst" else sorted(kept, key=lambda case: case.side.value)
+
+
+def _shuffled(case: Case) -> bytes:
+    """A place that depends on nothing but the ids: the same sample every time, for every system."""
+    return hashlib.sha256(f"{case.task}\t{case.query}".encode("utf-8", "surrogatepass")).digest()
+
+
+_ORDERS: dict[str, Callable[[Case], Any]] = {
+    "all": lambda case: case.side.value,
+    "failures": lambda case: case.side.value,
+    "worst": lambda case: (-case.lost, case.side.value),
+    "sample": _shuffled,
+}
+
+
+def _case(query: str, opened: Sequence[LoadedRun], depth: int) -> Case:
+    dataset = opened[0].dataset
+    sides = [
+        _side(query, each, opened[1 - place].run if len(opened) == 2 else None, depth)
+        for place, each in enumerate(opened)
+    ]
+    return Case(
+        task=opened[0].entry.task,
+        query=query,
+        text=dataset.collection.queries.text(query),
+        answer=dataset.gold.answers.get(query, ""),
+        documents=len(dataset.collection.documents),
+        side=sides[0],
+        other=sides[1] if len(sides) == 2 else None,
+    )
+
+
+def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
+    documents, relevant = opened.dataset.collection.documents, opened.positives[query]
+    ranking = opened.run.select([query])[query]
+    names = list(ranking.documents)
+    places = {name: place for place, name in enumerate(names)}
+    compared = other.select([query])[query].documents if other is not None else ()
+    others = {name: rank for rank, name in enumerate(compared, 1)}
+
+    def seen(name: str) -> Seen:
+        place = places.get(name)
+        rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
+        return Seen(name, documents.text(name), name in relevant, rank, score, others.get(name))
+
+    wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
+    return Side(
+        system=opened.system,
+        value=opened.values[query],
+        length=len(names),
+        generations=opened.generations.get(query, ()),
+        incomplete=opened.incomplete.get(query, ""),
+        top=[seen(name) for name in names[:depth]],
+        positives=[seen(name) for name in wanted],
+    )

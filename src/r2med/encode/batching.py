@@ -1,0 +1,238 @@
+"""From texts to vectors: what the store has is taken from there, the rest is encoded in batches and kept.
+
+Everything that is the same for all encoders is here: batches of about equal cost, smaller ones when memory runs out,
+progress, counts of truncated texts, and refusal of vectors that cannot be right.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Texts
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.vector_search import finite
+from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
+from r2med.errors import R2medError
+from r2med.pipeline.stage import Context
+
+_SHOWN = 500  # characters of the first string that a result remembers
+_WINDOW = 8192  # texts measured, sorted and encoded before the next are: a kill loses no more than a batch
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which texts are encoded as what, how their vectors are kept, and under which name that is reported."""
+
+    texts: Texts
+    role: Role
+    label: str = ""
+    """What the texts are, for people: `documents`, `queries`, `passages`; by default the role's own."""
+    precision: str = "float32"
+
+    @property
+    def name(self) -> str:
+        """The label, or the role's plural."""
+        return self.label or {Role.QUERY: "queries", Role.DOCUMENT: "documents"}.get(self.role, self.role.value)
+
+
+def encode_all(
+    encoder: Encoder, texts: Texts, role: Role, context: Context, *, label: str = "", precision: str = "float32"
+) -> StoredVectors:
+    """A vector for every text, in order. A text that was encoded before, in any task, is not encoded again.
+
+    With everything in the store, the model is not even loaded. What was done is added to the context's notes under
+    the label.
+    """
+    job = Job(texts, role, label, precision)
+    _refuse_empty(job)
+    store = VectorStore(encoder.settings(role), precision)
+    hashes = text_hashes(texts.texts)
+    found = store.find(hashes)
+    missing = _first_of_each(hashes, np.flatnonzero(found < 0))
+    encoded = 0
+    if len(missing):
+        with store.writer() as writer:
+            rest = _take_over(store, writer, hashes, missing) if precision == "float16" else missing
+            encoded = len(rest)
+            if encoded:
+                BatchEncoder(encoder, job, store, writer).run(hashes, missing, rest, context)
+        store.refresh()
+        found = store.find(hashes)
+    for sentence in store.damage:
+        context.warn(f"{sentence}; what was needed of them has been encoded anew")
+    if (found < 0).any():
+        lost = texts.ids[int((found < 0).argmax())]
+        raise R2medError(f"the vector of {lost} cannot be read back from {store.folder}: is the disk failing?")
+    vectors = store.vectors(found)
+    if role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
+        context.reuse("vectors of queries")
+    context.notes.record[job.name] = _facts(encoder, job, vectors, encoded)
+    return vectors
+
+
+def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
+    """How many of these texts, each counted once, the store lacks; for a plan."""
+    hashes = text_hashes(texts.texts)
+    missing = np.flatnonzero(VectorStore(encoder.settings(role), precision).find(hashes) < 0)
+    return len(_first_of_each(hashes, missing))
+
+
+def _refuse_empty(job: Job) -> None:
+    for identifier, text in job.texts:
+        if not text.strip():
+            raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
+
+
+def _first_of_each(hashes: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of several places with the same text, the first; in order."""
+    _, first = np.unique(hashes[places], axis=0, return_index=True)
+    return places[np.sort(first)]
+
+
+def _take_over(
+    store: VectorStore, writer: ShardWriter, hashes: NDArray[np.uint64], missing: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Round what is already there in single precision, which is what encoding anew would give; returns the rest."""
+    full = VectorStore(store.settings, "float32", store.folder.parent)
+    found = full.find(hashes[missing])
+    there = np.flatnonzero(found >= 0)
+    for start in range(0, len(there), _WINDOW):
+        rows = there[start : start + _WINDOW]
+        vectors = full.vectors(found[rows])
+        fit = _fits_half(vectors[:])
+        writer.append(hashes[missing[rows[fit]]], rows[fit], vectors.tokens[fit], vectors[:][fit])
+        found[rows[~fit]] = -1
+    return missing[found < 0]
+
+
+def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
+    """Which vectors are still vectors when their numbers are rounded to float16."""
+    with np.errstate(over="ignore"):
+        rounded = vectors.astype(np.float16)
+    return finite(rounded) & _some(rounded)
+
+
+def _some(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which vectors are not all zeros."""
+    found: NDArray[np.bool_] = np.logical_or.reduce(vectors != 0, axis=1)
+    return found
+
+
+def _facts(encoder: Encoder, job: Job, vectors: StoredVectors, encoded: int) -> dict[str, Any]:
+    """What a result remembers: how many were encoded now, how many were cut and where, and the first string."""
+    limit = encoder.limit(job.role)
+    cut = int((vectors.tokens > limit).sum()) if limit else 0
+    return {
+        "texts": len(vectors),
+        "encoded": encoded,
+        "dimension": vectors.shape[1],
+        "max_tokens": limit or None,
+        "truncated": cut,
+        "truncated_share": round(cut / len(vectors), 6) if len(vectors) else 0.0,
+        "first": encoder.prompted(job.texts.texts[0], job.role)[:_SHOWN] if len(vectors) else "",
+        **encoder.spent(),
+    }
+
+
+class BatchEncoder:
+    """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
+
+    def __init__(self, encoder: Encoder, job: Job, store: VectorStore, writer: ShardWriter) -> None:
+        self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
+        self.budget = encoder.batch_tokens
+        self.dimension = store.dimension
+
+    def run(
+        self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context
+    ) -> None:
+        """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
+        with context.timed("load"):
+            self.encoder.load()
+        label = f"encode {self.job.name} ({self.store.name})"
+        with context.engine.progress(label, len(rest), unit="texts") as bar:
+            for start in range(0, len(rest), _WINDOW):
+                for places, tokens, vectors in self._batches(rest[start : start + _WINDOW]):
+                    self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
+                    bar.advance(len(places))
+
+    def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
+        """Batches of a window, each with its texts' lengths and vectors."""
+        tokens = self.encoder.lengths(self._texts(places), self.job.role)
+        limit = self.encoder.limit(self.job.role)
+        cost = np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+        order = np.argsort(-cost, kind="stable")
+        done = 0
+        while done < len(order):
+            # The first text of a batch is its longest, and the others are padded to it.
+            longest = int(cost[order[done]])
+            batch = order[done : done + max(1, self.budget // longest)]
+            vectors = self._encode(places[batch])
+            if vectors is None:
+                self.budget = max(1, longest * len(batch) // 2)
+                continue
+            yield places[batch], tokens[batch], vectors
+            done += len(batch)
+
+    def _texts(self, places: NDArray[np.intp]) -> list[str]:
+        return [self.job.texts.texts[place] for place in places.tolist()]
+
+    def _encode(self, places: NDArray[np.intp]) -> Vectors | None:
+        """The vectors of a batch, checked; None when memory ran out and a smaller batch may fit."""
+        try:
+            vectors = self.encoder.encode(self._texts(places), self.job.role)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            if len(places) == 1:
+                name = self.job.texts.ids[int(places[0])]
+                raise R2medError(f"{self.store.name} runs out of memory on {name} alone; lower max_length") from error
+            vectors = None
+        if vectors is None:
+            release_memory()
+            return None
+        return self._checked(np.asarray(vectors, dtype=np.float32), places)
+
+    def _checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
+        first, model = self.job.texts.ids[int(places[0])], self.store.name
+        if vectors.ndim != 2 or len(vectors) != len(places):
+            raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {vectors.shape}")
+        dimension = vectors.shape[1]
+        if self.dimension not in (0, dimension) or dimension == 0:
+            raise R2medError(
+                f"{model} gave {first} a vector of {dimension} dimensions, others have {self.dimension or 'more'};"
+                f" if the model has changed, remove {self.store.folder}"
+            )
+        self.dimension = dimension
+        self._refuse(~finite(vectors), places, "a vector with NaN or infinite numbers")
+        self._refuse(~_some(vectors), places, "a vector of zeros")
+        if self.job.precision == "float16":
+            self._refuse(~_fits_half(vectors), places, "numbers that do not fit float16; use store=float32")
+        return vectors
+
+    def _refuse(self, broken: NDArray[np.bool_], places: NDArray[np.intp], what: str) -> None:
+        if broken.any():
+            name = self.job.texts.ids[int(places[int(broken.argmax())])]
+            raise R2medError(f"{self.store.name} gave {name} of the {self.job.name} {what}")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on whatever device; torch is recognised by name, for it may not be installed."""
+    return (
+        isinstance(error, MemoryError)
+        or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+        or "out of memory" in str(error).lower()
+        or "can't allocate memory" in str(error).lower()
+    )
+
+
+def release_memory() -> None:
+    """Give back what a failed batch left on the device."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()

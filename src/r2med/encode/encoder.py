@@ -1,0 +1,84 @@
+"""The contract of an encoder: what its vectors depend on, and one batch of texts to vectors.
+
+Whatever is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
+retries, checks for broken vectors) lives above this contract and is written once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.pipeline.stage import Requirements
+
+Vectors = NDArray[np.float32]
+"""One row a text."""
+
+
+class Role(Enum):
+    """On which side of the search a text stands: models have prompts, lengths, even encoders of their own for each."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
+class Encoder(ABC):
+    """A model ready to turn texts into vectors for one task. Construction is cheap; `load` does the heavy work."""
+
+    @abstractmethod
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """Everything a vector of this role depends on (model, revision, prompt, max length, pooling, dtype, ...).
+
+        Two encoders with equal settings give equal vectors: this is the vector store's key.
+        """
+
+    @property
+    @abstractmethod
+    def similarity(self) -> str:
+        """`cosine` or `dot`."""
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must be at hand before this encoder can run."""
+        return Requirements()
+
+    @abstractmethod
+    def load(self) -> None:
+        """Bring the model into memory; called once, and only when something must really be encoded."""
+
+    @abstractmethod
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """Each text's length in the model's tokens, prompt included, before truncation."""
+
+    @abstractmethod
+    def limit(self, role: Role) -> int:
+        """The most tokens of a text that the model reads; 0 for no limit."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """How many tokens, padding included, a batch may hold to begin with; out of memory halves it."""
+        return 16_384
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """One batch. The rows do not depend on which texts share the batch."""
+
+    def prompted(self, text: str, role: Role) -> str:
+        """The exact string that is encoded for a text: what `r2med models show` prints and a result records."""
+        return text
+
+    def for_passages(self) -> Encoder:
+        """The encoder, in the role of a query, for texts that a model wrote to answer a query.
+
+        The published protocol encodes these without the query's prompt, but for a few models that give it to both.
+        An encoder without prompts is its own.
+        """
+        return self
+
+    def spent(self) -> Mapping[str, int]:
+        """What encoding has used up so far where that costs money: requests and tokens."""
+        return {}

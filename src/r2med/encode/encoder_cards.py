@@ -1,0 +1,221 @@
+"""A card from a model's own files: what sentence-transformers wrote beside the weights says how the model is used.
+
+Cards: everything that is to be known of an encoder, as data. The bundled ones, the user's own, and their checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from r2med.encode.prefixes import NO_PROMPT, PrefixTemplate
+from r2med.errors import R2medError, SpecError
+from r2med.models.card_registry import CardRegistry, Reader, is_text
+from r2med.models.source import ModelSource
+
+_MODES = {"cls": "cls", "mean": "mean", "lasttoken": "last", "max": "max", "weightedmean": "weighted"}
+_OLD_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+}
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+_LONGEST = 8192  # what is read of a text when nothing but a context window of many thousands is stated
+
+
+def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCard:
+    """The card of a folder or repository. One that does not say how it pools must be `told` by the spec."""
+    modules = read_json(source, "modules.json")
+    stated = _stated(source, modules) if isinstance(modules, list) else {}
+    if not stated and read_json(source, "config.json") is None:
+        raise R2medError(_no_model(source))
+    if not stated and not told:
+        raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
+    longest = max_length(source, str(stated.get("subfolder", "")))
+    prompts = _prompts(source)
+    return EncoderCard(name, source.name, source.revision, max_query=longest, max_document=longest, **stated, **prompts)
+
+
+def _no_model(source: ModelSource) -> str:
+    adapter = read_json(source, "adapter_config.json")
+    if adapter is not None:
+        base = adapter.get("base_model_name_or_path", "ORG/BASE")
+        return f"{source.name} is an adapter, not a model: write hf:{base}(adapter={source.name})"
+    return f"{source.name}: not a model (no config.json)"
+
+
+def read_json(source: ModelSource, name: str) -> Any:
+    """A JSON file of the model, or None when it has none."""
+    file = source.small_file(name)
+    if file is None:
+        return None
+    try:
+        return orjson.loads(file.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise R2medError(f"{file}: not JSON ({error})") from error
+
+
+def _stated(source: ModelSource, modules: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the modules of a sentence-transformers model say, as fields of a card."""
+    found: dict[str, Any] = {"dense": ()}
+    for module in modules:
+        kind = str(module.get("type", "")).rpartition(".")[2]
+        path = str(module.get("path", "")).strip("/")
+        match kind:
+            case "Transformer":
+                found["subfolder"] = path
+            case "Pooling":
+                found |= _pooling(source, path)
+            case "Dense":
+                found["dense"] += (path,)
+            case "Normalize":
+                found["normalize"] = True
+            case _:
+                raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run")
+    if "pooling" not in found or "subfolder" not in found:
+        raise R2medError(f"{source.name}: modules.json lists no transformer with a pooling")
+    return found
+
+
+def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
+    config = read_json(source, f"{path}/config.json") or {}
+    modes = config.get("pooling_mode") or [mode for key, mode in _OLD_MODES.items() if config.get(key)] or "mean"
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if len(modes) != 1 or modes[0] not in _MODES:
+        raise R2medError(f"{source.name} pools by {' and '.join(map(str, modes))}, which r2med cannot do")
+    return {"pooling": _MODES[modes[0]], "exclude_prompt": not config.get("include_prompt", True)}
+
+
+def max_length(source: ModelSource, subfolder: str = "") -> int:
+    """The tokens a model reads: as sentence-transformers says, or else its tokenizer's limit and its positions."""
+    under = f"{subfolder}/" if subfolder else ""
+    stated = read_json(source, f"{under}sentence_bert_config.json") or {}
+    if isinstance(stated.get("max_seq_length"), int):
+        return int(stated["max_seq_length"])
+    tokenizer = (read_json(source, f"{under}tokenizer_config.json") or {}).get("model_max_length")
+    config = read_json(source, f"{under}config.json") or {}
+    positions = config.get("max_position_embeddings")
+    if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
+        # The first two of RoBERTa's places are never used.
+        positions -= 2
+    known = [int(each) for each in (tokenizer, positions) if isinstance(each, int | float) and 0 < each < 1 << 30]
+    return min([*known, _LONGEST])
+
+
+def _prompts(source: ModelSource) -> dict[str, Any]:
+    stated = read_json(source, "config_sentence_transformers.json") or {}
+    prompts = stated.get("prompts") or {}
+    default = prompts.get(stated.get("default_prompt_name") or "", "")
+    document = next((prompts[each] for each in _DOCUMENT_PROMPTS if each in prompts), default)
+    found: dict[str, Any] = {
+        "query_prompt": PrefixTemplate(prompts.get("query", default), literal=True),
+        "document_prompt": PrefixTemplate(document, literal=True),
+    }
+    similarity = stated.get("similarity_fn_name") or "cosine"
+    if similarity not in SIMILARITIES:
+        raise R2medError(f"{source.name} compares by {similarity}: add similarity=cosine or similarity=dot")
+    lower = (read_json(source, "sentence_bert_config.json") or {}).get("do_lower_case", False)
+    return found | {"similarity": similarity, "lowercase": bool(lower)}
+
+
+BACKENDS = ("torch", "onnx", "static", "api")
+POOLINGS = ("cls", "mean", "last", "max", "weighted", "own")
+SIMILARITIES = ("cosine", "dot")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+_GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in any useful time
+
+
+@dataclass(frozen=True)
+class EncoderCard:
+    """A model and how it is used. `cards.toml` says what each field means.
+
+    >>> card("bge").pooling, card("bge").max_document
+    ('cls', 512)
+    """
+
+    name: str
+    id: str
+    revision: str = "main"
+    query_id: str = ""
+    query_revision: str = "main"
+    package: str = ""
+    subfolder: str = ""
+    backend: str = "torch"
+    pooling: str = "mean"
+    attention: str = ""
+    normalize: bool = False
+    max_query: int = 512
+    max_document: int = 512
+    query_prompt: PrefixTemplate = NO_PROMPT
+    document_prompt: PrefixTemplate = NO_PROMPT
+    exclude_prompt: bool = False
+    prompt_passages: bool = False
+    lowercase: bool = False
+    pair: bool = False
+    append_eos: bool = False
+    padding: str = "right"
+    dense: tuple[str, ...] = ()
+    similarity: str = "cosine"
+    dtype: str = "float32"
+    remote_code: bool = False
+    adapter: str = ""
+    adapter_revision: str = "main"
+    url: str = ""
+    input_types: bool = False
+    tokenizer: str = ""
+    parameters: float = 0
+    licence: str = ""
+    gated: bool = False
+    notes: str = ""
+    published: str = ""
+
+    def __post_init__(self) -> None:
+        self._check("backend", BACKENDS)
+        self._check("pooling", POOLINGS)
+        self._check("attention", ("", "bidirectional"))
+        self._check("padding", ("left", "right"))
+        self._check("similarity", SIMILARITIES)
+        self._check("dtype", DTYPES)
+        if self.dtype == "int8" and self.backend != "onnx":
+            raise SpecError(f"{self.name}: dtype=int8 needs backend=onnx")
+        if self.pooling == "own" and not self.remote_code:
+            raise SpecError(f"{self.name}: pooling=own runs code of the model's own, which needs remote_code=true")
+        if self.pooling == "weighted" and self.exclude_prompt:
+            raise SpecError(f"{self.name}: exclude_prompt and pooling=weighted do not go together")
+        if min(self.max_query, self.max_document) < 0:
+            raise SpecError(f"{self.name}: a max length of {min(self.max_query, self.max_document)} tokens")
+
+    def _check(self, field: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, field)
+        if value not in allowed:
+            known = ", ".join(word for word in allowed if word)
+            raise SpecError(f"{self.name}: {field} must be one of {known}, not {value!r}")
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether encoding a task without an accelerator would take days."""
+        return self.backend == "torch" and self.parameters >= _GPU_MILLIONS
+
+
+def _is_wording(value: Any) -> bool:
+    return is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values())))
+
+
+_WORDING = Reader("a text, or a table of texts by family", _is_wording, PrefixTemplate.of)
+_DECK = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={PrefixTemplate: _WORDING})
+
+
+def card(name: str) -> EncoderCard:
+    """The card of a name."""
+    return _DECK.find(name)
+
+
+def cards() -> Mapping[str, EncoderCard]:
+    """Every card by name: the bundled ones in their order, then the user's; of two with a name, the user's."""
+    return _DECK.cards()

@@ -1,0 +1,332 @@
+"""Transformers run by torch: on a processor, a GPU, or several GPUs with a process for each.
+
+A loaded model with its tokenizer: texts in, vectors out; and the shelf where models wait for the next task.
+
+From token vectors to one vector a text: each pooling a small function of the hidden states and a mask.
+
+The functions are traced when a model is exported, so they hold no branch on a tensor's content.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from r2med.encode.encoder import Role, Vectors
+from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.local_encoder import ModelEncoder
+from r2med.encode.prefixes import Prompts
+from r2med.errors import R2medError, require_extra
+from r2med.models.loading import Build, accepted, load_dense, load_transformer
+from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.pipeline.stage import Requirements
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from r2med.models.tokenizer import Padded, Tokenizer
+
+
+_PROCESSOR_TOKENS = 4096  # larger batches do not fit the caches of a processor and are slower, not faster
+_DEVICE_TOKENS = 16_384
+_SEVERAL_BYTES = 1 << 30  # starting a process takes longer than encoding a task with a model below this
+
+
+class TorchEncoder(ModelEncoder):
+    """A model of a card, run by torch."""
+
+    def __init__(self, card: EncoderCard, prompts: Prompts, device: str | Sequence[str] = "auto") -> None:
+        super().__init__(card, prompts)
+        self.device = device
+        self._tokenizers: dict[Build, Tokenizer] = {}
+
+    @property
+    def requirements(self) -> Requirements:
+        """The extra, what the hub is asked for, and a GPU for models of billions of weights."""
+        remote = [source.name for source in (*self.sources.values(), self.adapter) if source and source.place is None]
+        extra = "torch,lora" if self.card.adapter else "torch"
+        return Requirements(extra=extra, hub=tuple(dict.fromkeys(remote)), gpu=self.card.needs_gpu)
+
+    @cached_property
+    def devices(self) -> tuple[str, ...]:
+        """Where the model runs, a process for each. A small model gains nothing from a second GPU by itself."""
+        found = find_devices(self.device)
+        return found[:1] if self.device == "auto" and self._builds[Role.DOCUMENT].size < _SEVERAL_BYTES else found
+
+    @property
+    def batch_tokens(self) -> int:
+        """Few tokens at a time on a processor, many on a GPU, and as many times that as there are devices."""
+        return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
+
+    def build(self, role: Role) -> Build:
+        """What is loaded for a role. The files are fetched when they are not here yet."""
+        card = self.card
+        return Build(
+            folder=str(self.sources[role].folder()),
+            subfolder=card.subfolder,
+            pooling=card.pooling,
+            attention=card.attention,
+            normalize=card.normalize,
+            append_eos=card.append_eos,
+            padding=card.padding,
+            dense=card.dense,
+            dtype=card.dtype,
+            remote_code=card.remote_code,
+            adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
+        )
+
+    def load(self) -> None:
+        """Load the document side; a second model for queries is loaded when the first query comes."""
+        self._runner(Role.DOCUMENT)
+
+    def _runner(self, role: Role) -> Runner:
+        require_extra("torch", "torch", "transformers", "safetensors")
+        build, devices = self._builds[role], self.devices
+        return MODEL_CACHE.take((build, devices), build.size * len(devices), lambda: _start(build, devices))
+
+    @cached_property
+    def _builds(self) -> dict[Role, Build]:
+        return {role: self.build(role) for role in Role}
+
+    def tokenizer(self, role: Role) -> Tokenizer:
+        """Read once, also when the model itself is in other processes."""
+        build = self._builds[role]
+        if build not in self._tokenizers:
+            require_extra("torch", "torch", "transformers")
+            self._tokenizers[build] = pretrained_tokenizer(
+                build.transformer, append_eos=build.append_eos, remote_code=build.remote_code
+            )
+        return self._tokenizers[build]
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """One batch, on every device a share."""
+        return self._runner(role).run(texts, self.style(role))
+
+    def with_prompts(self, prompts: Prompts) -> TorchEncoder:
+        """The same model with other prompts; what is loaded is shared."""
+        return TorchEncoder(self.card, prompts, self.device)
+
+
+def _start(build: Build, devices: tuple[str, ...]) -> Runner:
+    if len(devices) == 1:
+        return LoadedEncoder(build, devices[0])
+    from r2med.encode.workers import Pool
+
+    return Pool(build, devices)
+
+
+def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
+    """The devices behind a name: `auto` is every GPU there is, or else the processor; a list names several."""
+    require_extra("torch", "torch")
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted == "auto":
+        if gpus:
+            return tuple(f"cuda:{place}" for place in range(gpus))
+        return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    there = {"cpu", *(["mps"] if torch.backends.mps.is_available() else [])}
+    there |= {f"cuda:{place}" for place in range(gpus)} | ({"cuda"} if gpus else set())
+    for name in names:
+        if name not in there:
+            raise R2medError(f"device {name!r} is not here; this machine has {', '.join(sorted(there))}")
+    if not names:
+        raise R2medError("an empty list of devices")
+    return names
+
+
+class Closable(Protocol):
+    """Whatever holds memory: an encoder's model, or a reranker's."""
+
+    def close(self) -> None:
+        """Give back the memory."""
+
+
+class Runner(Closable, Protocol):
+    """Whatever turns texts into vectors: a model in this process, or several in processes of their own."""
+
+    def run(self, texts: Sequence[str], style: Style) -> Vectors:
+        """One batch."""
+
+
+class LoadedEncoder:
+    """A transformer, its pooling and what follows, on one device."""
+
+    def __init__(self, build: Build, device: str) -> None:
+        import torch
+
+        self.build = build
+        self.device = torch.device(device)
+        self.model = load_transformer(build).to(self.device)
+        self.takes = accepted(self.model)
+        self.positions = positions_of(self.model)
+        self.dense = [layer.to(self.device) for layer in load_dense(build)]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer; a model with an `encode` of its own has its own."""
+        return pretrained_tokenizer(
+            self.build.transformer, append_eos=self.build.append_eos, remote_code=self.build.remote_code
+        )
+
+    def close(self) -> None:
+        """Let the weights go."""
+        from r2med.encode.batching import release_memory
+
+        del self.model, self.dense
+        release_memory()
+
+    def run(self, texts: Sequence[str], style: Style) -> Vectors:
+        """The vectors of a batch. Memory that runs out is reported as `MemoryError`, whatever the device."""
+        import torch
+
+        try:
+            with torch.inference_mode():
+                vectors = self._own(texts, style) if self.build.pooling == "own" else self._pooled(texts, style)
+                if self.build.normalize:
+                    vectors = torch.nn.functional.normalize(vectors, dim=-1)
+                return np.ascontiguousarray(vectors.cpu().numpy())
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(f"{self.device} is full") from error
+
+    def _own(self, texts: Sequence[str], style: Style) -> torch.Tensor:
+        encode = getattr(self.model, "encode", None)
+        if encode is None:
+            raise R2medError(f"{self.build.folder}: pooling=own, but the model's code has no encode method")
+        vectors: torch.Tensor = encode(list(texts), instruction=style.prompt, max_length=style.limit)
+        return vectors.float()
+
+    def _pooled(self, texts: Sequence[str], style: Style) -> torch.Tensor:
+        import torch
+
+        check_limit(self.build.folder, style.limit, self.positions)
+        batch = self.tokenizer.padded(texts, style, self.build.padding)
+        counted = torch.from_numpy(_without_prompt(batch.mask, self.tokenizer.prompt_length(style))).to(self.device)
+        hidden = self.model(**self._inputs(batch)).last_hidden_state.float()
+        vectors = FUNCTIONS[self.build.pooling](hidden, counted)
+        for layer in self.dense:
+            vectors = layer(vectors)
+        return vectors
+
+    def _inputs(self, batch: Padded) -> dict[str, Any]:
+        import torch
+
+        mask = torch.from_numpy(batch.mask).to(self.device)
+        inputs: dict[str, Any] = {"input_ids": torch.from_numpy(batch.ids).to(self.device), "attention_mask": mask}
+        if batch.types.any() and "token_type_ids" in self.takes:
+            inputs["token_type_ids"] = torch.from_numpy(batch.types).to(self.device)
+        if "use_cache" in self.takes:
+            inputs["use_cache"] = False
+        if self.build.padding == "left" and "position_ids" in self.takes:
+            inputs["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        if self.build.attention == "bidirectional":
+            inputs["attention_mask"] = both_ways(mask, next(self.model.parameters()).dtype)
+        return inputs
+
+
+def positions_of(model: Any) -> int:
+    """The tokens that a model with a table of positions can read; 0 for one that has no table."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if table is None or not hasattr(table, "num_embeddings"):
+        return 0
+    # RoBERTa's positions start after the padding's.
+    first = 0 if table.padding_idx is None else table.padding_idx + 1
+    return int(table.num_embeddings) - first
+
+
+def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A mask with four axes, which transformers takes as it is: every token sees every token that is no padding."""
+    import torch
+
+    return (1 - mask[:, None, None, :]).to(dtype) * torch.finfo(dtype).min
+
+
+def _without_prompt(mask: np.ndarray[Any, np.dtype[np.int64]], prompt: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The mask of the tokens that are pooled: all but the first `prompt` of each row."""
+    if not prompt:
+        return mask
+    return np.where(mask.cumsum(axis=1) > prompt, mask, 0)
+
+
+Loaded = TypeVar("Loaded", bound=Closable)
+
+
+class ModelCache:
+    """Loaded models by what they were built from, so that the next task finds them; the oldest make room."""
+
+    def __init__(self, limit: int = 20 << 30) -> None:
+        self.limit = limit
+        """The bytes of weights that may be in memory at a time; a larger model may be there alone."""
+        self._loaded: OrderedDict[object, tuple[Any, int]] = OrderedDict()
+
+    def take(self, key: object, size: int, load: Callable[[], Loaded]) -> Loaded:
+        """The model of a key, loaded when it is not here; others go before so that it fits."""
+        if key not in self._loaded:
+            while self._loaded and sum(other for _, other in self._loaded.values()) + size > self.limit:
+                self._loaded.popitem(last=False)[1][0].close()
+            self._loaded[key] = load(), size
+        self._loaded.move_to_end(key)
+        found: Loaded = self._loaded[key][0]
+        return found
+
+    def clear(self) -> None:
+        """Let every model go."""
+        while self._loaded:
+            self._loaded.popitem()[1][0].close()
+
+
+MODEL_CACHE = ModelCache()
+"""The models of this process."""
+atexit.register(MODEL_CACHE.clear)
+
+
+def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The vector of the first token that counts, on whichever side the padding is."""
+    return _take(hidden, mask.to(hidden.dtype).argmax(dim=1))
+
+
+def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The vector of the last token that counts."""
+    width = mask.shape[1]
+    return _take(hidden, width - 1 - mask.flip(1).to(hidden.dtype).argmax(dim=1))
+
+
+def mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the tokens that count."""
+    weights = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def maximum(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The largest value of each dimension over the tokens that count."""
+    return hidden.masked_fill(mask.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
+
+
+def weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The mean with weights that grow with the token's position among those that count: 1, 2, 3, ..."""
+    positions = mask.cumsum(dim=1) * mask
+    weights = positions.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _take(hidden: Tensor, places: Tensor) -> Tensor:
+    """Of each row the vector at its place."""
+    index = places.reshape(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
+    return hidden.gather(1, index).squeeze(1)
+
+
+FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": first_token,
+    "last": last_token,
+    "mean": mean,
+    "max": maximum,
+    "weighted": weighted_mean,
+}
+"""The poolings by the names that cards and specs use."""

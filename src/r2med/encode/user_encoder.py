@@ -1,0 +1,161 @@
+"""A user's own encoder: a class with two methods, named in a spec as `my.module:MyEncoder`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.encoder_cards import SIMILARITIES
+from r2med.errors import R2medError, SpecError, blame
+from r2med.runs.record import source_hash
+
+if TYPE_CHECKING:
+    from r2med.data.tasks import Task
+
+_CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on it
+
+
+class TwoMethods(Protocol):
+    """What a user's class must have. `docs/own-models.md` shows a whole one.
+
+    It may also have `similarity` ("cosine" or "dot"), `version` (a text that changes when its vectors do),
+    `batch_tokens` (how much text to hand over at a time), and a constructor that takes `task`.
+    """
+
+    def encode_queries(self, texts: list[str]) -> Any:
+        """A vector for each query, as anything that numpy makes an array of."""
+
+    def encode_documents(self, texts: list[str]) -> Any:
+        """A vector for each document."""
+
+
+class OwnEncoder(Encoder):
+    """A user's class at work."""
+
+    def __init__(self, address: str, options: Mapping[str, Any], task: Task) -> None:
+        self.address = address
+        self.options = dict(options)
+        self.kind = find_class(address)
+        self._task = task if "task" in _parameters(self.kind) else None
+        check_arguments(address, self.kind, self.options)
+
+    @cached_property
+    def made(self) -> TwoMethods:
+        """The user's object, constructed when it is first needed."""
+        given = {**self.options, "task": self._task} if self._task else self.options
+        try:
+            made: TwoMethods = self.kind(**given)
+        except R2medError:
+            raise
+        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
+            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
+        _check_methods(self.address, made)
+        return made
+
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """The class, its options, and its version: the one it states, or else a hash of the file it is in."""
+        stated = getattr(self.kind, "version", "") or source_hash(self.kind)
+        words = {} if self._task is None else {"task": f"{self._task.name}: {self._task.sentence}"}
+        options = {name: repr(value) for name, value in sorted(self.options.items())}
+        return {"model": self.address, "revision": str(stated), "role": role.value, "options": options, **words}
+
+    @property
+    def similarity(self) -> str:
+        """As the class says; cosine when it does not."""
+        stated = str(getattr(self.kind, "similarity", "cosine"))
+        if stated not in SIMILARITIES:
+            raise R2medError(f"{self.address}: similarity must be cosine or dot, not {stated!r}")
+        return stated
+
+    def load(self) -> None:
+        """Construct the user's object."""
+        _ = self.made
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """About how many tokens each text has."""
+        return np.array([len(text) // _CHARACTERS + 1 for text in texts], dtype=np.int64)
+
+    def limit(self, role: Role) -> int:
+        """None: what the class cuts off is its own business."""
+        return 0
+
+    @property
+    def batch_tokens(self) -> int:
+        """As the class says."""
+        return int(getattr(self.kind, "batch_tokens", super().batch_tokens))
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """One batch, through the method of its role."""
+        method = self.made.encode_queries if role is Role.QUERY else self.made.encode_documents
+        try:
+            vectors = method(list(texts))
+        except R2medError:
+            raise
+        except Exception as error:  # as above
+            raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
+        try:
+            return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
+        except (TypeError, ValueError) as error:
+            raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
+
+
+def find_class(address: str) -> Any:
+    """The encoder class of `module:Class`."""
+    found = import_class(address)
+    if inspect.isclass(found):
+        _check_methods(address, found)
+    return found
+
+
+def _check_methods(address: str, found: Any) -> None:
+    for method in ("encode_queries", "encode_documents"):
+        if not callable(getattr(found, method, None)):
+            raise SpecError(f"{address} has no method {method}; an encoder has encode_queries and encode_documents")
+
+
+def import_class(address: str) -> Any:
+    """What `module:Class` names; modules beside where the command was started are found too."""
+    module_name, _, attribute = address.partition(":")
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise SpecError(f"{address}: cannot import {module_name} ({error})") from error
+    except Exception as error:
+        raise SpecError(f"{address}: cannot import {module_name}: {blame(error)}") from error
+    finally:
+        if added:
+            sys.path.remove(here)
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise SpecError(f"{address}: {module_name} has no class {attribute}")
+    return found
+
+
+def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(kind).parameters
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{kind!r} is no class of yours: nobody can tell what options it takes") from error
+
+
+def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that the constructor of a user's class does not take."""
+    _parameters(kind)
+    try:
+        inspect.signature(kind).bind_partial(**options)
+    except TypeError as error:
+        takes = ", ".join(name for name in _parameters(kind) if name != "task") or "no options"
+        raise SpecError(f"{address}: {error}; it takes {takes}") from error

@@ -1,0 +1,336 @@
+"""Exact search: the best documents of every query by cosine or dot product, whatever the memory and the machine.
+
+A matrix product in single precision is fast, but the last bits of a score depend on the shape of the matrices, the
+number of threads and the library that multiplies them. So the product only draws up a shortlist: every document
+whose score could still be among the best, given how far rounding can carry a product of that length at the most.
+Each pair on the shortlist is then scored once more in double precision, element by element in one fixed order, and
+ranked by the one rule. The result is the same for every block size, memory limit and thread count.
+
+Documents are read block by block and never held whole: anything with a shape that gives rows for a slice or a list
+of positions will do, a mapped file included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.encoder import Vectors
+from r2med.errors import R2medError
+
+SIMILARITIES = ("cosine", "dot")
+MEMORY = 1 << 29
+"""Working memory unless told otherwise, in bytes."""
+_FIRST = 1024  # documents of the first block, which is followed by ever larger ones
+_BLOCK = 8192  # documents multiplied at a time: more does not make the product faster
+_FEWEST = 64  # documents a block must hold at the least; with less memory, queries are taken in groups
+_UNIT = 2.0**-24  # the rounding of one operation in single precision
+_NEARLY_ONE = 1e-6  # lengths that differ from 1 by no more are not divided by
+_TINY = 1e-15  # lengths below this, or beyond its inverse, are divided by in double precision
+_SMALLEST = 2.0**-125  # what may be lost of a term that is too small for single precision
+_GREATEST = 1e38  # scores beyond this are refused
+_THREADS = max(1, min(4, os.cpu_count() or 1))
+_PAIRS = 256  # pairs scored in double precision at a time
+
+
+class VectorRows(Protocol):
+    """Vectors that can be read in part: an array, a mapped file, rows of the vector store, a quantised index."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many vectors, and their dimension."""
+
+    def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
+        """The vectors at these places, in single precision."""
+
+
+class VectorHits(NamedTuple):
+    """Each query's best documents, best first; every query has as many."""
+
+    places: NDArray[np.intp]
+    """Positions of the documents, a row a query."""
+    scores: NDArray[np.float32]
+    """Their scores."""
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """How vectors are compared, and the memory that may be used for it."""
+
+    name: str = "cosine"
+    memory: int = MEMORY
+    block: int = 0
+    """Documents multiplied at a time; 0 for as many as are good for the memory."""
+
+    def __post_init__(self) -> None:
+        if self.name not in SIMILARITIES:
+            raise R2medError(f"unknown similarity {self.name!r}; known: {', '.join(SIMILARITIES)}")
+
+
+def search(
+    queries: Vectors, documents: VectorRows, depth: int, tie_order: NDArray[np.int64], how: Similarity | None = None
+) -> VectorHits:
+    """The `depth` best documents of every query, exactly; equal scores in the order of `tie_order`.
+
+    >>> documents = np.array([[1, 0], [0, 1], [2, 0]], dtype=np.float32)
+    >>> hits = search(np.array([[3, 1]], dtype=np.float32), documents, 2, np.array([0, 1, 2]))
+    >>> hits.places.tolist(), [round(score, 3) for score in hits.scores[0].tolist()]
+    ([[0, 2]], [0.949, 0.949])
+    """
+    how = how or Similarity()
+    count, dimension = documents.shape
+    if queries.shape[1] != dimension:
+        raise R2medError(f"queries of {queries.shape[1]} dimensions cannot be compared with documents of {dimension}")
+    if not np.isfinite(queries).all():
+        raise R2medError(f"the vector of query {int(finite(queries).argmin())} is not finite")
+    depth = min(depth, count)
+    places = np.empty((len(queries), depth), dtype=np.intp)
+    scores = np.empty((len(queries), depth), dtype=np.float32)
+    if depth > 0:
+        group = _group(len(queries), how)
+        for start in range(0, len(queries), group):
+            some = slice(start, start + group)
+            places[some], scores[some] = _Shortlist(queries[some], documents, depth, tie_order, how).best()
+    return VectorHits(places, scores)
+
+
+def rescore(
+    queries: Vectors, documents: VectorRows, candidates: NDArray[np.intp], tie_order: NDArray[np.int64], similarity: str
+) -> VectorHits:
+    """The given candidates of every query (a row each) ranked anew by their score in double precision."""
+    rows, width = candidates.shape
+    places = candidates.ravel()
+    owners = np.repeat(np.arange(rows), width)
+    scores = _scored(queries.astype(np.float64), documents, owners, places, similarity)
+    order = np.lexsort((tie_order[places], _descending(owners, scores)))
+    return VectorHits(places[order].reshape(rows, width), scores[order].reshape(rows, width))
+
+
+def _group(queries: int, how: Similarity) -> int:
+    """How many queries to search for at once, so that a small block of scores takes half of the memory."""
+    return max(1, min(queries, how.memory // (2 * _FEWEST * _BYTES_A_SCORE)))
+
+
+_BYTES_A_SCORE = 4 + 1 + 24  # the score, whether it passes, and its place on the shortlist if it does
+
+
+class _Found(NamedTuple):
+    """What a block of documents adds to the shortlist, and what it says of the bar."""
+
+    owners: NDArray[np.intp]
+    places: NDArray[np.intp]
+    scores: NDArray[np.float32]
+    last: NDArray[np.float32]
+    longest: float
+
+
+class _Shortlist:
+    """Everything that may yet be among the best of a group of queries, as columns of query, document and score.
+
+    Blocks are read by a few threads, for all but the matrix product runs on one core. A thread may see the bar as it
+    was some blocks ago: a lower bar lets more through and loses nothing.
+    """
+
+    def __init__(
+        self, queries: Vectors, documents: VectorRows, depth: int, tie_order: NDArray[np.int64], how: Similarity
+    ) -> None:
+        self.documents, self.depth, self.tie_order, self.how = documents, depth, tie_order, how
+        self.exact = queries.astype(np.float64)
+        lengths = np.sqrt((self.exact * self.exact).sum(axis=1))
+        cosine = how.name == "cosine"
+        scale = np.where(lengths > 0, lengths, 1.0) if cosine else np.ones(len(queries))
+        self.turned = np.ascontiguousarray((self.exact / scale[:, None]).astype(np.float32).T)
+        # How far a product in single precision can be from the true one, for documents of length 1: the rounding of
+        # the query, of every term and sum in whatever order, of the document's own length, and of the final score.
+        terms = queries.shape[1]
+        self.error = ((2 * terms + 16) * _UNIT * 1.01 + _NEARLY_ONE) * (1.0 if cosine else lengths)
+        self.least = terms * _SMALLEST
+        self.reach = float(lengths.max(initial=0.0))
+        self.longest = 1.0 if cosine else 0.0
+        self.last = np.full(len(queries), -np.inf, dtype=np.float32)
+        self.owners = np.empty(0, dtype=np.intp)
+        self.places = np.empty(0, dtype=np.intp)
+        self.scores = np.empty(0, dtype=np.float32)
+        self.shortest = 0
+        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()
+        """Room for products, a block for each thread."""
+
+    def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """Read all documents and rank what is left."""
+        count, dimension = self.documents.shape
+        most = min(self.how.block or self._block(dimension), count)
+        for _ in range(_THREADS):
+            self.spare.put(np.empty((most, len(self.exact)), dtype=np.float32))
+        waiting: deque[Future[_Found]] = deque()
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            # Small blocks first: they set a bar that keeps most of the next one off the list.
+            start, width = 0, min(most, max(_FIRST, 2 * self.depth))
+            while start < count:
+                waiting.append(pool.submit(self._read, start, min(start + width, count), self.last, self.longest))
+                start, width = start + width, min(most, 2 * width)
+                if len(waiting) > _THREADS:
+                    self._add(waiting.popleft().result())
+            for future in waiting:
+                self._add(future.result())
+            self._shorten()
+            self._settle(pool)
+        return self.places.reshape(-1, self.depth), self.scores.reshape(-1, self.depth)
+
+    def _block(self, dimension: int) -> int:
+        each = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
+        return int(np.clip(self.how.memory // each, _FEWEST, _BLOCK))
+
+    def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Found:
+        """What may be among the best of a block, by a bar that was right when the block was handed out."""
+        rows = self.documents[start:stop]
+        room = self.spare.get()
+        try:
+            block = room[: len(rows)]
+            longest = max(longest, self._multiply(rows, block, start))
+            if len(block) >= self.depth and not np.isfinite(last).any():
+                last = np.partition(block.T, len(block) - self.depth, axis=1)[:, len(block) - self.depth]
+            found = np.flatnonzero(block >= self._bar(last, longest))
+            width = block.shape[1]
+            return _Found(found % width, start + found // width, block.ravel()[found], last, longest)
+        finally:
+            self.spare.put(room)
+
+    def _multiply(self, rows: Vectors, block: NDArray[np.float32], start: int) -> float:
+        """Fill a block with cosines or dot products, a row a document; returns the greatest length to reckon with."""
+        with np.errstate(over="ignore"):
+            lengths = np.sqrt(np.vecdot(rows, rows))
+        shortest, longest = float(lengths.min()), float(lengths.max())
+        if not np.isfinite(longest) and not np.isfinite(rows).all():
+            raise R2medError(f"the vector of document {start + int(finite(rows).argmin())} is not finite")
+        if self.how.name == "dot":
+            if longest * self.reach > _GREATEST:
+                raise R2medError("dot products of vectors this long do not fit single precision; use cosine")
+            np.matmul(rows, self.turned, out=block)
+            return longest
+        # Squares of very great and very small lengths leave single precision.
+        extreme = not _TINY < shortest <= longest < 1 / _TINY
+        np.matmul(unit(rows) if extreme else rows, self.turned, out=block)
+        if not extreme and max(longest - 1, 1 - shortest) > _NEARLY_ONE / 2:
+            block /= lengths[:, None]
+        return 1.0
+
+    def _bar(self, last: NDArray[np.float32], longest: float) -> NDArray[np.float32]:
+        """Below the last of the best by twice the error, for either of two that are compared may be off.
+
+        The error grows with the documents: the bar is for those that are no longer than `longest`.
+        """
+        bar = (last - 2 * (self.error * longest + self.least)).astype(np.float32)
+        lower: NDArray[np.float32] = np.nextafter(bar, np.float32(-np.inf))
+        return lower
+
+    def _add(self, found: _Found) -> None:
+        """Put a block's candidates on the list, and shorten the list whenever it has doubled."""
+        self.longest = max(self.longest, found.longest)
+        self.last = np.maximum(self.last, found.last)
+        self.owners = np.concatenate((self.owners, found.owners))
+        self.places = np.concatenate((self.places, found.places))
+        self.scores = np.concatenate((self.scores, found.scores))
+        if len(self.owners) > 2 * self.shortest + 2 * self.depth * len(self.exact):
+            self._shorten()
+            if len(self.owners) > max(self.how.memory // (4 * _BYTES_A_SCORE), 2 * self.depth * len(self.exact)):
+                self._settle()
+            self.shortest = len(self.owners)
+
+    def _shorten(self) -> None:
+        """Raise the bar to what has been seen and drop what lies below."""
+        keys = np.sort(_descending(self.owners, self.scores))
+        queries = np.arange(len(self.exact) + 1, dtype=np.uint64) << np.uint64(32)
+        edges = np.searchsorted(keys, queries)
+        enough = edges[1:] - edges[:-1] >= self.depth
+        last = self.last.copy()
+        last[enough] = _score_of(keys[edges[:-1][enough] + self.depth - 1])
+        self.last = last
+        self._keep(np.flatnonzero(self.scores >= self._bar(last, self.longest)[self.owners]))
+
+    def _settle(self, pool: Executor | None = None) -> None:
+        """Score the list in double precision and keep only each query's best, which no later document can add to."""
+        self._keep(np.argsort(self.owners, kind="stable"))
+        self.scores = _scored(self.exact, self.documents, self.owners, self.places, self.how.name, pool)
+        order = np.lexsort((self.tie_order[self.places], _descending(self.owners, self.scores)))
+        owners = self.owners[order]
+        rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        self._keep(order[rank < self.depth])
+
+    def _keep(self, kept: NDArray[np.intp]) -> None:
+        self.owners, self.places, self.scores = self.owners[kept], self.places[kept], self.scores[kept]
+
+
+def _descending(owners: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """One whole number a pair that sorts by query, then by score descending; numpy sorts numbers fast, columns slowly.
+
+    >>> _descending(np.array([1, 0, 0]), np.array([0.5, -1, 2], dtype=np.float32)).argsort().tolist()
+    [2, 1, 0]
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)  # adding zero makes one zero of two
+    sign = np.uint32(1 << 31)
+    falling = np.where(bits & sign, bits, ~(bits | sign))
+    return (owners.astype(np.uint64) << np.uint64(32)) | falling
+
+
+def _score_of(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
+    """The scores inside such numbers."""
+    falling = keys.astype(np.uint32)
+    sign = np.uint32(1 << 31)
+    return np.where(falling & sign, falling, ~falling & ~sign).astype(np.uint32).view(np.float32)
+
+
+def unit(rows: Vectors) -> Vectors:
+    """Rows of length 1, in double precision until the end; rows of zeros stay."""
+    exact = rows.astype(np.float64)
+    lengths = np.sqrt((exact * exact).sum(axis=1, keepdims=True))
+    return (exact / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows hold nothing but finite numbers."""
+    found: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(rows), axis=1)
+    return found
+
+
+def _scored(
+    queries: NDArray[np.float64],
+    documents: VectorRows,
+    owners: NDArray[np.intp],
+    places: NDArray[np.intp],
+    similarity: str,
+    pool: Executor | None = None,
+) -> NDArray[np.float32]:
+    """The score of each pair, in double precision and in one order, so that no other pair and no thread can change it.
+
+    numpy multiplies element by element and sums each row by itself; a BLAS call here would undo that.
+    """
+    lengths = np.sqrt((queries * queries).sum(axis=1))
+    scores = np.empty(len(owners), dtype=np.float64)
+
+    def score(some: slice) -> None:
+        owner = owners[some.start]
+        rows = documents[places[some]].astype(np.float64)
+        found = (rows * queries[owner]).sum(axis=1)
+        if similarity == "cosine":
+            np.multiply(rows, rows, out=rows)
+            both = np.sqrt(rows.sum(axis=1)) * lengths[owner]
+            found = np.divide(found, both, out=np.zeros_like(found), where=both > 0)
+        scores[some] = found
+
+    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+    spans = (
+        slice(start, min(start + _PAIRS, last))
+        for first, last in pairwise(edges)
+        for start in range(first, last, _PAIRS)
+    )
+    for _ in (pool.map if pool else map)(score, spans):
+        pass
+    return scores.astype(np.float32)

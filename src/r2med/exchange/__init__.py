@@ -1,0 +1,1 @@
+"""Other people's formats: run files scored, results exported, submissions packed and verified."""

@@ -1,0 +1,130 @@
+"""Runs of the ledger written in the formats of other tools: which runs, measured how, into which files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from r2med.data import load
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
+from r2med.data.run_files import FORMATS
+from r2med.data.tasks import registry
+from r2med.errors import DataError, R2medError
+from r2med.exchange import formats
+from r2med.exchange.export import file_name
+from r2med.exchange.formats import Measured, Named
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import check_data, each_once, require_all, select
+from r2med.storage.files import write_file
+
+GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
+"""Every format, and the only group of tasks that it knows; empty for any."""
+_LISTS = ("trec", "jsonl")
+"""The formats of ranked lists; the others are results."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the files go, and under which name."""
+
+    folder: Path
+    name: str = ""
+    """What the model is called in them; empty for a name made of the system's spec."""
+    revision: str = ""
+
+
+def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, tasks: Sequence[str] = ()) -> list[Path]:
+    """Write the runs that are named by spec or id, and return the files; all of them or none."""
+    _check_tasks(form, tasks)
+    chosen = select(ledger, names, tasks)
+    require_all(chosen)
+    files: dict[Path, bytes] = {}
+    for entry in _fitting(each_once(chosen), form):
+        found = Exported(entry, ledger.run(entry))
+        files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
+    for path, content in files.items():
+        write_file(target.folder / path, content, parents=True)
+    return [target.folder / path for path in files]
+
+
+def _check_tasks(form: str, tasks: Sequence[str]) -> None:
+    """Refuse tasks that a format has no place for."""
+    group, known = GROUPS[form], registry()
+    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
+    if strange:
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
+        )
+
+
+def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
+    """The runs that a format has a place for; none, or one that is no result, is an error."""
+    group = GROUPS[form]
+    fitting = [entry for entry in entries if group in ("", entry.group)]
+    if not fitting:
+        systems = ", ".join(dict.fromkeys(entry.system for entry in entries))
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
+        )
+    for entry in fitting:
+        if form not in _LISTS and entry.oracle:
+            raise R2medError(
+                f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
+            )
+    return fitting
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run on its way into a file."""
+
+    entry: Entry
+    run: Run
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data that it was made on."""
+        return data_of_run(self.entry)
+
+    def measured(self, measures: Iterable[Measure]) -> Measured:
+        """What a result file says of it."""
+        scores = score(self.run, self.dataset.gold.qrels, measures)
+        values = {measure: scores.mean(measure) for measure in scores.measures}
+        return Measured(self.entry, self.dataset.task, values, len(scores.queries))
+
+
+def data_of_run(entry: Entry) -> Dataset:
+    """The data of a run's task, refused when it is not what the run was made on."""
+    dataset = load(entry.task)
+    check_data(entry, dataset)
+    return dataset
+
+
+def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The ranked lists of a run as a file."""
+    entry, label = found.entry, file_name(target.name or found.entry.system)
+    path = Path(f"{file_name(entry.task)}.{label}.{entry.id}.{form}")
+    try:
+        return {path: FORMATS[form].write(found.run, label)}
+    except DataError as error:
+        raise R2medError(f"run {entry.id} on {entry.task}: {error}; nothing was written, use --format jsonl") from error
+
+
+def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The files in which another tool keeps the results of a run."""
+    longest = max((len(ranking.documents) for _, ranking in found.run), default=0)
+    named = Named(target.name or f"r2med/{file_name(found.entry.system)}", target.revision)
+    if form == "mteb":
+        files = formats.mteb(found.measured(formats.mteb_measures(longest)), named)
+    elif form == "r2med":
+        named = Named(target.name or found.entry.system)
+        files = formats.r2med(found.measured(formats.R2MED_MEASURES), named)
+    else:
+        measured = found.measured(formats.HAKARI_MEASURES)
+        files = formats.hakari(measured, named, found.run, found.dataset.gold.qrels)
+    return {Path(path): content for path, content in files.items()}

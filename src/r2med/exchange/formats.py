@@ -1,0 +1,283 @@
+"""Result files as other tools write them: MTEB's, the benchmark authors', and HAKARI-Bench's.
+
+Each function gives the files of one run, paths below the output folder to contents. MTEB's load with its result
+class. The authors' are those of their repository. HAKARI-Bench's hold every field that its source reads, as it reads
+them; the tool is not published as a package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+import r2med as package
+from r2med.board.local_rows import parts_of
+from r2med.data.run import Run
+from r2med.data.tasks import Task
+from r2med.exchange.export import file_name
+from r2med.measure.metrics import Measure
+from r2med.measure.score import positive
+from r2med.pipeline.registry import STAGES
+from r2med.runs.ledger import Entry
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Qrels
+
+Files = dict[str, bytes]
+
+_SPELLED = {"nDCG": "ndcg", "MAP": "map", "MRR": "mrr", "Recall": "recall", "P": "precision", "Hit": "acc"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run by the measures of a format."""
+
+    entry: Entry
+    task: Task
+    values: Mapping[Measure, float]
+    queries: int
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a system is called in a file."""
+
+    name: str
+    revision: str = ""
+
+
+def _grid(names: Iterable[str], cutoffs: Iterable[int]) -> tuple[Measure, ...]:
+    chosen = list(cutoffs)
+    return tuple(Measure(name, cutoff) for name in names for cutoff in chosen)
+
+
+# MTEB
+
+_MTEB_CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
+_MTEB_SPLIT = "test"
+
+
+def mteb_measures(longest: int) -> tuple[Measure, ...]:
+    """What MTEB measures, as far down as the lists go."""
+    cutoffs = [cutoff for cutoff in _MTEB_CUTOFFS if cutoff <= 100 or longest >= cutoff]
+    return _grid(("nDCG", "MAP", "Recall", "P", "MRR"), cutoffs)
+
+
+def mteb_task(base: str) -> str:
+    """The name of a task in MTEB.
+
+    >>> mteb_task("MedXpertQA-Exam")
+    'R2MEDMedXpertQAExamRetrieval'
+    """
+    return f"R2MED{base.replace('-', '')}Retrieval"
+
+
+def mteb(found: Measured, named: Named) -> Files:
+    """`MODEL/REVISION/TASK.json` and `model_meta.json`, as MTEB's cache and results repository have them."""
+    revision = named.revision or f"r2med-{package.__version__}"
+    folder = f"{named.name.replace('/', '__').replace(' ', '_')}/{file_name(revision)}"
+    scores = {_snake(measure): round(value, 6) for measure, value in found.values.items()}
+    content = {
+        "dataset_revision": found.entry.record["data"]["revision"] or found.task.revision,
+        "task_name": mteb_task(found.task.base),
+        # Nothing of it was computed by mteb.
+        "mteb_version": None,
+        "scores": {
+            _MTEB_SPLIT: [
+                {**scores, "main_score": scores["ndcg_at_10"], "hf_subset": "default", "languages": ["eng-Latn"]}
+            ]
+        },
+        "evaluation_time": found.entry.seconds,
+        "kg_co2_emissions": None,
+        "date": datetime.fromisoformat(found.entry.created).timestamp(),
+    }
+    meta = {
+        "name": named.name,
+        "revision": revision,
+        "release_date": None,
+        "languages": ["eng-Latn"],
+        "framework": [],
+        "loader": None,
+        "reference": None,
+        "r2med": {"system": found.entry.system, "version": found.entry.record.get("r2med")},
+    }
+    return {f"{folder}/{content['task_name']}.json": _json(content), f"{folder}/model_meta.json": _json(meta)}
+
+
+# The benchmark's authors
+
+_AUTHORS_NAMES = {
+    "Biology": "Stack-Biology", "Bioinformatics": "Stack-Bioinformatics", "Medical-Sciences": "Stack-Medical",
+    "PMC-Treatment": "PMC-Treat", "PMC-Clinical": "PMCPatients", "IIYi-Clinical": "IIYiPatients-EN",
+}  # fmt: skip
+"""Tasks that have another name in the authors' result files."""
+
+R2MED_MEASURES = (*_grid(("nDCG", "MAP", "Recall", "P"), (1, 3, 5, 10, 25, 50, 100)), Measure("MRR"))
+"""What the authors' files hold, of dense systems and of BM25 together."""
+
+
+def r2med(found: Measured, named: Named) -> Files:
+    """`SYSTEM/TASK.json` with the task's name in the authors' files, means with five digits."""
+    task = _AUTHORS_NAMES.get(found.task.base, found.task.base)
+    content = {
+        "dataset_name": task,
+        "evaluation_time": f"{found.entry.seconds / 60:.2f} minutes",
+        "model_name": named.name,
+        "test": {_snake(measure): round(value, 5) for measure, value in found.values.items()},
+    }
+    return {f"{file_name(named.name)}/{task}.json": _json(content)}
+
+
+# HAKARI-Bench
+
+HAKARI_MEASURES = (
+    *_grid(("nDCG", "Recall"), (10, 100)), *_grid(("Hit",), (1, 10, 100)), Measure("MRR", 10), Measure("MAP", 100),
+)  # fmt: skip
+"""What HAKARI-Bench shows."""
+_HAKARI_DEPTH = 100
+_HAKARI_SET = "NanoR2MED"
+_HAKARI_SCORE = "score"
+_HAKARI_HEADLINE = Measure("nDCG", 10)
+_BM25, _FUSION = "r2med.retrieve.bm25", "r2med.retrieve.fusion"
+
+
+def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
+    """`MODEL/DATASET/TASK.json.xz`: figures, and the lists and judgements that the tool measures again from.
+
+    It averages over the queries that it is given lists of, so every judged query has one, be it an empty one.
+    """
+    import lzma
+
+    judged = positive(qrels)
+    payload = _hakari_payload(found, named)
+    payload["artifacts"] = {
+        "top_rankings": {
+            "schema_version": 2,
+            "generated_at_utc": found.entry.created,
+            "top_k": _HAKARI_DEPTH,
+            "target": payload["target"],
+            "qrels": [{"query_id": query, "relevant_corpus_ids": sorted(each)} for query, each in judged.items()],
+            "rankings": [_hakari_list(query, run) for query in judged],
+        }
+    }
+    payload["experiment_manifest"] = {"schema_version": 2, "fingerprint_sha256": _fingerprint(payload)}
+    path = "/".join(map(_hakari_part, (named.name, found.task.hub, found.task.split)))
+    return {f"{path}.json.xz": lzma.compress(orjson.dumps(payload))}
+
+
+def _hakari_list(query: str, run: Run) -> dict[str, Any]:
+    return {
+        "name": "base",
+        "ranking_kind": "retrieval",
+        "embedding_variant_name": None,
+        "distance": None,
+        "score_name": _HAKARI_SCORE,
+        "query_id": query,
+        # Last, as the tool decides by the others whether to read them.
+        "corpus_ids": list(run[query].documents[:_HAKARI_DEPTH]) if query in run else [],
+    }
+
+
+def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
+    entry, task = found.entry, found.task
+    machine = entry.record.get("machine", {})
+    return {
+        "generated_at_utc": entry.created,
+        "model": {
+            "method": _hakari_method(entry),
+            "id": named.name,
+            "source": {"type": "r2med", "name": entry.system, "revision": named.revision or None},
+            "backend_library": f"r2med {entry.record.get('r2med', '')}".strip(),
+        },
+        "environment": {
+            "python": entry.record.get("python"),
+            "platform": " ".join(str(machine[key]) for key in ("platform", "architecture") if key in machine) or None,
+            "package_versions": dict(entry.record.get("packages", {})),
+        },
+        "target": {
+            "dataset_name": _HAKARI_SET,
+            "dataset_id": task.hub,
+            "dataset_revision": {
+                "requested": task.revision or None,
+                "resolved": entry.record["data"]["revision"] or None,
+                "source": "huggingface_hub",
+            },
+            "split_name": task.split,
+            "task_name": task.split,
+            "corpus_config": "corpus",
+            "queries_config": "queries",
+            "qrels_config": "qrels",
+            "candidate_config": None,
+        },
+        "config": {"primary_metric": _at(_HAKARI_HEADLINE)},
+        "evaluation": _hakari_evaluation(found),
+        "metrics": {
+            f"{_HAKARI_SET}_{task.split}_{_HAKARI_SCORE}_{_at(measure)}": value
+            for measure, value in found.values.items()
+        },
+        "rerank_metrics": {},
+    }
+
+
+def _hakari_evaluation(found: Measured) -> dict[str, Any]:
+    seconds, finished = found.entry.seconds, datetime.fromisoformat(found.entry.created)
+    return {
+        "started_at_utc": (finished - timedelta(seconds=seconds)).isoformat(),
+        "finished_at_utc": finished.isoformat(),
+        "evaluated_at_utc": finished.isoformat(),
+        "duration_seconds_excluding_dataset_load": seconds,
+        "wall_seconds": seconds,
+        "aggregate_metric": _at(_HAKARI_HEADLINE),
+        "aggregate_metric_value": found.values[_HAKARI_HEADLINE],
+        "cache_hit": False,
+        "timing": {"pure_compute_seconds": seconds},
+        "embedding_evaluations": [],
+        "reranking_evaluations": [],
+    }
+
+
+def _fingerprint(payload: Mapping[str, Any]) -> str:
+    parts = {name: payload[name] for name in ("model", "target", "config", "environment")}
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _hakari_method(entry: Entry) -> str:
+    """The kind of model, by which that tool chooses its views.
+
+    It shows a `reranker` only where it reordered the tool's own candidates, and takes `bm25` for the baseline of those,
+    so a whole system goes by what it searches with, and only BM25 by itself is called that.
+    """
+    parts = parts_of(entry.record.get("stages", ()))
+    homes = {STAGES.get(name, "").partition(":")[0] for name in parts.retrievers} - {_FUSION}
+    if homes != {_BM25}:
+        return "dense"
+    return "bm25" if parts.kind == "base" else "sparse"
+
+
+def _hakari_part(text: str) -> str:
+    """A name as a folder or file, the way that tool makes one.
+
+    >>> _hakari_part(" me/my model/ "), _hakari_part("..")
+    ('me__my_model', 'value')
+    """
+    plain = text.strip().strip("/\\").replace("\\", "/").replace("/", "__")
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._") or "value"
+
+
+def _snake(measure: Measure) -> str:
+    name = _SPELLED[measure.name]
+    return name if measure.cutoff is None else f"{name}_at_{measure.cutoff}"
+
+
+def _at(measure: Measure) -> str:
+    return f"{_SPELLED[measure.name]}@{measure.cutoff}"
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"

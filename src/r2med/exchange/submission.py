@@ -1,0 +1,252 @@
+"""Submissions: runs with their results, a description and a manifest, in one file that a leaderboard keeper can check.
+
+    manifest.json      the sha256 and size of every other file, and of itself
+    submission.json    who submits what: title, authors, link, notes, and every system with its settings and versions
+    results.json       every figure, by system and task, and the averages over whole groups
+    runs/*.jsonl.gz    the ranked lists that the figures were measured on
+
+Nothing in it proves who made a run: it proves that the figures are those of the lists, and that nothing was changed.
+
+Zip files that are the same bytes wherever they are made, and that can be read without trusting who made them.
+
+Members are stored as they are, in order, with a fixed date: the archive of given files is one sequence of bytes. A file
+is read by taking it apart, making it again and comparing, so a changed byte anywhere is found, in the container too.
+Nothing is ever unpacked onto the disk, and nothing is decompressed beyond a limit.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import r2med
+from r2med.data.run_files import FORMATS
+from r2med.data.tasks import groups, registry
+from r2med.errors import DataError, R2medError
+from r2med.exchange.export import file_name
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import each_once, require_all, select
+from r2med.storage.files import write_file
+
+FORMAT = "r2med submission"
+VERSION = 1
+MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.json"
+
+
+@dataclass(frozen=True)
+class About:
+    """What the submitter says."""
+
+    title: str = ""
+    authors: str = ""
+    link: str = ""
+    notes: str = ""
+
+
+def submit(ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = ()) -> list[Entry]:
+    """Pack the runs that are named by spec or id; returns them."""
+    chosen = select(ledger, names, tasks)
+    require_all(chosen)
+    entries = each_once(chosen)
+    for entry in entries:
+        _check(entry)
+    content = archive_bytes(packed(ledger, entries, about))
+    write_file(out, content, parents=True)
+    return entries
+
+
+def _check(entry: Entry) -> None:
+    if entry.task not in registry():
+        raise R2medError(f"run {entry.id} is on {entry.task}, which nobody else has; choose with --tasks")
+    if entry.oracle:
+        raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
+
+
+def packed(ledger: Ledger, entries: Sequence[Entry], about: About) -> dict[str, bytes]:
+    """The files of a submission, the manifest first."""
+    files: dict[str, bytes] = {}
+    results = []
+    for entry in entries:
+        name = f"runs/{file_name(entry.task)}.{file_name(entry.system)[:80]}.{entry.id}.jsonl.gz"
+        files[name] = zipped(FORMATS["jsonl"].write(ledger.run(entry), ""))
+        results.append(_result(ledger, entry, name))
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    description = {"created": created, **asdict(about), "systems": _systems(entries)}
+    files = {
+        DESCRIPTION: _json(description),
+        RESULTS: _json({"results": results, "averages": averages(results)}),
+        **files,
+    }
+    return {MANIFEST: _json(_manifest(files, created)), **files}
+
+
+def _result(ledger: Ledger, entry: Entry, file: str) -> dict[str, Any]:
+    scores = ledger.scores(entry)
+    return {
+        "system": entry.system,
+        "task": entry.task,
+        "group": entry.group,
+        "run": entry.id,
+        "created": entry.created,
+        "file": file,
+        "queries": len(entry.queries),
+        "documents": entry.record["documents"],
+        "metrics": {measure: float(scores[measure].mean()) for measure in sorted(scores)},
+        "incomplete": len(entry.incomplete),
+        "cost": Cost.of_runs([entry]).as_dict(),
+        "data": entry.record["data"],
+    }
+
+
+def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Group to system to measure to the mean over tasks, of systems that have all tasks of the group.
+
+    >>> averages([{"group": "nano", "system": "bm25", "task": "nano/Biology", "metrics": {"nDCG@10": 0.5}}])
+    {}
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for group in dict.fromkeys(result["group"] for result in results):
+        wanted = {task.name for task in groups()[group]}
+        for system in dict.fromkeys(result["system"] for result in results):
+            rows = {r["task"]: r["metrics"] for r in results if (r["group"], r["system"]) == (group, system)}
+            if rows.keys() != wanted:
+                continue
+            shared = [name for name in next(iter(rows.values())) if all(name in row for row in rows.values())]
+            means = {name: sum(row[name] for row in rows.values()) / len(rows) for name in shared}
+            found.setdefault(group, {})[system] = means
+    return found
+
+
+def _systems(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Every system once, with what its newest run recorded of it."""
+    newest: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.used):
+        newest[entry.system] = entry
+    return [
+        {
+            "system": system,
+            "stages": entry.record.get("stages", []),
+            "versions": {name: entry.record.get(name) for name in ("r2med", "python", "packages", "machine")},
+        }
+        for system, entry in sorted(newest.items())
+    ]
+
+
+def _manifest(files: Mapping[str, bytes], created: str) -> dict[str, Any]:
+    listed = {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()}
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "created": created,
+        "r2med": r2med.__version__,
+        "files": listed,
+    }
+    return {**content, "sha256": own_digest(content)}
+
+
+def own_digest(manifest: Mapping[str, Any]) -> str:
+    """The digest of a manifest's content, its own digest left out."""
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return sha256(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS))
+
+
+def sha256(content: bytes) -> str:
+    """The hex digest of content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+
+
+MOST_BYTES = 1 << 29
+"""What an archive may hold, and what a member may become when it is unzipped."""
+MOST_MEMBERS = 5_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def archive_bytes(files: Mapping[str, bytes]) -> bytes:
+    """The archive of these files, in their order.
+
+    >>> archive_bytes({"a.txt": b"x"}) == archive_bytes({"a.txt": b"x"})
+    True
+    """
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            member = zipfile.ZipInfo(name, _DATE)
+            member.create_system = 3  # the same on every system
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, content)
+    return stream.getvalue()
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    """The files of an archive that `archive_bytes` made; anything else is refused, with the reason."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise DataError(f"{path}: more than {MOST_BYTES >> 20} MB, which no submission needs")
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            _check_archive(path, archive.infolist(), len(data))
+            files = {member.filename: archive.read(member) for member in archive.infolist()}
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
+        raise DataError(f"{path}: not a whole zip file ({error})") from error
+    if archive_bytes(files) != data:
+        raise DataError(f"{path}: changed since it was packed, or packed by something else than r2med submit")
+    return files
+
+
+def _check_archive(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
+    """Refuse names that lead elsewhere, and sizes that cannot be."""
+    if len(members) > MOST_MEMBERS:
+        raise DataError(f"{path}: {len(members):,} files in it, more than any submission has")
+    names = [member.filename for member in members]
+    for member in members:
+        if not _NAME.fullmatch(member.filename):
+            raise DataError(f"{path}: refused for the name {member.filename[:80]!r} in it")
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 0x1:
+            raise DataError(f"{path}: {member.filename} is compressed or encrypted, which r2med submit never does")
+    if len(set(names)) != len(names):
+        raise DataError(f"{path}: a name appears twice in it")
+    if sum(member.file_size for member in members) > size:
+        raise DataError(f"{path}: claims to hold more than it is long")
+
+
+def zipped(content: bytes) -> bytes:
+    """Content, deflated."""
+    return gzip.compress(content, compresslevel=6, mtime=0)
+
+
+def unzipped(data: bytes, name: str) -> bytes:
+    """What `zipped` was given; refused when it would grow beyond all measure.
+
+    >>> unzipped(zipped(b"x" * 1000), "x") == b"x" * 1000
+    True
+    """
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        content = inflater.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise DataError(f"{name}: not gzip data ({error})") from error
+    if inflater.unconsumed_tail:
+        raise DataError(f"{name}: more than {MOST_BYTES >> 20} MB when unzipped, which no run needs")
+    if not inflater.eof or inflater.unused_data:
+        raise DataError(f"{name}: the gzip data is cut short or followed by something")
+    return content

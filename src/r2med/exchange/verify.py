@@ -1,0 +1,284 @@
+"""Is a submission what it says? Every byte against the manifest, every figure against the ranked lists.
+
+A submission comes from strangers. Its specs are read and never built, which could run code; its tasks are looked up by
+name among the registered ones, so it cannot point at files of this machine; nothing is written to the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from r2med.data import load
+from r2med.data.dataset import Dataset
+from r2med.data.rows import describe
+from r2med.data.run import Run
+from r2med.data.run_files import FORMATS
+from r2med.data.run_rows import assemble
+from r2med.data.tasks import registry
+from r2med.errors import DataError, R2medError
+from r2med.exchange.submission import (
+    DESCRIPTION,
+    FORMAT,
+    MANIFEST,
+    RESULTS,
+    VERSION,
+    averages,
+    own_digest,
+    read_archive,
+    sha256,
+    unzipped,
+)
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.pipeline.spec import Call, Chain, Value, parse
+
+_EXACT = 1e-9
+"""How far a recomputed figure may be from the stated one: the last digits depend on the machine."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked, and every fault that was found."""
+
+    path: str
+    description: Mapping[str, Any] = field(default_factory=dict)
+    results: Sequence[Mapping[str, Any]] = ()
+    figures: int = 0
+    """How many figures were computed anew."""
+    faults: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as stated."""
+        return not self.faults
+
+    def as_dict(self) -> dict[str, Any]:
+        """The findings for JSON."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(path: Path) -> Verified:
+    """Check a submission. Data that cannot be fetched is an error; what is wrong with the submission is a fault."""
+    try:
+        files = read_archive(path)
+        _check_manifest(files)
+        stated, description = _object(files, RESULTS), _object(files, DESCRIPTION)
+        results = _rows(stated, "results", RESULTS)
+        _check_complete(files, results, description)
+    except DataError as error:
+        return Verified(str(path), faults=[str(error)])
+    faults: list[str] = []
+    figures = 0
+    # One task after another, so that one is in memory at a time.
+    for row in sorted(results, key=lambda each: str(each.get("task"))):
+        try:
+            name = _task_name(row)
+        except DataError as error:
+            faults.append(str(error))
+            continue
+        dataset = _loaded(name)
+        try:
+            figures += _check_result(row, files, dataset)
+        except DataError as error:
+            faults.append(str(error))
+    return Verified(str(path), description, results, figures, [*faults, *_check_averages(stated, results)])
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> Dataset:
+    return load(registry()[name])
+
+
+def _check_manifest(files: Mapping[str, bytes]) -> None:
+    manifest = _object(files, MANIFEST)
+    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+        raise DataError(f"{MANIFEST}: not a {FORMAT} of version {VERSION}")
+    if manifest.get("sha256") != own_digest(manifest):
+        raise DataError(f"{MANIFEST}: was changed (its own digest is another)")
+    listed = manifest.get("files")
+    if not isinstance(listed, dict) or listed.keys() != files.keys() - {MANIFEST}:
+        raise DataError(f"{MANIFEST}: does not list exactly the files that are there")
+    for name, content in files.items():
+        if name != MANIFEST and listed[name] != {"sha256": sha256(content), "bytes": len(content)}:
+            raise DataError(f"{name}: was changed (its digest is not the manifest's)")
+
+
+def _check_complete(
+    files: Mapping[str, bytes], results: Sequence[Mapping[str, Any]], description: Mapping[str, Any]
+) -> None:
+    """Every run file belongs to one result, every result is there once, and every system is described."""
+    named = sorted(str(row.get("file")) for row in results)
+    if named != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
+        raise DataError(f"{RESULTS}: does not name every run file once")
+    pairs = [(str(row.get("system")), str(row.get("task"))) for row in results]
+    if len(set(pairs)) != len(pairs):
+        raise DataError(f"{RESULTS}: has several results of a system on one task")
+    described = {str(row.get("system")) for row in _rows(description, "systems", DESCRIPTION)}
+    if described != {system for system, _ in pairs}:
+        raise DataError(f"{DESCRIPTION}: does not describe exactly the systems of {RESULTS}")
+    for row in results:
+        _check_types(row, RESULTS, _RESULT_TYPES)
+        _check_cost(row)
+    for row in _rows(description, "systems", DESCRIPTION):
+        _check_types(row, DESCRIPTION, _SYSTEM_TYPES)
+        if not all(isinstance(stage, dict) and isinstance(stage.get("spec"), str) for stage in row["stages"]):
+            raise DataError(f"{DESCRIPTION}: a stage of {row['system']} is not described as r2med describes one")
+
+
+_RESULT_TYPES = {"system": str, "task": str, "file": str, "incomplete": int, "cost": dict, "data": dict}
+_SYSTEM_TYPES = {"system": str, "stages": list, "versions": dict}
+
+
+def _check_types(row: Mapping[str, Any], name: str, types: Mapping[str, type]) -> None:
+    """Nothing is shown on a board that is not of the type it claims to be."""
+    for field_name, kind in types.items():
+        value = row.get(field_name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(f"{name}: {field_name} of {row.get('system')} is {describe(value)}, not {_CALLED[kind]}")
+
+
+_CALLED = {str: "a text", int: "a whole number", dict: "an object", list: "a list"}
+
+
+def _check_cost(row: Mapping[str, Any]) -> None:
+    """Every part of a cost is a number that could be one, or unknown."""
+    for part, value in row["cost"].items():
+        known = value is None or (type(value) in (int, float) and 0 <= value < float("inf"))
+        if not known and not isinstance(value, dict):
+            raise DataError(f"{RESULTS}: {part} of the cost of {row['system']} is {describe(value)}")
+
+
+def _task_name(row: Mapping[str, Any]) -> str:
+    name, group = str(row.get("task")), row.get("group")
+    if name not in registry() or registry()[name].group != group:
+        raise DataError(f"{_where(row)}: no task of that name in the group {group!r}")
+    return name
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    return f"{row.get('system')} on {row.get('task')}"
+
+
+def _check_result(row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset) -> int:
+    """Compute a result's figures from its lists; how many there were."""
+    where = _where(row)
+    _check_system(str(row.get("system")))
+    stated = row.get("data")
+    if not isinstance(stated, dict) or stated.get("fingerprint") != dataset.fingerprint:
+        raise DataError(f"{where}: was measured on other data than the task has here")
+    run = _run(str(row["file"]), files)
+    _check_run(run, dataset, where)
+    measures = _measures(row, where)
+    scores = score(run, dataset.gold.qrels, measures)
+    counts = {"queries": len(scores.queries), "documents": len(dataset.collection.documents)}
+    for fact, count in counts.items():
+        if row.get(fact) != count:
+            raise DataError(f"{where}: {row.get(fact)} {fact} are stated, there are {count}")
+    for measure in measures:
+        claimed, found = row["metrics"][str(measure)], scores.mean(measure)
+        if abs(claimed - found) > _EXACT:
+            raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {found:.6f}")
+    return len(measures)
+
+
+def _check_system(spec: str) -> None:
+    """Read a spec without building anything of it; a system that is shown the gold is no submission."""
+    try:
+        chain = parse(spec)
+    except R2medError as error:
+        raise DataError(str(error)) from error
+    if any(name.startswith("oracle") for name in _names(chain)):
+        raise DataError(f"{spec}: is shown the answers (oracle) and is no result")
+
+
+def _names(value: Value) -> list[str]:
+    """The name of every call in a spec, however deep."""
+    if isinstance(value, Chain):
+        return [name for call in value.calls for name in _names(call)]
+    if isinstance(value, Call):
+        inner = [*value.args, *(option for _, option in value.options)]
+        return [value.name, *(name for each in inner for name in _names(each))]
+    if isinstance(value, tuple):
+        return [name for each in value for name in _names(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def _run(name: str, files: Mapping[str, bytes]) -> Run:
+    found = FORMATS["jsonl"].read(unzipped(files[name], name), name)
+    if not found.lists:
+        raise DataError(f"{name}: holds no query")
+    run, warnings = assemble(found)
+    if warnings:
+        raise DataError(f"{name}: {warnings[0]}")
+    return run
+
+
+def _check_run(run: Run, dataset: Dataset, where: str) -> None:
+    """Every query and document of a run is one of the task's."""
+    known = dataset.collection
+    strangers = [query for query in run.queries if query not in known.queries.position]
+    strangers += [document for document in run.documents if document not in known.documents.position]
+    if strangers:
+        raise DataError(f"{where}: its lists hold {strangers[0]!r}, which the task does not have")
+
+
+def _measures(row: Mapping[str, Any], where: str) -> list[Measure]:
+    metrics = row.get("metrics")
+    numbers = isinstance(metrics, dict) and all(type(value) in (int, float) for value in metrics.values())
+    if not metrics or not numbers:
+        raise DataError(f"{where}: no figures are stated")
+    try:
+        found = [Measure.parse(name) for name in metrics]
+    except R2medError as error:
+        raise DataError(f"{where}: {error}") from error
+    if [str(measure) for measure in found] != list(metrics):
+        raise DataError(f"{where}: measures are not named as r2med names them")
+    return found
+
+
+def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The averages must be those of the results, no more and no fewer."""
+    try:
+        wanted = averages(results)
+        claimed = stated["averages"]
+        same = _flat(wanted).keys() == _flat(claimed).keys()
+        wrong = [key for key, value in _flat(wanted).items() if same and abs(_flat(claimed)[key] - value) > _EXACT]
+    except (KeyError, TypeError, AttributeError):
+        return [f"{RESULTS}: the averages cannot be made out"]
+    if not same:
+        return [f"{RESULTS}: the averages are not those of its results"]
+    return [f"{RESULTS}: the average {' '.join(key)} is not that of its results" for key in wrong]
+
+
+def _flat(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[tuple[str, str, str], float]:
+    return {
+        (group, system, measure): value
+        for group, systems in table.items()
+        for system, row in systems.items()
+        for measure, value in row.items()
+    }
+
+
+def _object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    if name not in files:
+        raise DataError(f"{name} is missing, so this is no submission")
+    try:
+        found = orjson.loads(files[name])
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{name}: not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{name}: not an object")
+    return found
+
+
+def _rows(content: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]:
+    rows = content.get(key)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{name}: no list of {key}")
+    return rows

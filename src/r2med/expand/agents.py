@@ -1,0 +1,256 @@
+"""Search agents: a model reasons, searches the task's own documents, reads, and goes on until it answers.
+
+All queries go in step: each turn asks the model about every query that is not done, then makes all searches together,
+so that requests run side by side and the retriever works in batches.
+
+The two published search agents: Search-R1 reads documents as they are, Search-o1 has them condensed first.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from r2med.data.dataset import Texts
+from r2med.errors import SpecError
+from r2med.expand.conversation import NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
+from r2med.expand.expander import ModelExpander, attach_generations
+from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
+from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm.model_stage import foreseen, note_account
+from r2med.models.prompts import bundled, numbered
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.system import System
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.pipeline.stage import Context
+
+
+class AgentSearch(NamedTuple):
+    """A search that a model made, and what came of it."""
+
+    trajectory: Trajectory
+    query: str
+    documents: Sequence[str] = ()
+    """The texts that were found, best first."""
+
+
+@dataclass
+class Log:
+    """What an agent did over all queries: every reply, and how often each thing happened."""
+
+    replies: list[Reply | Failed]
+    counts: Counter[str]
+    seconds: float = 0.0
+    """How long the replies took on the clock."""
+
+    def ask(self, requests: Sequence[Request]) -> list[Reply | Failed]:
+        """Ask, and remember the replies."""
+        started = time.perf_counter()
+        found = current_client().ask_all(requests)
+        self.seconds += time.perf_counter() - started
+        self.replies += found
+        return found
+
+
+@dataclass(frozen=True)
+class Agent(ModelExpander):
+    """What both agents share: the loop. How results come back to the model is the business of its kinds."""
+
+    tool: System = BY_BM25
+    """What the model searches with: any system."""
+    turns: int = 5
+    """Requests for a query at the most; in the last one the model is told to answer."""
+    docs: int = 3
+    """How many documents a search gives."""
+    words: int = PASSAGE_WORDS
+    """How many words of each."""
+
+    tags: ClassVar[Tags]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "tool", build_system(self.tool))
+        self.tool.check()
+        for option in ("turns", "docs", "words"):
+            if getattr(self, option) < 1:
+                raise SpecError(f"{self.name}: {option} must be 1 or more, not {getattr(self, option)}")
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        own = {"tool": self.tool.spec, "turns": self.turns, "docs": self.docs, "words": self.words}
+        return {**super().describe(), **own}
+
+    @abstractmethod
+    def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
+        """What the model is told of the documents of each search."""
+
+    def requests(self, collection: Collection, context: Context) -> list[Request]:
+        """The first turn's; how many more there will be is up to the model."""
+        return [trajectory.request() for trajectory in self._begin(collection, context)]
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The first turn for certain; the rest is up to the model."""
+        facts = foreseen(self.requests(collection, context))
+        first = {f"{name} of the first turn": facts.pop(name) for name in list(facts) if name != "first prompt"}
+        return {**first, "turns at most": self.turns, **facts}
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """Let every query's conversation run to its end and add the answers."""
+        trajectories = self._begin(collection, context)
+        self.note(collection, trajectories[0].request() if trajectories else None, context)
+        log = Log([], Counter())
+        active = trajectories
+        with context.engine.progress(str(self), len(trajectories)) as bar:
+            while active:
+                self._turn(active, collection, context, log)
+                going = [trajectory for trajectory in active if not trajectory.done]
+                bar.advance(len(active) - len(going))
+                active = going
+        note_account(log.replies, log.seconds, context)
+        context.notes.record["agent"] = dict(sum((each.counts for each in trajectories), log.counts))
+        written = [self.generation(each.answer, each.text, each.incomplete) for each in trajectories]
+        rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
+        return attach_generations(self, collection, rows, context)
+
+    def _begin(self, collection: Collection, context: Context) -> list[Trajectory]:
+        model, template = self.model, self.template(collection.task)
+        filled = [{**values, "turns": str(self.turns)} for values in self.values(collection, context)]
+        return [
+            Trajectory(query, values["query"], template.fill(values), sample, model, self.tags)
+            for query, values in zip(collection.queries.ids, filled, strict=True)
+            for sample in range(self.samples)
+        ]
+
+    def _turn(self, active: Sequence[Trajectory], collection: Collection, context: Context, log: Log) -> None:
+        """One request for every query that is not done, and one search for each that asks for one."""
+        searches: list[AgentSearch] = []
+        replies = log.ask([trajectory.request() for trajectory in active])
+        for trajectory, reply in zip(active, replies, strict=True):
+            move = trajectory.hear(reply)
+            if move is None or self._exhausted(trajectory):
+                continue
+            trajectory.counts["searches" if move.kind is MoveKind.SEARCH else move.kind.value] += 1
+            if move.kind is not MoveKind.SEARCH:
+                trajectory.tell(self._notice(move.kind, trajectory))
+            elif same_search(move.text) in trajectory.found:
+                trajectory.counts["repeated"] += 1
+                before = trajectory.found[same_search(move.text)]
+                trajectory.tell(f"You made this search before. It found:\n{before}{self._last_call(trajectory)}")
+            else:
+                searches.append(AgentSearch(trajectory, move.text))
+        found = self._search(searches, collection, context)
+        for search, text in zip(found, self.read(found, log), strict=True):
+            search.trajectory.counts["found_nothing"] += not search.documents
+            search.trajectory.found[same_search(search.query)] = text
+            search.trajectory.tell(text + self._last_call(search.trajectory))
+
+    def _exhausted(self, trajectory: Trajectory) -> bool:
+        """Whether no further request can be made; the conversation then ends without an answer."""
+        limit = trajectory.model.sampling.max_tokens
+        if trajectory.turns >= self.turns:
+            trajectory.stop(NO_TURNS)
+        elif limit is not None and trajectory.tokens >= limit:
+            trajectory.stop(NO_TOKENS)
+        return trajectory.done
+
+    def _search(self, searches: Sequence[AgentSearch], collection: Collection, context: Context) -> list[AgentSearch]:
+        """The documents of each search; those of one sample go together under their queries' own ids.
+
+        The ids stay so that a tool which drops a document with the query's own id can do so here as well.
+        """
+        documents, done = collection.documents, list(searches)
+        for sample in sorted({search.trajectory.sample for search in searches}):
+            places = [place for place, search in enumerate(searches) if search.trajectory.sample == sample]
+            ids = [searches[place].trajectory.query for place in places]
+            asked = Texts(ids, [searches[place].query for place in places])
+            own = context.for_stage()
+            run = self.tool.run(replace(collection, queries=asked, generations=()), own)
+            context.notes.work |= own.notes.work
+            for place, query in zip(places, ids, strict=True):
+                texts = [documents.text(found) for found in run[query].documents[: self.docs]]
+                done[place] = searches[place]._replace(documents=texts)
+        return done
+
+    def _notice(self, kind: MoveKind, trajectory: Trajectory) -> str:
+        call, answer = self.tags.call, self.tags.answer
+        ways = f"Write {call[0]}a few words{call[1]} to search, or {answer[0]}the passage{answer[1]} to finish."
+        what = "The search was empty." if kind is MoveKind.EMPTY else "That was neither a search nor an answer."
+        return f"{what} {ways}{self._last_call(trajectory)}"
+
+    def _last_call(self, trajectory: Trajectory) -> str:
+        """What is said when only one request is left."""
+        if trajectory.turns < self.turns - 1:
+            return ""
+        opening, closing = self.tags.answer
+        return f"\nNo search is left. Finish now: write the passage inside {opening} and {closing}."
+
+
+NOTHING = "Nothing was found. Try other words."
+_REASONING_SHOWN = 500
+"""Words of the reasoning, the latest ones, that the reader of documents is shown."""
+
+
+@dataclass(frozen=True)
+class SearchR1(Agent):
+    """Reason, search and answer in tags; documents come back as they are (arXiv 2503.09516).
+
+    >>> str(SearchR1("search-r1-7b", turns=3))
+    'search-r1(search-r1-7b, turns=3)'
+    """
+
+    name = "search-r1"
+    tags = Tags(("<search>", "</search>"), ("<information>", "</information>"), anywhere=True)
+
+    def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
+        """The documents, numbered and cut."""
+        return [numbered(search.documents, self.words) or NOTHING for search in searches]
+
+
+@dataclass(frozen=True)
+class SearchO1(Agent):
+    """Searches inside the reasoning; a request of its own condenses what was found (arXiv 2501.05366).
+
+    >>> str(SearchO1("qwq-32b", docs=5))
+    'search-o1(qwq-32b, docs=5)'
+    """
+
+    turns: int = 10
+    docs: int = 10
+
+    name = "search-o1"
+    tags = Tags(
+        ("<|begin_search_query|>", "<|end_search_query|>"), ("<|begin_search_result|>", "<|end_search_result|>")
+    )
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The prompt of the reader counts too."""
+        return {**super().fingerprint(), "condense": bundled("search-o1.condense").hash}
+
+    def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
+        """What the model itself, asked apart, finds useful in the documents."""
+        reading = [search for search in searches if search.documents]
+        replies = iter(log.ask([self._condense(search) for search in reading]))
+        return [self._useful(next(replies), log) if search.documents else NOTHING for search in searches]
+
+    def _condense(self, search: AgentSearch) -> Request:
+        trajectory = search.trajectory
+        values = {
+            "query": trajectory.question,
+            "reasoning": " ".join(trajectory.reasoning.split()[-_REASONING_SHOWN:]),
+            "search": search.query,
+            "documents": numbered(search.documents, self.words),
+        }
+        request = self.model.request(bundled("search-o1.condense").fill(values))
+        return replace(request, sample=trajectory.sample)
+
+    def _useful(self, reply: object, log: Log) -> str:
+        if isinstance(reply, Reply) and not reply.incomplete:
+            return reply.text
+        log.counts["condensing_failed"] += 1
+        return "The documents could not be read. Go on without them, or try other words."

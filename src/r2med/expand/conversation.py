@@ -1,0 +1,286 @@
+"""One query's way through a search agent: what was said on both sides, what was found, and how it ended.
+
+What a searching model's text asks for: a search, the end, or nothing that can be understood.
+
+Servers differ in what they do at a stop string: most take it out, some leave it in, a few ignore it and let the model
+go on and invent its own results. All three read the same here: a text counts up to the first tag that closes a move.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+
+from r2med.llm import FORMATS, Failed, Message, Model, Reply, Request, chat, split_trace
+from r2med.llm.reasoning import REFUSED, TraceFormat
+
+NO_TOKENS = "the token limit came before an answer"
+NO_TURNS = "no answer within the turns allowed"
+
+
+class Piece(NamedTuple):
+    """Something said, by the model or to it."""
+
+    model: bool
+    text: str
+
+
+@dataclass
+class Trajectory:
+    """The state of one conversation. It hears replies and is told results until it is `done`."""
+
+    query: str
+    """The id of the query."""
+    question: str
+    """Its text."""
+    prompt: str
+    """What the model is asked first."""
+    sample: int
+    model: Model
+    tags: Tags
+    pieces: list[Piece] = field(default_factory=list)
+    turns: int = 0
+    """Requests that were answered."""
+    tokens: int = 0
+    """Tokens that were written."""
+    found: dict[str, str] = field(default_factory=dict)
+    """What each search so far brought, by the search's words."""
+    counts: Counter[str] = field(default_factory=Counter)
+    answer: str = ""
+    incomplete: str = ""
+    done: bool = False
+    _thinking: bool = False
+
+    def __post_init__(self) -> None:
+        self._thinking = self._format.always and bool(self._format.opening)
+
+    @property
+    def _format(self) -> TraceFormat:
+        """How this model marks its reasoning; by think tags where nobody said."""
+        known = FORMATS[self.model.trace]
+        return known if known.closing else FORMATS["think-tags"]
+
+    @property
+    def _begins_thinking(self) -> bool:
+        """Whether the next text starts inside reasoning: where the last one broke off, or afresh in every message."""
+        return self._thinking if self.model.continues else self._format.always and bool(self._format.opening)
+
+    @property
+    def text(self) -> str:
+        """The whole of it, for people to read."""
+        return "".join(piece.text for piece in self.pieces).strip()
+
+    @property
+    def reasoning(self) -> str:
+        """What the model wrote so far, without what it was told."""
+        return "".join(piece.text for piece in self.pieces if piece.model).strip()
+
+    def request(self) -> Request:
+        """What to ask next: the model goes on with its own text where it can, else it is answered."""
+        sampling = self.model.sampling
+        if sampling.max_tokens is not None:
+            sampling = replace(sampling, max_tokens=sampling.max_tokens - self.tokens)
+        # A reasoning model quotes the tags it was told about; to stop at those of the answer would cut its thoughts.
+        quoting = self._begins_thinking and not self.tags.anywhere
+        stop = (self.tags.call[1],) if quoting else (self.tags.call[1], self.tags.answer[1])
+        return Request(self.model, self._messages(), sampling, stop, sample=self.sample)
+
+    def _messages(self) -> tuple[Message, ...]:
+        asked = chat(self.prompt)
+        if not self.pieces:
+            return asked
+        if self.model.continues:
+            return (*asked, Message("assistant", self._opening() + "".join(piece.text for piece in self.pieces)))
+        messages: list[Message] = list(asked)
+        for model, text in self.pieces:
+            role = "assistant" if model else "user"
+            if messages[-1].role == role:
+                messages[-1] = Message(role, messages[-1].content + "\n\n" + text.strip())
+            elif text.strip():
+                messages.append(Message(role, text.strip()))
+        return tuple(messages)
+
+    def _opening(self) -> str:
+        """The mark that the chat template put before the model's first word, and that must be put back."""
+        rule = self._format
+        own = self.pieces[0].text.lstrip().startswith(rule.opening)
+        return f"{rule.opening}\n" if rule.always and rule.opening and not own else ""
+
+    def hear(self, reply: Reply | Failed) -> Move | None:
+        """Take a reply; the move that it makes, or None when the conversation is over."""
+        if isinstance(reply, Failed):
+            self.counts["failed"] += 1
+            self.stop(reply.reason)
+            return None
+        self.turns += 1
+        self.tokens += reply.usage.completion
+        written = self._written(reply)
+        move = read_move(written, self.tags, cut=reply.finish == "length", answer_from=self._reasoned(written))
+        self.pieces.append(Piece(True, move.said))
+        if move.kind is MoveKind.UNCLEAR:
+            move = self._unmarked(move, reply)
+        if move.kind is MoveKind.ANSWER:
+            self.answer, self.done = move.text, True
+            refused = split_trace(move.text, "none").incomplete
+            if refused:
+                self.stop(refused)
+        elif move.kind is MoveKind.CUT:
+            self.stop(NO_TOKENS)
+        elif move.kind is MoveKind.UNCLEAR and reply.incomplete == REFUSED:
+            self.stop(REFUSED)
+        return None if self.done else move
+
+    def tell(self, text: str) -> None:
+        """Say something to the model, between the tags of results."""
+        opening, closing = self.tags.result
+        self.pieces.append(Piece(False, f"\n\n{opening}{text.strip()}{closing}\n\n"))
+
+    def stop(self, reason: str) -> None:
+        """End without an answer."""
+        self.answer, self.incomplete, self.done = "", reason, True
+
+    def _written(self, reply: Reply) -> str:
+        """All that the model wrote, also where the server keeps the reasoning in a field of its own."""
+        if not reply.reasoning or reply.reasoning in reply.raw:
+            return reply.raw
+        opening, closing = self._format.opening, self._format.closing
+        thought = f"{opening}\n{reply.reasoning}"
+        return f"{thought}\n{closing}\n{reply.raw}" if reply.raw.strip() else thought
+
+    def _reasoned(self, written: str) -> int:
+        """Where reasoning ends in a text, beyond which an answer may stand."""
+        rule, began = self._format, self._begins_thinking
+        end = written.rfind(rule.closing)
+        self._thinking = rule.opening in written[end + 1 :] or (began and end < 0)
+        if self.tags.anywhere:
+            return 0
+        if self._thinking:
+            return len(written)
+        return end + len(rule.closing) if end >= 0 else 0
+
+    def _unmarked(self, move: Move, reply: Reply) -> Move:
+        """A reasoning model's last words count as its answer, tags or not, once its reasoning is closed."""
+        if self.tags.anywhere or self._thinking or self._format.closing not in move.said or reply.finish == "length":
+            return move
+        trace = split_trace(move.said, self.model.trace)
+        marks = (*self.tags.call, *self.tags.answer)
+        if trace.incomplete or any(mark in trace.answer for mark in marks):
+            return move
+        return Move(MoveKind.ANSWER, trace.answer, move.said)
+
+
+class MoveKind(Enum):
+    """What a model did."""
+
+    SEARCH = "search"
+    ANSWER = "answer"
+    EMPTY = "empty"
+    """A search for nothing."""
+    UNCLEAR = "unclear"
+    """Neither a search nor an answer, or half of one."""
+    CUT = "cut"
+    """The token limit came before either was complete."""
+
+
+class Tags(NamedTuple):
+    """The marks of one protocol, each an opening and a closing string."""
+
+    call: tuple[str, str]
+    result: tuple[str, str]
+    answer: tuple[str, str] = ("<answer>", "</answer>")
+    anywhere: bool = False
+    """Whether an answer's tags count also inside reasoning, as with models that were trained to write them."""
+
+
+class Move(NamedTuple):
+    """One step of a model."""
+
+    kind: MoveKind
+    text: str
+    """The query or the answer."""
+    said: str
+    """What the model is taken to have written: up to the end of the move, with its closing tag."""
+
+
+_LONGEST_OPEN_QUERY = 500
+"""Characters that may follow a search tag which was never closed; more is prose that mentions the tag."""
+_PLACEHOLDERS = {"", "and", "or", "query", "your query", "search query", "answer", "your answer", "passage", "report"}
+"""What stands between the tags when a model quotes its instructions."""
+
+
+def read_move(text: str, tags: Tags, *, cut: bool = False, answer_from: int = 0) -> Move:
+    """The first move in a text. `cut`: the token limit ended it; `answer_from`: where reasoning is over.
+
+    >>> tags = Tags(("<search>", "</search>"), ("<information>", "</information>"))
+    >>> read_move("I wonder. <search> vitamin C", tags).text
+    'vitamin C'
+    >>> read_move("<search>vitamin C</search><information>invented", tags).said
+    '<search>vitamin C</search>'
+    """
+    searched = text.find(tags.call[1])
+    answered = _answer_end(text, tags, answer_from)
+    if searched >= 0 and not 0 <= answered < searched:
+        said = text[: searched + len(tags.call[1])]
+        _, opened, query = text[:searched].rpartition(tags.call[0])
+        return _search(query, said, tags) if opened else Move(MoveKind.UNCLEAR, "", said)
+    if answered >= 0:
+        start = text.rfind(tags.answer[0], answer_from, answered) + len(tags.answer[0])
+        return _answer(text[start:answered], text[: answered + len(tags.answer[1])])
+    return _open_move(text, tags, cut, answer_from)
+
+
+def _answer_end(text: str, tags: Tags, start: int) -> int:
+    """Where the first answer that is more than a quotation of the instructions closes; -1 when none does."""
+    opening = text.find(tags.answer[0], start)
+    while opening >= 0:
+        closing = text.find(tags.answer[1], opening)
+        if closing < 0:
+            return -1
+        inner = text[opening:closing].rpartition(tags.answer[0])[2]
+        if not _quoted(inner):
+            return closing
+        opening = text.find(tags.answer[0], closing)
+    return -1
+
+
+def _open_move(text: str, tags: Tags, cut: bool, answer_from: int) -> Move:
+    """A move whose closing tag the server took out as its stop string, unless the limit came first."""
+    if cut:
+        return Move(MoveKind.CUT, "", text)
+    search, answer = text.rfind(tags.call[0]), text.rfind(tags.answer[0], answer_from)
+    said = text[answer + len(tags.answer[0]) :]
+    if answer > search and tags.answer[1] not in said and not _quoted(said):
+        return _answer(said, text.rstrip() + tags.answer[1])
+    query = text[search + len(tags.call[0]) :]
+    if search >= 0 and len(query.strip()) <= _LONGEST_OPEN_QUERY:
+        return _search(query, text.rstrip() + tags.call[1], tags)
+    return Move(MoveKind.UNCLEAR, "", text)
+
+
+def _search(query: str, said: str, tags: Tags) -> Move:
+    for mark in (*tags.call, *tags.result, *tags.answer):
+        query = query.replace(mark, " ")
+    query = " ".join(query.split()).strip("\"'“” ")
+    return Move(MoveKind.EMPTY if _quoted(query) else MoveKind.SEARCH, query, said)
+
+
+def _answer(answer: str, said: str) -> Move:
+    answer = answer.strip()
+    return Move(MoveKind.UNCLEAR if _quoted(answer) else MoveKind.ANSWER, answer, said)
+
+
+def _quoted(text: str) -> bool:
+    """Whether a text says nothing: no letter or digit, or a word of the instructions."""
+    return " ".join(re.findall(r"\w+", text.casefold())) in _PLACEHOLDERS
+
+
+def same_search(query: str) -> str:
+    """What two searches have in common that are one: their words, case and punctuation aside.
+
+    >>> same_search("Vitamin-C  deficiency?") == same_search("vitamin c deficiency")
+    True
+    """
+    return " ".join(re.findall(r"\w+", query.casefold()))

@@ -1,0 +1,197 @@
+"""What was found: pairs as they come, and at the end the share of each task that is affected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.leakage.index import IndexedTask
+from r2med.leakage.lookup import LeakHits, Places, distinct
+from r2med.leakage.settings import KINDS, METHODS, Settings
+
+_DOCUMENT = KINDS.index("document")
+_NOT_FOUND = len(METHODS)
+
+
+class LeakedPair(NamedTuple):
+    """A row of training data that holds a text of a task."""
+
+    file: str
+    line: int
+    task: str
+    kind: str
+    id: str
+    method: str
+    score: float
+    """1 for `exact` and `normalised`, the Jaccard similarity for `near`, the share of the text's runs of 13 words
+    that the row has for `ngram`."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many texts of a kind are affected."""
+
+    total: int
+    affected: int
+    methods: Mapping[str, int]
+    """How many of them under each method, the surest that found them."""
+    too_short: int
+    """How many were not compared."""
+
+    @property
+    def share(self) -> float:
+        """The affected part."""
+        return self.affected / self.total if self.total else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {**asdict(self), "share": self.share}
+
+
+@dataclass(frozen=True)
+class TaskShares:
+    """How much of a task is affected; `documents` are all documents, the positives among them."""
+
+    task: str
+    queries: Share
+    positives: Share
+    documents: Share
+
+
+@dataclass(frozen=True)
+class LeakedRows:
+    """The rows of a training file that hold texts of a task."""
+
+    rows: int
+    """How many rows there are."""
+    judged: Places
+    """Those that hold queries or positives."""
+    any: Places
+    """Those that hold any text."""
+
+
+@dataclass(frozen=True)
+class LeakageReport:
+    """What training data holds of some tasks."""
+
+    settings: Settings
+    files: Mapping[Path, LeakedRows]
+    tasks: Sequence[TaskShares]
+    pairs: int
+    strongest: Sequence[LeakedPair]
+    """The first few pairs: queries before positives before documents, surer methods first."""
+
+    def leaks(self, documents: bool = False) -> bool:
+        """Whether a query or a positive was found; or, if `documents` count as well, anything."""
+        return any(len(found.any if documents else found.judged) for found in self.files.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        names = ("queries", "positives", "documents")
+        return {
+            "rows": sum(found.rows for found in self.files.values()),
+            "affected_rows": sum(len(found.judged) for found in self.files.values()),
+            "affected_rows_with_documents": sum(len(found.any) for found in self.files.values()),
+            "tasks": [{"task": each.task} | {n: getattr(each, n).as_dict() for n in names} for each in self.tasks],
+            "pairs": self.pairs,
+            "strongest": [pair._asdict() for pair in self.strongest],
+            "files": {str(path): found.rows for path, found in self.files.items()},
+            "settings": asdict(self.settings),
+        }
+
+
+@dataclass
+class _Rows:
+    """Rows of a file, each once, however many pairs they are part of."""
+
+    _before: list[Places] = field(default_factory=list)
+    _block: list[Places] = field(default_factory=list)
+
+    def add(self, rows: Places) -> None:
+        self._block.append(distinct(rows))
+
+    def end_block(self) -> None:
+        self._before.append(_merged(self._block))
+        self._block = []
+
+    def all(self) -> Places:
+        return _merged(self._before)
+
+
+def _merged(parts: Sequence[Places]) -> Places:
+    return distinct(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+
+@dataclass
+class Tally:
+    """Takes in what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
+
+    subjects: Sequence[IndexedTask]
+    limit: int
+    """How many pairs to keep for showing."""
+    pairs: int = 0
+    files: dict[Path, LeakedRows] = field(default_factory=dict)
+    _best: list[NDArray[np.int8]] = field(init=False)
+    _kept: list[tuple[int, int, float, LeakedPair]] = field(default_factory=list)
+    _rows: int = 0
+    _judged: _Rows = field(default_factory=_Rows)
+    _any: _Rows = field(default_factory=_Rows)
+
+    def __post_init__(self) -> None:
+        self._best = [np.full(len(subject.ids), _NOT_FOUND, dtype=np.int8) for subject in self.subjects]
+
+    def add(self, path: Path, place: int, hits: LeakHits) -> None:
+        """Take in pairs of a file and of the task at this place."""
+        kinds = self.subjects[place].kinds[hits.texts]
+        np.minimum.at(self._best[place], hits.texts, hits.methods)
+        self._any.add(hits.rows)
+        self._judged.add(hits.rows[kinds != _DOCUMENT])
+        self.pairs += len(hits)
+        first = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
+        self._keep(kinds[first], hits.take(first), list(pairs_of(path, self.subjects[place], hits.take(first))))
+
+    def _keep(self, kinds: NDArray[np.int8], hits: LeakHits, pairs: list[LeakedPair]) -> None:
+        """Keep the strongest pairs of old and new ones; among equals, those that came first."""
+        ranks = zip(kinds.tolist(), hits.methods.tolist(), (-hits.scores).tolist(), pairs, strict=True)
+        self._kept = sorted([*self._kept, *ranks], key=lambda ranked: ranked[:3])[: self.limit]
+
+    def end_block(self, rows: int) -> None:
+        """Close a block of so many rows."""
+        self._rows += rows
+        self._judged.end_block()
+        self._any.end_block()
+
+    def end_file(self, path: Path) -> None:
+        """Close a file."""
+        self.files[path] = LeakedRows(self._rows, self._judged.all(), self._any.all())
+        self._rows, self._judged, self._any = 0, _Rows(), _Rows()
+
+    def report(self, settings: Settings) -> LeakageReport:
+        """What was found in all."""
+        tasks = [_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
+        return LeakageReport(settings, self.files, tasks, self.pairs, [pair for *_, pair in self._kept])
+
+
+def pairs_of(path: Path, subject: IndexedTask, hits: LeakHits) -> Iterator[LeakedPair]:
+    """Pairs with names in the place of numbers."""
+    columns = (hits.rows.tolist(), hits.texts.tolist(), hits.methods.tolist(), hits.scores.tolist())
+    for row, text, method, score in zip(*columns, strict=True):
+        kind = KINDS[subject.kinds[text]]
+        yield LeakedPair(str(path), row, subject.name, kind, subject.ids[text], METHODS[method], score)
+
+
+def _shares(subject: IndexedTask, best: NDArray[np.int8]) -> TaskShares:
+    short = subject.too_short
+
+    def share(kinds: tuple[str, ...]) -> Share:
+        chosen = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
+        counts = np.bincount(chosen, minlength=_NOT_FOUND + 1).tolist()
+        methods = {method: counts[place] for place, method in enumerate(METHODS) if counts[place]}
+        return Share(len(chosen), sum(counts[:_NOT_FOUND]), methods, sum(short[kind] for kind in kinds))
+
+    return TaskShares(subject.name, share(("query",)), share(("positive",)), share(("positive", "document")))

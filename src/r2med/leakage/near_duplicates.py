@@ -1,0 +1,127 @@
+"""Candidates for near-duplicates: MinHash signatures by the library rensa, cut into bands.
+
+Of two texts whose sets of shingles have a Jaccard similarity of s, each of the 128 slots of their signatures is equal
+with a chance of s. Texts with an equal band (r slots in a row) are candidates; r is as large as it can be with
+98 of 100 pairs that just reach the threshold still sharing a band, and nearly all that exceed it by a little.
+
+The similarity of texts by their sets of shingles, many pairs at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import require_extra
+from r2med.leakage.lookup import Places, distinct, slices_up_to
+from r2med.leakage.word_hashes import Hashes, Words, mix64
+
+SLOTS = 128
+SEED = 1
+_FOUND = 0.98
+_PAIRS_AT_ONCE = 1 << 14
+_TEXTS_AT_ONCE = 1 << 11
+"""The library hands signatures over as lists of Python's numbers, which take much room."""
+_DOUBT = 0.2
+"""How far an estimate from 128 slots may lie below the truth: more than four standard deviations."""
+
+Signatures = NDArray[np.uint32]
+
+
+def library() -> str:
+    """The version of the MinHash library, on which signatures depend; an error says how to get it."""
+    from importlib.metadata import version
+
+    require_extra("leakage", "rensa")
+    return version("rensa")
+
+
+def signatures(shingles: Words) -> Signatures:
+    """A row of 128 slots for each text; texts without shingles get one that is no one's."""
+    require_extra("leakage", "rensa")
+    from rensa import RMinHash
+
+    made = np.empty((len(shingles), SLOTS), dtype=np.uint32)
+    for start in range(0, len(shingles), _TEXTS_AT_ONCE):
+        offsets = shingles.offsets[start : start + _TEXTS_AT_ONCE + 1]
+        hashes = np.ascontiguousarray(shingles.hashes[offsets[0] : offsets[-1]])
+        places = (offsets - offsets[0]).astype(np.uint64)
+        rows = RMinHash.digest_matrix_from_flat_token_hashes(hashes, places, SLOTS, SEED).to_rows()
+        made[start : start + len(rows)] = rows
+    return made
+
+
+def rows_of_band(threshold: float) -> int:
+    """How many slots make a band.
+
+    >>> [rows_of_band(threshold) for threshold in (0.5, 0.6, 0.7, 0.8, 1.0)]
+    [3, 4, 5, 7, 128]
+    """
+    return max(rows for rows in range(1, SLOTS + 1) if chance(threshold, rows) >= _FOUND)
+
+
+def chance(similarity: float, rows: int) -> float:
+    """How likely two texts of this similarity share a band of so many slots."""
+    return 1 - (1 - similarity**rows) ** (SLOTS // rows)
+
+
+def band_keys(signatures: Signatures, rows: int) -> Hashes:
+    """A hash of every band of every text, a row a text; equal bands in different places get different hashes."""
+    bands = SLOTS // rows
+    slots = signatures[:, : bands * rows].reshape(len(signatures), bands, rows)
+    keys = np.arange(bands, dtype=np.uint64) * _FACTOR + np.zeros((len(signatures), 1), dtype=np.uint64)
+    for row in range(rows):
+        keys = mix64(keys * _FACTOR + slots[:, :, row])
+    return keys
+
+
+def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], threshold: float) -> NDArray[np.bool_]:
+    """Which pairs of texts look similar enough by their signatures to be worth a comparison in full."""
+    found = np.empty(len(pairs[0]), dtype=bool)
+    for start in range(0, len(found), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        equal = ours[pairs[0][part]] == theirs[pairs[1][part]]
+        found[part] = equal.sum(axis=1) >= (threshold - _DOUBT) * SLOTS
+    return found
+
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+_AT_ONCE = 1 << 21
+"""How many shingles are worked on at a time."""
+_PAIR_BITS = np.uint64(22)
+
+
+def similarities(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
+    """The Jaccard similarity of the shingles of each pair, the first of ours and the second of theirs.
+
+    >>> from r2med.leakage.ngrams import runs
+    >>> from r2med.leakage.word_hashes import hash_words
+    >>> ours, theirs = (runs(hash_words([text]), 2) for text in ("gums bleed and teeth fall", "gums bleed and heal"))
+    >>> similarities(ours, theirs, (np.array([0]), np.array([0]))).tolist()
+    [0.4]
+    """
+    sizes = ours.counts[pairs[0]] + theirs.counts[pairs[1]]
+    parts = [_some(ours, theirs, (pairs[0][part], pairs[1][part])) for part in slices_up_to(sizes, _AT_ONCE)]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _some(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
+    one, other = _sets(ours, pairs[0]), _sets(theirs, pairs[1])
+    both = np.sort(np.concatenate([one, other]))
+    shared = _counts(both[1:][both[1:] == both[:-1]], len(pairs[0]))
+    either = _counts(both, len(pairs[0])) - shared
+    found: NDArray[np.float64] = shared / np.maximum(either, 1)
+    return found
+
+
+def _sets(shingles: Words, texts: Places) -> Hashes:
+    """The distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
+    chosen = shingles.select(texts)
+    numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), chosen.counts)
+    return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)
+
+
+def _counts(keys: Hashes, pairs: int) -> NDArray[np.int64]:
+    return np.bincount((keys >> (np.uint64(64) - _PAIR_BITS)).astype(np.int64), minlength=pairs)

@@ -1,0 +1,264 @@
+"""How hard to work and how much to spend, and the purse that is never opened further than that.
+
+What it cost: requests, tokens, money and seconds, of replies that came and of requests that would be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from r2med.config import RequestSettings, request_settings
+from r2med.errors import R2medError
+from r2med.llm.http_server import guess_tokens, prompt_text
+from r2med.llm.replies import to_reply
+from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
+
+_TURN = 16
+"""Tokens that a chat template adds around a message, generously."""
+_BYTES_PER_TOKEN = 3
+"""For the most a prompt may cost: English has four to five bytes a token, Chinese about three."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may do. None of it changes an answer, so none of it is part of a request's key."""
+
+    concurrency: int = 16
+    """Requests under way at a time, for each server."""
+    requests_per_minute: float | None = None
+    timeout: float = 600.0
+    """Seconds until a request counts as lost."""
+    retries: int = 6
+    """How often a request is asked again after the first failure."""
+    max_cost: float | None = None
+    """US dollars to spend at the most while the client lives."""
+    max_tokens: int | None = None
+    """Tokens, read and written, to use at the most while the client lives."""
+    backoff: float = 1.0
+    """The first wait before a retry, in seconds."""
+    grace: float = 120.0
+    """How long requests under way may still take after the first Ctrl-C."""
+    lease: float = 10.0
+    """How long another process that asks the same is waited for after its last sign of life, in seconds."""
+
+    def __post_init__(self) -> None:
+        problem = RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).problem()
+        if not problem and self.max_cost is not None and not self.max_cost >= 0:
+            problem = f"max cost must not be negative, not {self.max_cost:g}"
+        if not problem and self.max_tokens is not None and self.max_tokens < 0:
+            problem = f"max tokens must not be negative, not {self.max_tokens}"
+        if problem:
+            raise R2medError(problem)
+
+    @classmethod
+    def configured(cls, max_cost: float | None = None, max_tokens: int | None = None) -> Limits:
+        """As the user's files and the command have it."""
+        return cls(max_cost=max_cost, max_tokens=max_tokens, **request_settings().given())
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a request under way may cost at the most."""
+
+    tokens: int
+    cost: float
+
+
+class Budget:
+    """What was spent, what is held back for requests under way, and whether one more fits in."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._holds: list[Reservation] = []
+        self._changed = asyncio.Event()
+        self.requests = 0
+        """Answers paid for."""
+        self.tokens = 0
+        self.cost: float | None = 0.0
+        """US dollars; None once an answer without a known price was paid for."""
+        self.lost = Reservation(0, 0.0)
+        """The most that requests without a usable answer may have cost on top."""
+
+    async def hold(self, request: Request) -> Reservation:
+        """Put aside the most that a request may cost; waits for others to settle, and refuses what can never fit."""
+        hold = self._most(request)
+        while not self._fits(hold):
+            if not self._holds:
+                raise LimitReached(self._full(hold))
+            self._changed.clear()
+            await self._changed.wait()
+        self._holds.append(hold)
+        return hold
+
+    def pay(self, hold: Reservation, usage: Usage, cost: float | None) -> None:
+        """A request was answered: count what it took instead of what was put aside."""
+        self.requests += 1
+        self.tokens += usage.prompt + usage.completion
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self._release(hold)
+
+    def lose(self, hold: Reservation, *, billed: bool) -> None:
+        """A request came to nothing; where the server may bill it all the same, its most stays put aside for good."""
+        if billed:
+            self.lost = Reservation(self.lost.tokens + hold.tokens, self.lost.cost + hold.cost)
+        self._release(hold)
+
+    def _release(self, hold: Reservation) -> None:
+        self._holds.remove(hold)
+        self._changed.set()
+
+    def _most(self, request: Request) -> Reservation:
+        if self._limits.max_cost is None and self._limits.max_tokens is None:
+            return Reservation(0, 0.0)
+        written = request.sampling.max_tokens
+        if written is None:
+            raise R2medError(f"a spending limit needs a limit on each answer: set max_tokens for {request.model.name}")
+        read = len(prompt_text(request.messages).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
+        read += _TURN * (1 + len(request.messages))
+        cost = request.model.cost(Usage(read, written))
+        if cost is None and self._limits.max_cost is not None:
+            raise R2medError(
+                f"no price is known for {request.model.name}, so a limit on cost cannot be kept;"
+                " limit tokens instead, or give the price in llms.toml"
+            )
+        return Reservation(read + written, cost or 0.0)
+
+    def _fits(self, hold: Reservation) -> bool:
+        tokens = self.tokens + self.lost.tokens + sum(held.tokens for held in self._holds) + hold.tokens
+        cost = (self.cost or 0.0) + self.lost.cost + sum(held.cost for held in self._holds) + hold.cost
+        most_tokens, most_cost = self._limits.max_tokens, self._limits.max_cost
+        return (most_tokens is None or tokens <= most_tokens) and (most_cost is None or cost <= most_cost)
+
+    def _full(self, hold: Reservation) -> str:
+        if self._limits.max_cost is not None:
+            limit, spent = f"${self._limits.max_cost:.2f}", f"${self.cost or 0.0:.4f}"
+            next_one = f"${hold.cost:.4f}"
+        else:
+            limit, spent = f"{self._limits.max_tokens} tokens", f"{self.tokens} tokens"
+            next_one = f"{hold.tokens} tokens"
+        lost = f" (and up to ${self.lost.cost:.4f} or {self.lost.tokens} tokens lost)" if self.lost.tokens else ""
+        return (
+            f"stopped before the limit of {limit}: {spent} spent{lost} on {self.requests} answers, which are kept;"
+            f" the next request may take {next_one}, of which most is the longest answer it may get: give the stage a"
+            " smaller max_tokens=, or raise the limit, and run the same command to go on"
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bill of some replies, kept answers included: what it costs to make them, whoever paid and when."""
+
+    requests: int = 0
+    cached: int = 0
+    """Of these, how many came from the kept answers and cost nothing this time."""
+    failed: int = 0
+    incomplete: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = 0.0
+    """US dollars; None as soon as one price is unknown."""
+    paid: float | None = 0.0
+    """The part of `cost` that was spent this time."""
+    seconds: float = 0.0
+    """The sum over requests, not the time on the clock."""
+
+    def record(self) -> dict[str, int | float | None]:
+        """The account as facts for a result."""
+        return asdict(self)
+
+
+def account(replies: Iterable[Reply | Failed]) -> Account:
+    """Add up replies and failures.
+
+    >>> account([]).requests
+    0
+    """
+    replies = list(replies)
+    came = [reply for reply in replies if isinstance(reply, Reply)]
+    fresh = [reply for reply in came if not reply.cached]
+    return Account(
+        requests=len(replies),
+        cached=len(came) - len(fresh),
+        failed=len(replies) - len(came),
+        incomplete=sum(bool(reply.incomplete) for reply in came),
+        prompt_tokens=sum(reply.usage.prompt for reply in came),
+        completion_tokens=sum(reply.usage.completion for reply in came),
+        reasoning_tokens=sum(reply.usage.reasoning for reply in came),
+        cost=_money(came),
+        paid=_money(fresh),
+        seconds=sum(reply.seconds for reply in came),
+    )
+
+
+def _money(replies: Iterable[Reply]) -> float | None:
+    total = 0.0
+    for reply in replies:
+        if reply.cost is None:
+            return None
+        total += reply.cost
+    return total
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What asking would take: exact in requests, a guess in tokens and money."""
+
+    requests: int
+    cached: int
+    """How many are already answered and would cost nothing."""
+    prompt_tokens: int
+    """Of the requests still to be asked."""
+    completion_tokens: int
+    """Guessed from this model's kept answers, or from its kind when there are none."""
+    cost: float | None
+    """US dollars for the requests still to be asked; None when a price is unknown."""
+    cost_limit: float | None
+    """The same if every answer were as long as it may be; None when a price or a length limit is unknown."""
+
+
+_ANSWER, _REASONED_ANSWER = 400, 2500
+"""Tokens of a typical answer, plain and with reasoning, for a model that has not answered yet."""
+
+
+def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
+    """What asking these requests would take, given the answers that are kept."""
+    distinct = {request.key(): request for request in requests}
+    kept = answers.find(distinct)
+    rest = [
+        request
+        for key, request in distinct.items()
+        # An answer of no use is asked for again.
+        if key not in kept or to_reply(request, kept[key]).incomplete
+    ]
+    lengths = {model: answers.typical_length(model) for model in {request.model.id for request in rest}}
+    prompt = [guess_tokens(prompt_text(request.messages)) for request in rest]
+    written = [_length(request, lengths[request.model.id]) for request in rest]
+    most = [request.sampling.max_tokens for request in rest]
+    return Estimate(
+        requests=len(requests),
+        cached=len(requests) - len(rest),
+        prompt_tokens=sum(prompt),
+        completion_tokens=sum(written),
+        cost=_price(rest, prompt, written),
+        cost_limit=_price(rest, prompt, most),
+    )
+
+
+def _length(request: Request, typical: float | None) -> int:
+    if typical is None:
+        typical = _REASONED_ANSWER if request.model.reasoning else _ANSWER
+    return min(round(typical), request.sampling.max_tokens or round(typical))
+
+
+def _price(requests: Sequence[Request], prompt: Sequence[int], written: Sequence[int | None]) -> float | None:
+    total = 0.0
+    for request, read, wrote in zip(requests, prompt, written, strict=True):
+        cost = request.model.cost(Usage(read, wrote)) if wrote is not None else None
+        if cost is None:
+            return None
+        total += cost
+    return total

@@ -1,0 +1,145 @@
+"""Telling a model's reasoning from its answer: one table of formats, chosen by the model's card or detected.
+
+Only the answer is ever searched with. A trace that never closes has no answer, and that is said, not papered over:
+the safe mistake is to call an answer incomplete, never to search with a train of thought.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """The marks of one way to write down reasoning before an answer."""
+
+    opening: str = ""
+    closing: str = ""
+    answer_opening: str = ""
+    answer_closing: str = ""
+    always: bool = False
+    """Whether the answer must be marked: without the marks, all of the text is reasoning."""
+
+
+FORMATS: Mapping[str, TraceFormat] = {
+    # Nothing to split: instruct models, and hosted models that keep their reasoning to themselves.
+    "none": TraceFormat(),
+    # R1, QwQ: the chat template opens the trace, so the text may only hold the closing tag.
+    "think": TraceFormat("<think>", "</think>", always=True),
+    # Qwen3 and others that open the trace themselves, or leave it out.
+    "think-tags": TraceFormat("<think>", "</think>"),
+    "huatuo": TraceFormat("## Thinking", "## Final Response", always=True),
+    "sky": TraceFormat(
+        "<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_solution|>", "<|end_of_solution|>", always=True
+    ),
+    # Search-R1: everything before the answer is reasoning, in tags or not.
+    "answer": TraceFormat("", "", "<answer>", "</answer>", always=True),
+    # By what is there; see `detect`.
+    "auto": TraceFormat(),
+}
+"""Every format by the name that a card uses."""
+
+UNCLOSED = "the reasoning never ended"
+CUT = "cut by the token limit inside the reasoning"
+EMPTY = "empty answer"
+REFUSED = "the model refused"
+
+# Only a short answer that opens like this is taken for a refusal: a passage may well quote one.
+_REFUSAL = re.compile(
+    r"(?:i['’]?m|i am) (?:very |really )?sorry,? (?:but )?(?:i|as an ai)\b.{0,40}?"
+    r"(?:can(?:not|['’]t| not)|unable|not able)"
+    r"|(?:sorry,? (?:but )?)?i (?:can(?:not|['’]t| not)|am unable to|am not able to|won['’]t) "
+    r"(?:assist|help|provide|answer|comply|fulfil|fulfill|generate|create|write|engage|discuss)"
+    r"|as an ai(?: language model)?,? i (?:can(?:not|['’]t| not)|am unable|am not able)",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFUSAL_LENGTH = 400
+
+
+class Trace(NamedTuple):
+    """A text in two parts, or the reason why the second is missing."""
+
+    answer: str
+    reasoning: str
+    incomplete: str = ""
+
+
+def detect(text: str) -> str:
+    """The format that a text shows, `none` when it shows none.
+
+    >>> detect("Let me see.</think>Scurvy."), detect("Scurvy.")
+    ('think', 'none')
+    """
+    start = text.lstrip()
+    if FORMATS["sky"].opening in text:
+        return "sky"
+    if "</think>" in text or start.startswith("<think>"):
+        return "think"
+    if start.startswith("## Thinking"):
+        return "huatuo"
+    if text.rstrip().endswith("</answer>") and "<answer>" in text:
+        return "answer"
+    return "none"
+
+
+def split_trace(text: str, format: str = "auto", *, field: str = "", finish: str = "stop", refusal: str = "") -> Trace:
+    """The final answer and the reasoning of a reply.
+
+    `field` is the server's separate reasoning field, `finish` its finish reason, `refusal` its refusal field.
+
+    >>> split_trace("<think>Bleeding gums ...</think>Scurvy.")
+    Trace(answer='Scurvy.', reasoning='Bleeding gums ...', incomplete='')
+    >>> split_trace("Bleeding gums ...", "think").incomplete
+    'the reasoning never ended'
+    """
+    chosen = detect(text) if format == "auto" else format
+    rule = FORMATS[chosen]
+    if field and not _marked(text, rule):
+        # The server has split already; a trace that is not in the text cannot be missing from it.
+        rule = FORMATS["none"]
+    reasoning, answer = _parts(text, rule)
+    reasoning = "\n\n".join(part for part in (field.strip(), reasoning) if part)
+    if refusal or finish == "content_filter":
+        return Trace("", reasoning, REFUSED)
+    if answer is None or (not answer and finish == "length" and reasoning):
+        return Trace("", reasoning, CUT if finish == "length" else UNCLOSED)
+    if not answer:
+        return Trace("", reasoning, EMPTY)
+    if len(answer) <= _REFUSAL_LENGTH and _REFUSAL.match(answer):
+        return Trace("", reasoning, REFUSED)
+    return Trace(answer, reasoning)
+
+
+def _marked(text: str, rule: TraceFormat) -> bool:
+    marks = (rule.opening, rule.closing, rule.answer_opening, rule.answer_closing)
+    return any(mark and mark in text for mark in marks)
+
+
+def _parts(text: str, rule: TraceFormat) -> tuple[str, str | None]:
+    """Reasoning and answer; the answer is None when the reasoning has not ended."""
+    if not rule.closing and not rule.answer_opening:
+        return "", text.strip()
+    # The last mark counts: whatever comes before it was still thinking, even if it quoted the mark.
+    before, mark, after = text.rpartition(rule.answer_opening or rule.closing)
+    if not mark and rule.answer_opening and rule.closing:
+        before, mark, after = text.rpartition(rule.closing)
+    if not mark:
+        unmarked = not rule.always and not (rule.opening and rule.opening in text)
+        return ("", text.strip()) if unmarked else (_bare(text, rule), None)
+    if rule.opening and rule.opening in after:
+        return _bare(text, rule), None
+    if rule.answer_closing:
+        after = after.partition(rule.answer_closing)[0]
+    return _bare(before, rule), after.strip()
+
+
+def _bare(reasoning: str, rule: TraceFormat) -> str:
+    reasoning = reasoning.strip()
+    if rule.opening:
+        reasoning = reasoning.removeprefix(rule.opening)
+    if rule.closing and rule.answer_opening:
+        reasoning = reasoning.strip().removesuffix(rule.closing)
+    return reasoning.strip()

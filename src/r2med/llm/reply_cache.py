@@ -1,0 +1,296 @@
+"""Every answer ever paid for, in one SQLite file: found again by the hash of its request, by any process, at any time.
+
+An answer is committed the moment it arrives, so a process that is killed loses only what was still under way. What is
+kept is what the server said; the reasoning is told from the answer anew each time, so better parsing costs nothing.
+
+Whoever is about to ask claims the request first, and others wait for its answer instead of asking too. A claim is a
+lease that its process renews while it lives; when that process dies, the next one takes the request over. The first
+answer to a request stays: what a result was made from is what later runs find.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from r2med.errors import R2medError
+from r2med.llm.http_server import body
+from r2med.llm.types import RawAnswer, Request, Token, Usage
+from r2med.storage.home import home
+from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
+
+Value = TypeVar("Value")
+
+_ANSWERS = """
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY,
+    model TEXT NOT NULL,
+    created TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    request TEXT NOT NULL,
+    answer TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS answers_by_model ON answers (model, completion_tokens);
+"""
+_CLAIMS = """
+ALTER TABLE answers ADD COLUMN server TEXT NOT NULL DEFAULT '';
+ALTER TABLE answers ADD COLUMN problem TEXT NOT NULL DEFAULT '';
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    expires REAL NOT NULL
+);
+"""
+_USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
+"""What is used of an answer, and sealed; the request is there for people."""
+_SEALS = f"""
+ALTER TABLE answers ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE answers SET seal = seal({_USED});
+"""
+_FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS))
+"""Rows that were written before servers were kept have none."""
+_AT_A_TIME = 500
+_LEASE = 10.0
+"""Seconds for which a claim holds without a sign of its process."""
+_PATIENCE, _LOOK_AGAIN = 60.0, 0.02
+"""Seconds to wait for another process that holds the file, and between two tries."""
+
+
+class Claim(NamedTuple):
+    """The outcome of claiming a request."""
+
+    mine: bool
+    """Whether this process is to ask it."""
+    answer: RawAnswer | None = None
+    """The answer that another process got in the meantime."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The kept answers of a model on a server."""
+
+    model: str
+    server: str
+    """The address, or the name of a set of servers; empty for a model of this process, or where none was kept."""
+    answers: int
+    unusable: int
+    bytes: int
+
+
+class ReplyCache:
+    """The file of kept answers. One object may serve several threads; several processes may use one file."""
+
+    def __init__(self, path: Path | None = None, lease: float = _LEASE, patience: float = _PATIENCE) -> None:
+        self.path = path or home() / "llm.sqlite"
+        self._owner = uuid.uuid4().hex
+        self._lease, self._patience = lease, patience
+        # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
+        self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
+        self._locked_since: float | None = None
+        self._claims: set[str] = set()
+        self._closing = threading.Event()
+        self._renewer: threading.Thread | None = None
+        self._files = [Database(self.path, _FORMAT, patience, shared=True) for _ in range(2)]
+        self._writer, self._reader = (file.connection for file in self._files)
+        for connection in (self._writer, self._reader):
+            # From here on it is this class that waits, where a signal can reach it.
+            connection.execute("PRAGMA busy_timeout = 1000")
+
+    def close(self) -> None:
+        """Let go of the claims and of the file."""
+        self._closing.set()
+        if self._claims:
+            # If this fails, they run out by themselves.
+            with suppress(R2medError, sqlite3.DatabaseError):
+                self._write(lambda: self._writer.execute("DELETE FROM claims WHERE owner = ?", (self._owner,)))
+        for lock, file in zip((self._write_lock, self._read_lock), self._files, strict=True):
+            with lock:
+                file.close()
+
+    def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
+        """The kept answers among these keys."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, RawAnswer] = {}
+        for start in range(0, len(wanted), _AT_A_TIME):
+            part = wanted[start : start + _AT_A_TIME]
+            marks = ",".join("?" * len(part))
+            rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
+            found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
+        return found
+
+    def claim(self, key: str, reject: RawAnswer | None = None) -> Claim:
+        """Take a request over, unless another process is asking it or has its answer.
+
+        `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
+        has come since is another one, and is used.
+        """
+
+        def work() -> Claim:
+            answer = self._kept(key)
+            if answer is not None and answer != reject:
+                return Claim(False, answer)
+            now = time.time()
+            taken = self._writer.execute(
+                "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET owner = excluded.owner,"
+                " expires = excluded.expires WHERE expires < ? OR expires > ?",
+                (key, self._owner, now + self._lease, now, now + 10 * _LEASE),
+            ).rowcount
+            if taken:
+                self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
+            return Claim(bool(taken))
+
+        claim = self._write(work)
+        if claim.mine:
+            self._claims.add(key)
+            self._renew()
+        return claim
+
+    def release(self, key: str) -> None:
+        """Give a claim back without an answer."""
+        self._claims.discard(key)
+        gone = "DELETE FROM claims WHERE key = ? AND owner = ?"
+        self._write(lambda: self._writer.execute(gone, (key, self._owner)))
+
+    def keep(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> RawAnswer:
+        """Write an answer down for good, before anyone uses it; the one that was first when there is one already."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
+        model, usage = request.model, answer.usage
+        written = seal(key, model.id, model.server, usage.prompt, usage.completion, said, problem)
+        row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
+
+        def work() -> RawAnswer:
+            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+            return answer if fresh.rowcount else self._kept(key) or answer
+
+        stays = self._write(work)
+        self._claims.discard(key)
+        return stays
+
+    def typical_length(self, model: str) -> float | None:
+        """The mean length of a model's kept answers in tokens, or None when there are none."""
+        query = "SELECT avg(completion_tokens) FROM answers WHERE model = ?"
+        mean = self._read(query, (model,))[0][0]
+        return None if mean is None else float(mean)
+
+    def holdings(self) -> list[Holding]:
+        """What is kept, by model and server."""
+        query = (
+            "SELECT model, server, count(*), sum(problem != ''), sum(length(CAST(request AS BLOB))"
+            " + length(CAST(answer AS BLOB))) FROM answers GROUP BY model, server ORDER BY model, server"
+        )
+        return [Holding(*row) for row in self._read(query)]
+
+    def clear(self, model: str = "", *, unusable: bool = False) -> int:
+        """Forget answers: of one model or of all, all of them or those of no use. Returns how many went."""
+        query = "DELETE FROM answers WHERE (? = '' OR model = ?) AND (NOT ? OR problem != '')"
+        gone = self._write(lambda: self._writer.execute(query, (model, model, unusable)).rowcount)
+        if gone:
+            with self._write_lock:
+                self._writer.execute("VACUUM")
+        return gone
+
+    def __len__(self) -> int:
+        return int(self._read("SELECT count(*) FROM answers")[0][0])
+
+    def _read(self, query: str, values: Sequence[str] = ()) -> list[Any]:
+        with self._read_lock:
+            return self._files[1].rows(query, values)
+
+    def _sound(self, row: tuple[Any, ...]) -> RawAnswer | None:
+        """The answer of a row; None when the row is not what was written, so that it is asked again."""
+        *values, written = row
+        if seal(*values) != written:
+            warn(f"{self.path}: a kept answer of {values[1]} is damaged and is asked again")
+            return None
+        return _decode(values[5])
+
+    def _kept(self, key: str) -> RawAnswer | None:
+        row = self._writer.execute(f"SELECT {_USED}, seal FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._sound(row)
+
+    def _write(self, work: Callable[[], Value]) -> Value:
+        """Do some work in one transaction."""
+        file = self._files[0]
+        if file.obstacle:
+            raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
+        try:
+            return self._patiently(lambda: self._transaction(work))
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{file.explained(error)}; nothing more is asked") from error
+
+    def _patiently(self, work: Callable[[], Value]) -> Value:
+        """Do some work, and wait while another process holds the file, for so long and no longer."""
+        while True:
+            try:
+                value = work()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise
+                self._wait_for_lock(error)
+            else:
+                self._locked_since = None
+                return value
+
+    def _transaction(self, work: Callable[[], Value]) -> Value:
+        with self._write_lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                value = work()
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            return value
+
+    def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
+        """Return to try again, or raise once the file has been held for too long, whoever met that first."""
+        now = time.monotonic()
+        self._locked_since = self._locked_since or now
+        if now - self._locked_since > self._patience:
+            raise R2medError(
+                f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept and"
+                " nothing more is asked; end that process (is it suspended?) and run the same command again"
+            ) from error
+        time.sleep(_LOOK_AGAIN)
+
+    def _renew(self) -> None:
+        """Have the claims renewed from a thread of their own, which a busy event loop cannot hold up."""
+        if self._renewer is None or not self._renewer.is_alive():
+            self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
+            self._renewer.start()
+
+    def _renew_claims(self) -> None:
+        while not self._closing.wait(self._lease / 4):
+            # If this fails, whoever keeps an answer next meets the same, and says so.
+            with suppress(R2medError, sqlite3.DatabaseError):
+                if self._claims:
+                    self._write(self._extend)
+
+    def _extend(self) -> None:
+        longer = (time.time() + self._lease, self._owner)
+        self._writer.execute("UPDATE claims SET expires = ? WHERE owner = ?", longer)
+
+
+def _encode(answer: RawAnswer) -> str:
+    tokens = [list(token) for token in answer.logprobs]
+    return orjson.dumps({**vars(answer), "usage": vars(answer.usage), "logprobs": tokens}).decode()
+
+
+def _decode(text: str) -> RawAnswer:
+    data = orjson.loads(text)
+    tokens = tuple(Token(word, value, tuple(map(tuple, top))) for word, value, top in data.pop("logprobs"))
+    return RawAnswer(**{**data, "usage": Usage(**data["usage"]), "logprobs": tokens})

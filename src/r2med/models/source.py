@@ -1,0 +1,220 @@
+"""Models from the hub: the files that are needed, at one commit, and without any request once they are here.
+
+Where a model's files are: a folder, an installed package, or the hub; and the version that names their content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import orjson
+
+from r2med.errors import R2medError, expanded
+from r2med.storage.hub_client import Hub
+
+_HUB = Hub("model", R2medError)
+_UNUSED = ("onnx/*", "openvino/*", "*.onnx", "*.gguf", "*.h5", "*.msgpack", "*.ot", "*.md", "*.png", "*.jpg", ".git*")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+def commit_of(repo: str, revision: str) -> str:
+    """The commit behind a revision: what the cache on this machine has under that name, or else what the hub says."""
+    known = _HUB.cached_commit(repo, revision)
+    if known is not None:
+        return known
+    # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
+    newest = _HUB.newest_commit(repo, revision)
+    for name in ("config.json", "adapter_config.json"):
+        # Fetching a file under the branch's name makes the cache remember which commit that is.
+        file = _file(repo, revision, name)
+        if file is not None:
+            return file.parent.name
+    return newest
+
+
+def small_file(repo: str, commit: str, name: str) -> Path | None:
+    """One small file of a repository, or None when it has none of that name."""
+    from huggingface_hub import try_to_load_from_cache
+
+    known = try_to_load_from_cache(repo, name, revision=commit)
+    if isinstance(known, str):
+        return Path(known)
+    # Anything else but None is the cache's word that the repository has no such file.
+    return _file(repo, commit, name) if known is None else None
+
+
+def _file(repo: str, revision: str, name: str) -> Path | None:
+    from huggingface_hub import errors, hf_hub_download
+
+    with _HUB.explained(repo, revision):
+        try:
+            return Path(hf_hub_download(repo, name, revision=revision, library_name="r2med"))
+        except errors.LocalEntryNotFoundError:
+            raise
+        except errors.EntryNotFoundError:
+            return None
+
+
+def fetch_model(repo: str, commit: str) -> Path:
+    """The folder with everything that running the model takes, downloaded unless it is on this machine already."""
+    folder = _HUB.folder(repo, commit)
+    if weights_in(folder) and (folder / "config.json").is_file():
+        return folder
+    return _fetch(repo, commit, [])
+
+
+def fetch_adapter(repo: str, commit: str) -> Path:
+    """The folder of a LoRA adapter."""
+    folder = _HUB.folder(repo, commit)
+    if (folder / "adapter_config.json").is_file() and any(folder.glob("adapter_model.*")):
+        return folder
+    return _fetch(repo, commit, ["adapter_*"])
+
+
+def _fetch(repo: str, commit: str, patterns: Sequence[str]) -> Path:
+    names = wanted(_HUB.names(repo, commit), patterns)
+    if not names:
+        raise R2medError(f"{repo} at {commit[:8]} has none of the files of a model")
+    return _HUB.download(repo, commit, names).folder
+
+
+def wanted(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
+    """Of a repository's files those that are read: where safetensors lie, older formats beside them are left.
+
+    >>> wanted(["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "2_Dense/model.bin"])
+    ['config.json', 'model.safetensors', '2_Dense/model.bin']
+    """
+    kept = [name for name in names if not any(fnmatch(name, unused) for unused in _UNUSED)]
+    if patterns:
+        kept = [name for name in kept if any(fnmatch(name, pattern) for pattern in patterns)]
+    safe = {str(Path(name).parent) for name in kept if name.endswith(".safetensors")}
+    return [
+        name for name in kept if not (name.endswith((".bin", ".bin.index.json")) and str(Path(name).parent) in safe)
+    ]
+
+
+def weights_in(folder: Path) -> bool:
+    """Whether a folder holds weights, all parts of them."""
+    for name in _WEIGHTS:
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return True
+        if index.is_file():
+            parts = set(orjson.loads(index.read_bytes()).get("weight_map", {}).values())
+            return bool(parts) and all((folder / part).is_file() for part in parts)
+    return False
+
+
+_WHOLE = 1 << 28  # bytes up to which a file is read to its end
+_BLOCKS, _BLOCK = 256, 1 << 16
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's files, wherever they are."""
+
+    name: str
+    """The repository, or the path of the folder."""
+    revision: str = "main"
+    place: Path | None = None
+    """The folder on this machine; None for the hub."""
+
+    @cached_property
+    def version(self) -> str:
+        """What names the content: the hub's commit, or a hash of the folder. May ask the hub for a branch's commit."""
+        return commit_of(self.name, self.revision) if self.place is None else content_hash(self.place)
+
+    def folder(self) -> Path:
+        """The folder with the files; they are downloaded when they are not here yet."""
+        return fetch_model(self.name, self.version) if self.place is None else self.place
+
+    def adapter_folder(self) -> Path:
+        """The folder of a LoRA adapter's files."""
+        folder = fetch_adapter(self.name, self.version) if self.place is None else self.place
+        if not (folder / "adapter_config.json").is_file():
+            raise R2medError(f"{self.name}: not an adapter (no adapter_config.json)")
+        return folder
+
+    def small_file(self, name: str) -> Path | None:
+        """A small file of the model by its name, or None when there is none."""
+        if self.place is None:
+            return small_file(self.name, self.version, name)
+        return self.place / name if (self.place / name).is_file() else None
+
+    @property
+    def label(self) -> str:
+        """What the settings call the model: the repository, or the folder's own name."""
+        return self.place.resolve().name if self.place is not None and looks_like_path(self.name) else self.name
+
+
+def locate(name: str, revision: str = "main", package: str = "") -> ModelSource:
+    """The source of a repository or folder; an installed package that holds the model comes first."""
+    module, _, inner = package.partition(":")
+    if module and (spec := importlib.util.find_spec(module)) and spec.origin:
+        return ModelSource(name, revision, Path(spec.origin).parent / inner)
+    if looks_like_path(name):
+        return ModelSource(name, revision, existing_folder(name))
+    return ModelSource(name, revision)
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name can only be a folder.
+
+    >>> looks_like_path("./models/mine"), looks_like_path("BAAI/bge-m3")
+    (True, False)
+    """
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def as_path(name: str) -> str:
+    """A name that a user gave, written so that it can only be a folder where one of that name is here.
+
+    >>> as_path("BAAI/bge-m3"), as_path("./models/mine")
+    ('BAAI/bge-m3', './models/mine')
+    """
+    return f"./{name}" if not looks_like_path(name) and Path(name).is_dir() else name
+
+
+def existing_folder(name: str) -> Path:
+    """The folder of a path, which must be there."""
+    folder = expanded(name)
+    if folder.is_dir():
+        return folder
+    raise R2medError(
+        f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}; a model is a folder of files"
+    )
+
+
+def content_hash(folder: Path) -> str:
+    """A hash of a folder's files. Of very large ones blocks from all over are read, which tells two trainings apart."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
+    stats = [file.stat() for file in files]
+    return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in zip(files, stats, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def _hash(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
+    """The hash; read once a process while sizes and dates stay."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file, size, _ in files:
+        digest.update(f"{file.relative_to(folder).as_posix()}\n{size}\n".encode())
+        with file.open("rb") as stream:
+            if size <= _WHOLE:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+            else:
+                for place in range(_BLOCKS):
+                    stream.seek((size - _BLOCK) * place // (_BLOCKS - 1))
+                    digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    parts = file.relative_to(folder).parts
+    return any(part.startswith((".", "__pycache__")) for part in parts) or file.suffix.lower() in (".md", ".pyc")

@@ -1,0 +1,212 @@
+"""Run systems over tasks, measure them, and keep every finished run in the ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from r2med.data import load
+from r2med.data.dataset import Dataset
+from r2med.data.tasks import Task, resolve
+from r2med.errors import R2medError, debug, one_line
+from r2med.llm import forget_outages
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.measure.score import score
+from r2med.pipeline.engine import Engine, quiet
+from r2med.pipeline.plan import run_key
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import PHASES, Context, Stage
+from r2med.pipeline.system import System
+from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import provenance
+from r2med.runs.report import Failure, Report, Result
+from r2med.storage.cache import Cache
+from r2med.storage.progress import account
+from r2med.storage.sqlite import DamagedError, StoreError, warn
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to evaluate: what to measure, whether to recompute, and where the work runs."""
+
+    measures: Sequence[Measure] = DEFAULT
+    fresh: bool = False
+    """Recompute what the ledger already has."""
+    shown: Sequence[Measure] | None = None
+    """Those among the measures that somebody will look at, which a warning is about; None for all."""
+    split: str | None = None
+    """Which judgements to use where data has several sets of them."""
+    strict: bool = False
+    """Whether a query for which a stage could not do its work is an error."""
+    engine: Engine = field(default_factory=quiet)
+
+
+def evaluate(
+    systems: System | Stage | str | Sequence[System | Stage | str],
+    tasks: Dataset | Task | Path | str | Sequence[Dataset | Task | Path | str] = "sample",
+    options: Options | None = None,
+    *,
+    measures: Sequence[str | Measure] = (),
+) -> Report:
+    """Measure systems on tasks; what the ledger already has is taken from there. `measures` come before the usual ones.
+
+    >>> report = evaluate("bm25", "sample/Biology")
+    >>> report.results[0].metrics["nDCG@10"] > 0
+    True
+    """
+    chosen = _with_measures(options or Options(), measures)
+    forget_outages()
+    built = [_system(system) for system in _listed(systems)]
+    results: list[Result] = []
+    failures: list[Failure] = []
+    columns: list[tuple[str, str]] = []
+    named = _named(_listed(tasks), chosen)
+    with Ledger() as ledger:
+        for dataset in _datasets(named):
+            memo: dict[Any, Any] = {}
+            columns.append((dataset.name, dataset.task.group))
+            for system in built:
+                account.count(len(results) + len(failures) + 1, len(named) * len(built))
+                try:
+                    results.append(_measure(system, dataset, chosen, ledger, memo))
+                except (R2medError, MemoryError, OSError) as error:
+                    debug(error)
+                    failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
+    return Report(results, failures, columns)
+
+
+def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:
+    asked = [Measure.parse(measure) if isinstance(measure, str) else measure for measure in _listed(measures)]
+    return replace(options, measures=tuple(dict.fromkeys([*asked, *options.measures]))) if asked else options
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _system(value: System | Stage | str) -> System:
+    system = build_system(value)
+    system.check()
+    return system
+
+
+def _named(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> list[Dataset | Task]:
+    """What every name stands for; nothing is loaded yet."""
+    named: list[Dataset | Task] = []
+    for task in tasks:
+        named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
+    return named
+
+
+def _datasets(named: Iterable[Dataset | Task]) -> Iterable[Dataset]:
+    """Each dataset in turn, one in memory at a time."""
+    for task in named:
+        yield task if isinstance(task, Dataset) else load(task)
+
+
+def _of_split(dataset: Dataset, split: str | None) -> Dataset:
+    if split not in (None, dataset.task.split):
+        raise R2medError(f"{dataset.name} was loaded with the split {dataset.task.split!r}; load it with {split!r}")
+    return dataset
+
+
+def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Result:
+    """One system on one dataset, from the ledger or anew."""
+    key = run_key(system, dataset)
+    entry = None if options.fresh else ledger.find(key)
+    # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
+    if entry is not None and not entry.record["incomplete"]:
+        try:
+            return _remembered(entry, system, dataset, options, ledger)
+        except DamagedError as error:
+            warn(f"{error}; it is made again now")
+    context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
+    with options.engine.working(system.spec, dataset.name):
+        state = system.work(dataset.collection, context, dataset.gold)
+    seconds = sum(step[phase] for step in context.notes.work.values() for phase in PHASES)
+    scores = score(state.ranked, dataset.gold.qrels, options.measures)
+    record = _record(system, dataset, context)
+    entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
+    values = {str(measure): scores.values(measure) for measure in options.measures}
+    finished = Finished(state.ranked, values, context.notes.written)
+    shallow = _shallow(system, dataset, options)
+    try:
+        return _result(ledger.add(entry, finished), values, shallow, cached=False)
+    except StoreError as error:
+        # What was computed is shown all the same; only its place in the ledger is missing.
+        unkept = _result(entry, values, shallow, cached=False)
+        return replace(unkept, run_id="", warnings=(*unkept.warnings, f"not kept in the ledger: {error}"))
+
+
+def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
+    """A run of the ledger, with measures it was not asked for before computed from its ranked lists."""
+    known = ledger.scores(entry)
+    missing = [measure for measure in options.measures if str(measure) not in known]
+    added: dict[str, Any] = {}
+    if missing:
+        scores = score(ledger.run(entry), dataset.gold.qrels, missing)
+        added = {str(measure): scores.values(measure) for measure in missing}
+        known |= added
+    with suppress(StoreError):
+        # A ledger that can only be read still answers.
+        ledger.use(entry)
+        if added:
+            ledger.add_scores(entry, added)
+    values = {str(measure): known[str(measure)] for measure in options.measures}
+    return _result(entry, values, _shallow(system, dataset, options), cached=True)
+
+
+def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
+    # Older ledgers hold what was said of the measures that were asked for then.
+    recorded = [sentence for sentence in entry.record["warnings"] if not _SHALLOW.search(sentence)]
+    return Result(
+        system=entry.system,
+        task=entry.task,
+        group=entry.group,
+        query_ids=entry.queries,
+        documents=entry.record["documents"],
+        scores=values,
+        seconds=entry.seconds,
+        warnings=(*recorded, *shallow),
+        run_id=entry.id,
+        cached=cached,
+        record=entry.record,
+    )
+
+
+def _record(system: System, dataset: Dataset, context: Context) -> dict[str, Any]:
+    """Everything that could change the result, for the ledger."""
+    return {
+        **provenance(),
+        "data": {
+            "fingerprint": dataset.fingerprint,
+            "documents": dataset.collection.documents.fingerprint,
+            "queries": dataset.collection.queries.fingerprint,
+            "gold": dataset.gold.fingerprint,
+            "revision": dataset.revision,
+        },
+        "documents": len(dataset.collection.documents),
+        "stages": [{"spec": str(s), "kind": s.kind, **s.describe(), **s.fingerprint()} for s in system.walk()],
+        "oracle": system.oracle,
+        "warnings": [*dataset.warnings, *context.notes.warnings],
+        "incomplete": context.notes.incomplete,
+        "notes": context.notes.record,
+        "work": list(context.notes.work.values()),
+    }
+
+
+_SHALLOW = re.compile(r" measured on lists of \d+ documents; give the retriever depth=\.\.\.$")
+
+
+def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:
+    """What to say of measures that look deeper than the lists: those measure the depth and not the system."""
+    depth = system.retriever.depth
+    measures = options.measures if options.shown is None else options.shown
+    deeper = [str(measure) for measure in measures if measure.cutoff is None or measure.cutoff > depth]
+    if not deeper or len(dataset.collection.documents) <= depth:
+        return []
+    return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]

@@ -1,0 +1,115 @@
+"""What a command would do, resolved before anything is done: the plan that `--dry-run` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import r2med
+from r2med.data import load
+from r2med.data.dataset import Dataset
+from r2med.data.tasks import Task, resolve
+from r2med.pipeline.engine import quiet
+from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.pipeline.system import System
+from r2med.runs.ledger import Ledger
+from r2med.storage.cache import Cache, cache_key
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One stage of a system, with its settings resolved."""
+
+    spec: str
+    kind: str
+    settings: Mapping[str, Any]
+    needs: Mapping[str, Any]
+    """What must be at hand: an extra, a key, hub repositories, a GPU."""
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """One system on one task."""
+
+    task: str
+    state: str
+    """`in the ledger`, `to compute`, or why that cannot be told yet."""
+    forecast: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What each stage would compute, and what it has already."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One system: its stages, and what is left to do on each task."""
+
+    system: str
+    stages: Sequence[PlannedStage]
+    tasks: Sequence[PlannedTask]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan for JSON."""
+        return asdict(self)
+
+
+def plan(
+    systems: Sequence[System], tasks: Sequence[str], *, split: str | None = None, fresh: bool = False
+) -> list[Plan]:
+    """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing.
+
+    With `fresh`, what the ledger has is to be computed again.
+    """
+    found = [(task, _at_hand(task)) for task in resolve(tasks, split=split)]
+    with Ledger() as ledger:
+        return [
+            Plan(
+                system.spec,
+                [_stage(stage) for stage in system.walk()],
+                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in found],
+            )
+            for system in systems
+        ]
+
+
+def _at_hand(task: Task) -> Dataset | None:
+    """The data of a task if it needs no download."""
+    if task.folder is None:
+        from r2med.data.hub_tasks import cached_task
+
+        if cached_task(task) is None:
+            return None
+    return load(task)
+
+
+def _stage(stage: Stage) -> PlannedStage:
+    needs = {name: value for name, value in asdict(stage.requirements).items() if value != _NOTHING[name]}
+    return PlannedStage(str(stage), stage.kind, dict(stage.describe()), needs)
+
+
+_NOTHING = asdict(Requirements())
+
+
+def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger | None) -> PlannedTask:
+    if dataset is None:
+        return PlannedTask(task.name, f"to compute, after a download from {task.hub}")
+    entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
+    if entry is not None and not entry.record["incomplete"]:
+        return PlannedTask(task.name, "in the ledger")
+    state = "to compute" if entry is None else "to try again, because it is not complete"
+    context = Context(Cache.default(), quiet())
+    forecast = {str(stage): dict(stage.forecast(dataset.collection, context)) for stage in system.walk()}
+    return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
+
+
+def run_key(system: System, dataset: Dataset) -> str:
+    """The key of a system's run on a dataset: a hash of everything the run depends on."""
+    task = dataset.task
+    return cache_key(
+        system=system.key(),
+        task_name=task.name,
+        data=dataset.fingerprint,
+        # Prompts are made of the task's words.
+        task=(task.family, task.noun, task.target, task.purpose, task.subject),
+        inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
+        version=r2med.__version__,
+    )

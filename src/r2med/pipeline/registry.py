@@ -1,0 +1,235 @@
+"""Names to stages: one table, one way to bind arguments, one place for "did you mean".
+
+A stage is a frozen dataclass whose fields are its arguments, so that the spec, the Python constructor and the
+error about a wrong option all come from the same declaration.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from r2med.config import aliases
+from r2med.errors import SpecError, suggest
+from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.pipeline.stage import Stage
+
+if TYPE_CHECKING:
+    from r2med.pipeline.system import System
+
+STAGES: Mapping[str, str] = {
+    "bm25": "r2med.retrieve.bm25:BM25",
+    "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
+    "candidates": "r2med.retrieve.stored_lists:StoredLists",
+    "rrf": "r2med.retrieve.fusion:RRF",
+    "wsum": "r2med.retrieve.fusion:WeightedSum",
+    "combmnz": "r2med.retrieve.fusion:CombMNZ",
+    "views": "r2med.retrieve.fusion:Views",
+    "hyde": "r2med.expand.methods:HyDE",
+    "query2doc": "r2med.expand.methods:Query2Doc",
+    "lamer": "r2med.expand.methods:LameR",
+    "answer": "r2med.expand.methods:Answer",
+    "search-o1": "r2med.expand.agents:SearchO1",
+    "search-r1": "r2med.expand.agents:SearchR1",
+    "replay": "r2med.expand.replay:Replay",
+    "oracle-answer": "r2med.expand.methods:OracleAnswer",
+    "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoder",
+    "listwise": "r2med.rerank.listwise:Listwise",
+    "groupwise": "r2med.rerank.groupwise:Groupwise",
+    "pointwise": "r2med.rerank.pointwise:Pointwise",
+    "api-rerank": "r2med.rerank.rerank_api:ApiRerank",
+}
+"""Every stage that is known by a name of its own, and where it lives; nothing is imported until it is used."""
+
+FAMILIES = ("r2med.rerank.find_reranker:find_reranker", "r2med.retrieve.dense:find_dense")
+"""Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
+_CARDS = ("r2med.rerank.reranker_cards:cards", "r2med.encode.encoder_cards:cards")
+
+Bound = TypeVar("Bound", bound=Stage)
+_WHOLE = 1e15
+"""Below this a float without a fraction is written as an integer, so that k=60 and k=60.0 are one spec."""
+
+
+def build_stage(call: Call) -> Stage:
+    """The stage that a call describes: one with a name of its own, or a model that a family of stages knows."""
+    if call.name in STAGES:
+        kind: type[Stage] = _named(STAGES[call.name])
+        return bind(kind, call)
+    for family in FAMILIES:
+        found: Stage | None = _named(family)(call)
+        if found is not None:
+            return found
+    raise SpecError(f"unknown stage {call.name!r}{suggest(call.name, [*STAGES, *model_names()])}")
+
+
+def model_names() -> list[str]:
+    """Every model that has a card, rerankers and encoders."""
+    return [name for cards in _CARDS for name in _named(cards)()]
+
+
+def _named(address: str) -> Any:
+    module, _, attribute = address.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def build_system(value: Value | Stage | System) -> System:
+    """A system from its spec in any form: text, a call, a chain, a lone stage, or the system itself."""
+    from r2med.pipeline.system import System
+
+    if isinstance(value, System):
+        return value
+    if isinstance(value, Stage):
+        return System((value,))
+    if isinstance(value, str):
+        value = parse(value)
+    if isinstance(value, Call):
+        value = Chain((value,))
+    if not isinstance(value, Chain):
+        raise SpecError(f"expected a system, found {value!r}")
+    return System(tuple(build_stage(call) for call in expand_aliases(value, _aliases()).calls))
+
+
+def _aliases() -> Mapping[str, str]:
+    """The user's aliases; one that hides a stage or a model would run something else under its name."""
+    known = aliases()
+    hidden = known.keys() & {*STAGES, *model_names()} if known else set()
+    if hidden:
+        name = min(hidden)
+        raise SpecError(f"the alias {name} has the name of a built-in stage or model; give it another name")
+    return known
+
+
+def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:
+    """The chain with every alias replaced by what it stands for.
+
+    >>> str(expand_aliases(parse("x >> best"), {"best": "bm25 >> y"}))
+    'x >> bm25 >> y'
+    """
+    calls: list[Call] = []
+    for call in chain.calls:
+        if call.name not in known:
+            calls.append(call)
+            continue
+        if call.args or call.options:
+            raise SpecError(f"{call.name} is an alias and takes no arguments")
+        if call.name in seen:
+            raise SpecError(f"the alias {call.name} stands for itself ({' -> '.join((*seen, call.name))})")
+        calls += expand_aliases(parse(known[call.name]), known, (*seen, call.name)).calls
+    return Chain(tuple(calls))
+
+
+def _settings(stage: Any) -> list[Field[Any]]:
+    """The fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
+    return [field for field in fields(stage) if field.init]
+
+
+def bind(cls: type[Bound], call: Call) -> Bound:
+    """Construct a stage from a call, with errors that name the right arguments."""
+    declared = {field.name: field for field in _settings(cls)}
+    hints = get_type_hints(cls)
+    given: dict[str, Any] = {}
+    rest = next((field for field in declared.values() if field.metadata.get("rest")), None)
+    positional = [field for field in declared.values() if not field.kw_only]
+    if rest is not None:
+        given[rest.name] = tuple(_convert(call, rest.name, value, get_args(hints[rest.name])[0]) for value in call.args)
+    elif len(call.args) > len(positional):
+        raise SpecError(f"{call} has {len(call.args)} values without a name, {call.name} takes {_usage(declared)}")
+    else:
+        for field, value in zip(positional, call.args, strict=False):
+            given[field.name] = _convert(call, field.name, value, hints[field.name])
+    for name, value in call.options:
+        if name not in declared or (rest is not None and name == rest.name):
+            raise SpecError(f"{call.name} has no option {name!r}; it takes {_usage(declared)}")
+        if name in given:
+            raise SpecError(f"{call}: {name} is given twice")
+        given[name] = _convert(call, name, value, hints[name])
+    missing = [name for name, field in declared.items() if name not in given and _required(field)]
+    if missing:
+        raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
+    return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
+
+
+def with_fields(stage: Bound, changes: Mapping[str, Any]) -> Bound:
+    """The same stage with other values in some of its fields."""
+    if not changes:
+        return stage
+    declared = _settings(stage)
+    values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
+    rest = next((field.name for field in declared if field.metadata.get("rest")), None)
+    return type(stage)(*values.pop(rest), **values) if rest is not None else type(stage)(**values)
+
+
+def spec_of(stage: Stage, name: str) -> Call:
+    """The call that builds this stage again: its fields, less those at their defaults."""
+    args: list[Value] = []
+    options: list[tuple[str, Value]] = []
+    for field in _settings(stage):
+        value = getattr(stage, field.name)
+        if field.metadata.get("rest"):
+            args.extend(map(_plain, value))
+        elif field.default is MISSING and not field.kw_only:
+            args.append(_plain(value))
+        elif value != field.default:
+            options.append((field.name, _plain(value)))
+    return Call(name, tuple(args), tuple(options))
+
+
+def _plain(value: Any) -> Value:
+    from r2med.pipeline.system import System
+
+    if isinstance(value, System):
+        chain = value.chain
+        if len(chain.calls) == 1:
+            call = chain.calls[0]
+            return call if call.args or call.options else call.name
+        return chain
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
+        return int(value)
+    plain: Value = value
+    return plain
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest")
+
+
+def _usage(declared: Mapping[str, Field[Any]]) -> str:
+    return ", ".join(declared) or "no arguments"
+
+
+_CONVERTERS: Mapping[type, tuple[str, Callable[[Value], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    float: ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    str: ("a name or text", lambda value: isinstance(value, str)),
+}
+
+
+def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
+    """A value of the spec as the field wants it."""
+    from r2med.pipeline.system import System
+
+    if hint is System:
+        return build_system(value)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            raise SpecError(f"{call.name}: {name} must be a list such as [1, 2], not {value}")
+        return tuple(_convert(call, name, item, get_args(hint)[0]) for item in value)
+    options = get_args(hint)
+    if type(None) in options:
+        if value is None:
+            return None
+        hint = next(option for option in options if option is not type(None))
+    if hint is str and isinstance(value, Call):
+        # `repeat(2)` is a text that looks like a call, and need not be quoted.
+        value = str(value)
+    if hint in _CONVERTERS:
+        wanted, fits = _CONVERTERS[hint]
+        if not fits(value):
+            raise SpecError(f"{call.name}: {name} must be {wanted}, not {value}")
+        return float(value) if isinstance(value, int) and hint is float else value
+    return value

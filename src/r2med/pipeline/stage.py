@@ -1,0 +1,257 @@
+"""The contract of a stage: what it is, what its output depends on, what it needs, and the one thing it does.
+
+A system is stages in a row: any number of expanders, one retriever, any number of rerankers. A stage knows the
+one before it only through the data handed over, and it never sees judgements; an `Oracle` is the one exception,
+says so by its type, and marks every result it touches.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from r2med.runs.record import user_code
+from r2med.storage.cache import Cache, cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection, Generation, Gold
+    from r2med.data.run import Run
+    from r2med.pipeline.engine import Engine
+    from r2med.pipeline.spec import Call
+    from r2med.pipeline.system import System
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What must be at hand before a stage can run; `--dry-run` and `doctor` show it."""
+
+    extra: str = ""
+    """The optional dependency group, as in `pip install 'r2med[extra]'`."""
+    key: str = ""
+    """The environment variable that must hold an API key."""
+    hub: tuple[str, ...] = ()
+    """Repositories that are fetched from the hub when they are not cached."""
+    gpu: bool = False
+    """Whether it is out of reach without an accelerator."""
+
+
+class Timing:
+    """Where a stage's time went: `load` a model, `index` the documents, `ask` a model and wait, or `search`.
+
+    A moment belongs to one of them. What the systems inside a stage take (`inside`) is in their own timings.
+
+    >>> timing = Timing()
+    >>> with timing.spent_on("index"), timing.spent_on("load"):
+    ...     pass
+    >>> sorted(timing.seconds)
+    ['index', 'load', 'search']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._current, self._since = "search", time.perf_counter()
+
+    @contextmanager
+    def spent_on(self, name: str) -> Iterator[None]:
+        """Count the time of the block under a name; a block inside it counts under its own."""
+        before = self._current
+        self._switch(name)
+        try:
+            yield
+        finally:
+            self._switch(before)
+
+    def _switch(self, name: str) -> None:
+        now = time.perf_counter()
+        self.add(self._current, now - self._since)
+        self._current, self._since = name, now
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count seconds under a name."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+PHASES = ("load", "index", "search", "ask")
+"""What is recorded of a step's time."""
+
+
+@dataclass
+class Notes:
+    """What happened while a stage worked, for the result to remember."""
+
+    warnings: list[str] = field(default_factory=list)
+    """Sentences for the person, shown with the result."""
+    record: dict[str, Any] = field(default_factory=dict)
+    """Facts: truncation, tokens, requests, index bytes, first prompts, ..."""
+    incomplete: dict[str, str] = field(default_factory=dict)
+    """Query id to the reason why the stage did not do for it what it should have."""
+
+    written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
+    """Query id to what was generated for it, also inside the systems that a stage is made of."""
+
+    work: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What each step took (seconds by phase, a model's account), those inside a stage too; a shared step is here once,
+    whichever system of the command computed it."""
+
+    reused: list[str] = field(default_factory=list)
+    """What was not computed for the queries but taken from the cache, so that the time is not all that it takes."""
+
+    def absorb(self, label: str, other: Notes) -> None:
+        """Add another stage's notes, its record under its label."""
+        self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
+        self.incomplete |= other.incomplete
+        self.work |= other.work
+        if other.record:
+            self.record[label] = other.record
+        for query, generations in other.written.items():
+            known = self.written.get(query, ())
+            self.written[query] = (*known, *(each for each in generations if each not in known))
+
+
+@dataclass
+class Context:
+    """What a stage may use while it works: the cache, the engine, and a place to note what happened."""
+
+    cache: Cache
+    engine: Engine
+    notes: Notes = field(default_factory=Notes)
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """Stages already computed in this command, shared by its systems."""
+    strict: bool = False
+    """Whether a query that a stage could not do what it should for is an error instead of a count."""
+    timing: Timing = field(default_factory=Timing)
+
+    def for_stage(self) -> Context:
+        """The same context with notes of its own."""
+        return replace(self, notes=Notes())
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the time of the block as loading a model (`load`) or preparing the documents (`index`).
+
+        All else that a stage does counts as searching.
+        """
+        with self.timing.spent_on(name):
+            yield
+
+    def asked_for(self, seconds: float) -> None:
+        """Count some of the time as waiting for a model's answers, whose own times are in its account."""
+        self.timing.add("search", -seconds)
+        self.timing.add("ask", seconds)
+
+    def reuse(self, what: str) -> None:
+        """Note that a part of the queries' work was taken from the cache: the time is not all that it takes."""
+        if what not in self.notes.reused:
+            self.notes.reused.append(what)
+
+    def warn(self, sentence: str) -> None:
+        """Tell the person something, once."""
+        if sentence not in self.notes.warnings:
+            self.notes.warnings.append(sentence)
+
+
+class Stage(ABC):
+    """One step of a system. Construction is cheap and offline; the work happens in the one method of each kind."""
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def spec(self) -> Call:
+        """The stage in the spec language, with every argument that is not at its default."""
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What the output depends on beyond the spec: code version, model revision, prompt text, file content.
+
+        Of a class outside this package, the code is part of it, here and in `key` whatever a subclass says.
+        """
+        return self._code()
+
+    def _code(self) -> dict[str, object]:
+        code = user_code(type(self))
+        return {"code": code} if code else {}
+
+    @property
+    def requirements(self) -> Requirements:
+        """What must be at hand before this stage can run."""
+        return Requirements()
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows of this stage: the resolved settings, defaults included."""
+        return {}
+
+    def inputs(self, collection: Collection) -> Mapping[str, object]:
+        """What the output depends on that lies beside the data and is not part of it, such as published generations."""
+        return {}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """What running would compute (requests, tokens, texts to encode) and what is there; computes nothing."""
+        return {}
+
+    def key(self) -> str:
+        """A hash of everything the output depends on, apart from the input."""
+        return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
+
+    def check_files(self) -> None:  # noqa: B027 - most stages have no files
+        """Refuse a stage whose files are not there, where that can be told without a network."""
+
+    def __rshift__(self, other: Stage | System | str) -> System:
+        from r2med.pipeline.system import System
+
+        return System((self,)) >> other
+
+    def __rrshift__(self, other: str) -> System:
+        from r2med.pipeline.system import System
+
+        return other >> System((self,))
+
+    def __str__(self) -> str:
+        return str(self.spec)
+
+
+class Expander(Stage):
+    """Queries in, queries out: adds generations to each query."""
+
+    kind = "expander"
+
+    @abstractmethod
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """The collection with this stage's generations added."""
+
+
+class Oracle(Expander):
+    """An expander that is shown the gold: a ceiling, never a system."""
+
+    def expand(self, collection: Collection, context: Context) -> Collection:
+        """Not possible: an oracle works only with the gold."""
+        raise TypeError(f"{self} needs gold answers")
+
+    @abstractmethod
+    def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
+        """The collection with generations made from the gold."""
+
+
+class Retriever(Stage):
+    """Queries in, run out."""
+
+    kind = "retriever"
+    depth: int
+    """How many documents a list holds at the most."""
+
+    @abstractmethod
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's best documents, `depth` of them at most; every query of the collection has a list."""
+
+
+class Reranker(Stage):
+    """Run in, run out."""
+
+    kind = "reranker"
+
+    @abstractmethod
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """The same documents in a better order; what lies below the depth keeps its order under it."""

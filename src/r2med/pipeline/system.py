@@ -1,0 +1,190 @@
+"""`System`: stages in a row, checked before anything runs, and run over a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from r2med.errors import SpecError
+from r2med.pipeline.spec import Chain
+from r2med.pipeline.stage import PHASES, Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
+from r2med.storage.cache import cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection, Generation, Gold
+    from r2med.data.run import Run
+
+
+@dataclass(frozen=True)
+class System:
+    """Any number of expanders, one retriever, any number of rerankers.
+
+    >>> str(System.parse("bm25(k1=1.2)"))
+    'bm25(k1=1.2)'
+    """
+
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> System:
+        """A system from its spec, checked."""
+        from r2med.pipeline.registry import build_system
+
+        system = build_system(text)
+        system.check()
+        return system
+
+    def __rshift__(self, other: Stage | System | str) -> System:
+        from r2med.pipeline.registry import build_system
+
+        return System(self.stages + build_system(other).stages)
+
+    def __rrshift__(self, other: str) -> System:
+        from r2med.pipeline.registry import build_system
+
+        return build_system(other) >> self
+
+    @property
+    def chain(self) -> Chain:
+        """The spec as a tree."""
+        return Chain(tuple(stage.spec for stage in self.stages))
+
+    @property
+    def spec(self) -> str:
+        """The spec as a line: the key of this system's results and the label of its row."""
+        return str(self.chain)
+
+    def __str__(self) -> str:
+        return self.spec
+
+    def check(self) -> None:
+        """Refuse an impossible order before anything runs."""
+        kinds = [stage.kind for stage in self.stages]
+        if kinds.count("retriever") != 1:
+            for stage in self.stages:
+                stage.check_files()
+            found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
+            raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
+        middle = kinds.index("retriever")
+        for place, stage in enumerate(self.stages):
+            if place < middle and stage.kind != "expander":
+                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
+            if place > middle and stage.kind != "reranker":
+                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
+
+    @property
+    def retriever(self) -> Retriever:
+        """The one stage that searches."""
+        return next(stage for stage in self.stages if isinstance(stage, Retriever))
+
+    def with_option(self, option: str, value: object) -> System:
+        """The same system with an option set in every stage that has it, those inside other stages too."""
+        from r2med.pipeline.registry import with_fields
+
+        return System(tuple(with_fields(stage, _inner(stage, option, value)) for stage in self.stages))
+
+    @property
+    def oracle(self) -> bool:
+        """Whether any stage is shown the gold."""
+        return any(isinstance(stage, Oracle) for stage in self.walk())
+
+    def walk(self) -> Iterator[Stage]:
+        """Every stage, those inside other stages' arguments too."""
+        for stage in self.stages:
+            yield stage
+            for value in vars(stage).values():
+                for inner in value if isinstance(value, tuple) else (value,):
+                    if isinstance(inner, System):
+                        yield from inner.walk()
+
+    def key(self) -> str:
+        """A hash of everything this system's output depends on, apart from the data."""
+        return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
+
+    def run(self, collection: Collection, context: Context) -> Run:
+        """The ranked lists of a collection's queries."""
+        return self.work(collection, context).ranked
+
+    def work(self, collection: Collection, context: Context, gold: Gold | None = None) -> State:
+        """Run every stage; what another system of this command computed already is taken over."""
+        state = State(collection)
+        done: tuple[str, ...] = (collection.state,)
+        for stage in self.stages:
+            done = (*done, stage.key())
+            if done not in context.memo:
+                own = replace(context.for_stage(), timing=Timing())
+                with context.timed("inside"), own.timed("search"):
+                    after = _step(stage, state, own, gold)
+                own.notes.written |= _added(state.collection, after.collection)
+                own.notes.work[cache_key(done=done)[:16]] = _work(stage, own)
+                context.memo[done] = (after, own.notes)
+            state, notes = context.memo[done]
+            context.notes.absorb(str(stage), notes)
+        return state
+
+
+def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
+    """The fields of a stage that setting an option everywhere changes."""
+    found: dict[str, Any] = {}
+    for name, current in vars(stage).items():
+        if name == option:
+            found[name] = value
+        elif isinstance(current, System):
+            found[name] = current.with_option(option, value)
+        elif isinstance(current, tuple) and current and isinstance(current[0], System):
+            found[name] = tuple(system.with_option(option, value) for system in current)
+    return found
+
+
+def _work(stage: Stage, context: Context) -> dict[str, Any]:
+    """What a step took, for the record: seconds by phase, and the account of the model that it asked."""
+    seconds = {name: max(0.0, context.timing.seconds.get(name, 0.0)) for name in PHASES}
+    account, reused = context.notes.record.get("account"), context.notes.reused
+    return {
+        "stage": str(stage),
+        **seconds,
+        **({"account": account} if account is not None else {}),
+        **({"reused": list(reused)} if reused else {}),
+    }
+
+
+def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
+    """What an expander wrote for each query."""
+    if after.generations is before.generations:
+        return {}
+    known = map(len, before.generations) if before.generations else repeat(0)
+    rows = zip(after.queries.ids, after.generations, known, strict=False)
+    return {query: generations[count:] for query, generations, count in rows}
+
+
+class State(NamedTuple):
+    """What is handed from stage to stage, and what a whole system leaves behind."""
+
+    collection: Collection
+    """With everything that expanders wrote."""
+    run: Run | None = None
+
+    @property
+    def ranked(self) -> Run:
+        """The run, which is there once a retriever has worked."""
+        if self.run is None:
+            raise SpecError("nothing has been retrieved yet")
+        return self.run
+
+
+def _step(stage: Stage, state: State, context: Context, gold: Gold | None) -> State:
+    collection, run = state
+    match stage:
+        case Oracle():
+            if gold is None:
+                raise SpecError(f"{stage} is shown the gold answers and can only stand at the start of a whole system")
+            return State(stage.expand_with(collection, gold, context))
+        case Expander():
+            return State(stage.expand(collection, context))
+        case Retriever():
+            return State(collection, stage.retrieve(collection, context))
+        case Reranker() if run is not None:
+            return State(collection, stage.rerank(collection, run, context))
+    raise SpecError(f"{stage} cannot run here")

@@ -1,0 +1,234 @@
+"""Diagnoses as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from r2med.diagnose.causes import LEVELS, Cause, changes, moves, overall
+from r2med.render.grid import Column, Table, key, numbers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from r2med.diagnose.causes import Diagnosis
+    from r2med.diagnose.complement import Complementarity
+    from r2med.diagnose.coverage import Coverage
+    from r2med.diagnose.frontier import Priced
+    from r2med.diagnose.gap import Ceiling, Climb, Gap
+    from r2med.diagnose.slices import Slice
+    from r2med.measure.bootstrap import Interval
+
+_MOVES = 6
+"""Changes between causes that are listed, the most frequent."""
+
+
+def _grid(first: str, *others: str) -> Table:
+    return Table(key(first), *numbers(*others))
+
+
+def _texts(*headings: str) -> list[Column]:
+    return [Column(heading, folds=True) for heading in headings]
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _between(found: Interval, sign: str = "") -> str:
+    return f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"
+
+
+def _no_interval(_: Interval, __: str = "") -> str:
+    return "-"
+
+
+def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
+    """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
+    used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in found)]
+    for of, meaning in LEVELS.items():
+        _say(console, f"{found[0].system}: causes in % {meaning}", "bold")
+        table = _grid("task", "queries", "deep", *(cause.value for cause in used))
+        for each in found:
+            shares = each.shares(of)
+            table.add(each.task, str(len(each.queries)), str(each.deep), *(_percent(shares[cause]) for cause in used))
+        if len(found) > 1:
+            table.rule()
+            total = overall(found, of)
+            queries = str(sum(len(each.queries) for each in found))
+            table.add("all tasks", queries, "", *(_percent(total[cause].mean) for cause in used), style="bold")
+            table.add("95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
+        table.show(console)
+    _explain(found, used, console)
+
+
+def _explain(found: Sequence[Diagnosis], used: Sequence[Cause], console: Console) -> None:
+    for cause in used:
+        _say(console, f"{cause.value}: {cause.meaning}", "dim")
+    _say(
+        console,
+        "deep: what stands deeper counts as not found (100, a fifth of the documents where they are few)",
+        "dim",
+    )
+    for sentence in dict.fromkeys(note for each in found for note in each.notes):
+        _say(console, f"note: {sentence}", "yellow")
+    oracles = [each.oracle for each in found if each.oracle]
+    if oracles:
+        _say(console, f"searches with gold answers, oracle runs in the ledger: {' '.join(oracles)}", "dim")
+
+
+def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], console: Console) -> None:
+    """Print how two systems' shares differ, and which queries changed from what to what."""
+    for of, meaning in LEVELS.items():
+        _say(console, f"{after[0].system}  against  {before[0].system}: causes in % {meaning}", "bold")
+        old, new, difference = overall(before, of), overall(after, of), changes(before, after, of)
+        table = _grid("cause", "against", "here", "change", "95% interval")
+        for cause in Cause:
+            if old[cause].mean or new[cause].mean:
+                change = difference[cause]
+                shares = (_percent(old[cause].mean), _percent(new[cause].mean))
+                table.add(cause.value, *shares, f"{100 * change.mean:+.1f}", _between(change, "+"))
+        table.show(console)
+    changed = [(count, step) for step, count in moves(before, after).items() if step[0] is not step[1]]
+    for count, (one, other) in changed[:_MOVES]:
+        _say(console, f"{count} {'query' if count == 1 else 'queries'}: {one.value} -> {other.value}")
+
+
+def show_gap(found: Sequence[Gap], console: Console) -> None:
+    """Print the nearness of queries, answers and documents: tasks down, pairs across."""
+    from r2med.diagnose.gap import PAIRS
+
+    sides = (("lexical overlap x 100, by rarity", "overlap"), (f"cosine x 100 by {found[0].encoder}", "similarity"))
+    for title, side in sides:
+        _say(console, title, "bold")
+        table = _grid("task", "queries", *PAIRS)
+        rows: list[Mapping[str, Interval]] = [getattr(each, side) for each in found]
+        for each, row in zip(found, rows, strict=True):
+            table.add(each.task, str(each.queries), *(_mean([row], pair) for pair in PAIRS))
+        if len(found) > 1:
+            table.rule()
+            table.add("all tasks", "", *(_mean(rows, pair) for pair in PAIRS), style="bold")
+        table.show(console)
+    for pair, meaning in PAIRS.items():
+        _say(console, f"{pair}: {meaning}", "dim")
+
+
+def _mean(rows: Sequence[Mapping[str, Interval]], pair: str) -> str:
+    values = [row[pair].mean for row in rows if pair in row]
+    return _percent(sum(values) / len(values)) if values else "-"
+
+
+def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
+    """Print how far systems get from the plain search to the search with the gold answer."""
+    for each in found:
+        alone = each.system == each.base
+        whose = f"{each.system}  between  {each.base}" if not alone else each.base
+        _say(console, f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", "bold")
+        table = _grid("task", "plain", "oracle", *([] if alone else ["system", "gap closed %", "95% interval"]))
+        for task, climb in each.tasks.items():
+            table.add(task, *_climb(climb, alone=alone))
+        if len(each.tasks) > 1:
+            table.rule()
+            table.add("all tasks", *_climb(each.overall, alone=alone), style="bold")
+        table.show(console)
+
+
+def _climb(climb: Climb, *, alone: bool) -> list[str]:
+    ends = [f"{100 * climb.plain:.2f}", f"{100 * climb.oracle:.2f}"]
+    if alone:
+        return ends
+    closed = ["-", ""]
+    if climb.closed is not None and climb.low is not None and climb.high is not None:
+        closed = [_percent(climb.closed), f"{100 * climb.low:.1f} to {100 * climb.high:.1f}"]
+    return [*ends, f"{100 * climb.system:.2f}", *closed]
+
+
+def show_complement(found: Sequence[Complementarity], console: Console) -> None:
+    """Print who finds what, pair by pair."""
+    from r2med.diagnose.complement import summed
+
+    rows = [*found, summed(found)] if len(found) > 1 else list(found)
+    for place, pair in enumerate(found[0].pairs):
+        _say(console, f"relevant documents found:  A = {pair.a}  B = {pair.b}", "bold")
+        headings = ("only A", "only B", "both", "neither", "recall A", "recall B", "union", "overlap@10")
+        table = _grid("task", "deep", *headings)
+        for each in rows:
+            own = each.pairs[place]
+            counts = [str(count) for count in (own.only_a, own.only_b, own.both, own.neither)]
+            shares = [_percent(share) for share in (own.recall_a, own.recall_b, own.union, own.overlap)]
+            last = each is rows[-1] and len(rows) > 1
+            if last:
+                table.rule()
+            table.add(each.task, "" if last else str(each.deep), *counts, *shares, style="bold" if last else "")
+        table.show(console)
+    if len(found[0].pairs) > 1:
+        _say(console, f"recall of what any of them finds: {_percent(rows[-1].union)}")
+    _say(console, "documents at `deep` or above count as found; union: the most that a fusion can reach", "dim")
+
+
+def show_coverage(found: Sequence[Coverage], console: Console, limit: int) -> None:
+    """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
+    table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
+    for each in found:
+        counts = [f"{len(each.holes):,}", f"{len(each.twins):,}"]
+        table.add(each.task, *(_percent(share) for share in each.judged.values()), *counts)
+    table.show(console)
+    if all(each.positives_only for each in found):
+        _say(console, "only relevant documents are judged here, so that judged means relevant", "dim")
+    holes = [(each.task, hole) for each in found for hole in each.holes]
+    if holes:
+        _say(console, "holes: not judged, and among the first 10 of most systems", "bold")
+        table = Table(*_texts("task", "query", "document"), *numbers("systems", "best rank"))
+        for task, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
+            table.add(task, hole.query, hole.document, str(hole.systems), str(hole.best))
+        table.show(console)
+    twins = [(each.task, twin) for each in found for twin in each.twins]
+    if twins:
+        _say(console, "nearly the same as a relevant document, and not judged relevant: review these", "bold")
+        table = Table(*_texts("task", "query", "relevant", "document"), *numbers("Jaccard", "best rank"))
+        for task, twin in sorted(twins, key=lambda row: -row[1].jaccard)[:limit]:
+            best = "" if twin.best is None else str(twin.best)
+            table.add(task, twin.query, twin.positive, twin.document, f"{twin.jaccard:.2f}", best)
+        table.show(console)
+
+
+def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], console: Console) -> None:
+    """Print the means of each slice."""
+    for way, slices in found.items():
+        _say(console, f"nDCG@10 x 100 by {way}", "bold")
+        headings = [heading for system in systems for heading in (system, "95% interval")]
+        table = _grid(way, "queries", *headings, *(["difference", "95% interval"] if len(systems) == 2 else []))
+        for each in slices:
+            shown = _between if each.sure else _no_interval
+            cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", shown(mean))]
+            if each.difference is not None:
+                cells += [f"{100 * each.difference.mean:+.2f}", shown(each.difference, "+")]
+            table.add(each.name, str(each.queries), *cells)
+        table.show(console)
+
+
+def show_costs(found: Sequence[Priced], console: Console) -> None:
+    """Print every system with its score and bill, and which are on the frontier of each kind of cost."""
+    from r2med.diagnose.frontier import COSTS, frontier, left_out
+
+    best = {by: {each.system for each in frontier(found, by)} for by in COSTS}
+    table = Table(key("system"), *numbers("nDCG@10", *(f"{by}/query" for by in COSTS)), *_texts("on the frontier of"))
+    for each in found:
+        bill = each.bill
+        money = "?" if bill.money is None else f"${bill.money:.6f}" if bill.money else "$0"
+        tokens = "?" if bill.tokens is None else f"{bill.tokens:,.0f}"
+        seconds = "?" if bill.seconds is None else f"{bill.seconds:.4f}"
+        name = f"{each.system} (oracle)" if each.oracle else each.system
+        on = ", ".join(by for by in COSTS if each.system in best[by])
+        table.add(name, f"{100 * each.score:.2f}", money, tokens, seconds, on)
+    table.show(console)
+    _say(console, "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", "dim")
+    _say(console, "seconds: to search, without loading models and indexing documents", "dim")
+    for by in COSTS:
+        reason = left_out(found, by)
+        if reason:
+            _say(console, f"frontier of {by}: {reason[0].lower()}{reason[1:]}", "dim")

@@ -1,0 +1,350 @@
+"""A board as a LaTeX table (booktabs): best bold, second underlined, significance marked, never wider than the text.
+
+Text in LaTeX: every sign as itself, written in ASCII, so that it is printed in any font encoding.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from r2med.board.board_significance import BETTER, WORSE
+from r2med.board.model import AVERAGE, Board, Line
+from r2med.render.board_table import (
+    GROUP_TITLES,
+    OTHER_DATA,
+    Leaders,
+    cost_of,
+    figure,
+    has_ranks,
+    has_sources,
+    interval,
+    label,
+    leaders,
+    task_headings,
+)
+from r2med.runs.cost import COST_HEADINGS
+
+_MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
+_NONE = "--"
+_LETTER, _GAP = 4.5, 6.0
+"""What a letter and the space between columns take in points, in the size of the tables."""
+_UPRIGHT, _TURNED = 345.0, 550.0
+"""How wide a page of an article is for text, and how high."""
+_SMALLEST = 0.77
+"""A table that would have to be made smaller than this is turned."""
+_ROWS, _TURNED_ROWS = 42, 24
+"""How many rows fit a page beside the caption."""
+_NAME, _NARROWEST = 32, 66.0
+"""Longer names are broken, and how narrow their column can be made."""
+_SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
+"""How wide letters are: a table that goes on over pages cannot be made smaller as a whole."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a board stands on paper."""
+
+    name: float
+    """The width of the names in points; 0 where none is broken."""
+    turned: bool
+    long: bool
+    """Whether it goes on over pages."""
+    size: str = "footnotesize"
+    gap: float = _GAP
+
+    @property
+    def smaller(self) -> str:
+        """The size of intervals."""
+        return r"\scriptsize" if self.size == "footnotesize" else r"\tiny"
+
+    @property
+    def packages(self) -> str:
+        """What a document needs for it."""
+        if self.long:
+            return "booktabs,array,longtable" + ",pdflscape" * self.turned
+        return f"booktabs,array,{'rotating' if self.turned else 'graphicx'}"
+
+
+def latex(board: Board) -> str:
+    r"""The table, with the packages that it needs in a comment.
+
+    It is set in `\footnotesize` and made smaller where the text is narrower than it. One that would become too small to
+    read is turned, and one that is longer than a page goes on over several.
+    """
+    shape = _shape(board)
+    best = leaders(board)
+    rows = [row for line in board.lines for row in _rows(board, line, shape, best)]
+    caption = [rf"\caption{{{_caption(board, shape)}}}", rf"\label{{tab:r2med-{board.group}-{_slug(board.measure)}}}"]
+    head = [r"\toprule", _joined(_headings(board)), r"\midrule"]
+    body = (_long if shape.long else _float)(shape, _columns(board, shape), caption, head, rows)
+    names = " ".join(line.row.name for line in board.lines)
+    comments = [f"{escaped(sign)} stands for {sign}, which the usual fonts lack" for sign in unprintable(names)]
+    comments += map(one_line, board.notes)
+    return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {each}" for each in comments)]) + "\n"
+
+
+def _float(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
+    name = "sidewaystable" if shape.turned else "table"
+    return [
+        rf"\begin{{{name}}}" + "[t]" * (not shape.turned),
+        r"\centering",
+        *caption,
+        r"\smallskip",
+        rf"\{shape.size}",
+        rf"\setlength{{\tabcolsep}}{{{shape.gap / 2:.2g}pt}}",
+        r"\sbox0{%",
+        rf"\begin{{tabular}}{{{columns}}}",
+        *head,
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}}%",
+        r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
+        rf"\end{{{name}}}",
+    ]
+
+
+def _long(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
+    around = "landscape" if shape.turned else "center"
+    return [
+        rf"\begin{{{around}}}",
+        rf"\{shape.size}",
+        rf"\setlength{{\tabcolsep}}{{{shape.gap / 2:.2g}pt}}",
+        r"\setlength{\LTcapwidth}{\linewidth}",
+        rf"\begin{{longtable}}{{{columns}}}",
+        *caption[:-1],
+        caption[-1] + r" \\",
+        *head,
+        r"\endfirsthead",
+        *head,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endfoot",
+        *rows,
+        r"\end{longtable}",
+        rf"\end{{{around}}}",
+    ]
+
+
+def _shape(board: Board) -> _Shape:
+    """Chosen by about how wide the columns are: TeX alone knows it exactly."""
+    longest = max((_letters(label(line)) for line in board.lines), default=0.0)
+    name = min(longest, _NAME * _LETTER)
+    height = len(board.lines) + sum(bool(line.intervals) for line in board.lines)
+    long = height > _ROWS
+    turned = (_rest(board, long) + name) * (1.0 if long else _SMALLEST) > _UPRIGHT
+    if not (long or (turned and height > _TURNED_ROWS)):
+        return _Shape(name if name < longest else 0.0, turned, long=False)
+    rest = _rest(board, long=True)
+    turned = rest + name > _UPRIGHT
+    rooms = {size: (_TURNED if turned else _UPRIGHT) / scale - rest for size, scale in _SIZES.items()}
+    size = next((size for size, room in rooms.items() if room >= min(name, _NARROWEST)), "tiny")
+    name, scale = min(name, max(rooms[size], _NARROWEST)), _SIZES[size]
+    return _Shape(name * scale if name < longest else 0.0, turned, True, size, _GAP * scale)
+
+
+def _rest(board: Board, long: bool) -> float:
+    """What all but the names take."""
+    heads = zip(board.columns, _task_headings(board), strict=True)
+    widths = [_GAP, *(_width(board, column, head, long) for column, head in heads)]
+    widths += [3 * _LETTER + _GAP] * has_ranks(board)
+    if has_sources(board):
+        widths.append(max(_letters(", ".join(line.row.sources)) for line in board.lines) + _GAP)
+    if board.cost:
+        costs = [COST_HEADINGS, *(cost_of(line) for line in board.lines)]
+        widths += [max(map(_letters, column)) + _GAP for column in zip(*costs, strict=True)]
+    return sum(widths)
+
+
+def _width(board: Board, column: str, heading: str, long: bool) -> float:
+    cells = [heading, *(figure(line, column) for line in board.lines)]
+    cells += [_range(line, column, long) for line in board.lines]
+    return max(map(_letters, cells)) + _GAP
+
+
+def _range(line: Line, column: str, long: bool) -> str:
+    """An interval; a table over several pages has those of the averages alone, or it would be too wide."""
+    return "" if long and column != AVERAGE else interval(line, column)
+
+
+def _letters(text: str) -> float:
+    return _LETTER * len(text)
+
+
+def _columns(board: Board, shape: _Shape) -> str:
+    name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
+    figures = len(board.columns) + (len(COST_HEADINGS) if board.cost else 0)
+    return "r" * has_ranks(board) + name + "l" * has_sources(board) + "r" * figures
+
+
+def _headings(board: Board) -> list[str]:
+    cost = [escaped(name.capitalize() if name.isalpha() else name) for name in (COST_HEADINGS if board.cost else ())]
+    heads = [r"\#"] * has_ranks(board) + ["System"] + ["Source"] * has_sources(board)
+    return [*heads, *map(escaped, _task_headings(board)), *cost]
+
+
+def _task_headings(board: Board) -> list[str]:
+    return [*task_headings(board.tasks).values(), *["Avg."] * (AVERAGE in board.columns)]
+
+
+def _caption(board: Board, shape: _Shape) -> str:
+    """What the table shows, and what each sign in it means."""
+    rows = [line.row for line in board.lines]
+    figures = [figure(line, column) for line in board.lines for column in board.columns]
+    meanings = [
+        (has_sources(board) and any(row.own for row in rows), "Own runs in italics"),
+        (
+            any(line.intervals for line in board.lines),
+            rf"Below the {'averages' if shape.long else 'figures'} 95\% intervals (bootstrap over queries)",
+        ),
+        (any(row.oracle for row in rows), "An oracle was shown the answers and has no rank"),
+        (any(line.disputed for line in board.lines), r"$\neq$: sources disagree"),
+        (any(row.incomplete for row in rows), "*: some queries are incomplete"),
+        (any(row.other_data for row in rows), r"$^\circ$: measured on other data, not ranked"),
+        (any(text.startswith("(") for text in figures), "In brackets: an average published without its tasks"),
+        ("-" in figures, "A dash: no figure"),
+        (bool(board.left_out), f"{len(rows)} of {len(rows) + board.left_out} systems"),
+    ]
+    parts = [rf"{escaped(board.measure)} $\times$ 100, {escaped(GROUP_TITLES[board.group])}"]
+    parts += ["Best in bold, second underlined", *(text for holds, text in meanings if holds)]
+    return ". ".join([*parts, *(breakable(note) for note in board.notes if BETTER in note)]) + "."
+
+
+def _slug(text: str) -> str:
+    return "".join(sign for sign in text.lower() if sign.isascii() and sign.isalnum())
+
+
+def _rows(board: Board, line: Line, shape: _Shape, best: Mapping[str, Leaders]) -> list[str]:
+    """The row of a line, and its intervals below."""
+    cells = [_NONE if line.rank is None else str(line.rank)] * has_ranks(board)
+    name = breakable(label(line)) if shape.name else escaped(label(line))
+    cells.append(rf"\textit{{{name}}}" if line.row.own and has_sources(board) else name)
+    cells += [escaped(", ".join(line.row.sources))] * has_sources(board)
+    before = len(cells)
+    cells += [_number(line, column, best) for column in board.columns]
+    cost = cost_of(line) if board.cost else []
+    cells += [_NONE if cell == "-" else escaped(cell) for cell in cost]
+    if not line.intervals:
+        return [_joined(cells)]
+    ranges = [_range(line, column, shape.long).replace("-", "--") for column in board.columns]
+    below = [*[""] * before, *(rf"{{{shape.smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
+    return [_joined(cells) + "*", _joined(below) + "[2pt]"]
+
+
+def _joined(cells: Sequence[str]) -> str:
+    """A row; one that began with a star or a bracket would be taken for an option of the row above."""
+    return "{}" * cells[0].startswith(("*", "[")) + " & ".join(cells) + r" \\"
+
+
+def _number(line: Line, column: str, best: Mapping[str, Leaders]) -> str:
+    """A figure; what stands behind its digits takes no room, so that these stay below each other."""
+    text = figure(line, column)
+    leading = best[column] if not line.row.oracle else Leaders()
+    if text == "-":
+        return _NONE
+    if text.endswith(OTHER_DATA):
+        return text.removesuffix(OTHER_DATA) + r"\rlap{$^\circ$}"
+    if text.endswith(")"):
+        return text.removesuffix(")") + r"\rlap{)}"
+    shown = {leading.best: rf"\textbf{{{text}}}", leading.second: rf"\underline{{{text}}}"}.get(text, text)
+    marks = "".join(_MARKS.get(mark, "") for mark in line.marks.get(column, ""))
+    return rf"{shown}\rlap{{{marks}}}" if marks else shown
+
+
+_SIGNS = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\texttt{\char34}", "`": r"\textasciigrave{}", "†": r"$\dagger$", "‡": r"$\ddagger$",
+    "≠": r"$\neq$", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$", "±": r"$\pm$", "×": r"$\times$",
+    "→": r"$\rightarrow$", "←": r"$\leftarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "°": r"$^{\circ}$",
+    "µ": r"$\mu$", "–": "--{}", "—": "---{}", "…": r"\ldots{}", "‘": "`{}", "’": "'{}", "“": "``{}", "”": "''{}",
+    "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "Œ": r"\OE{}", "ø": r"\o{}", "Ø": r"\O{}",
+    "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "ο": "o", "§": r"\S{}", "²": "$^{2}$", "³": "$^{3}$",
+}  # fmt: skip
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon phi"
+    " chi psi omega"
+)
+_SIGNS |= {chr(ord("α") + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c", "\u0323": "d", "\u0331": "b",
+}  # fmt: skip
+_LIGATURES = "-',"
+"""Two of these in a row would become another sign."""
+_BREAKS = "/_,()=:"
+"""What a name may be broken after; TeX itself breaks after hyphens."""
+_UNBROKEN = 14
+
+
+def escaped(text: str) -> str:
+    r"""Text that LaTeX prints as it is; a sign that its fonts lack is named by its code point.
+
+    >>> escaped("hyde(gpt-4o) >> my_model & 5%")
+    'hyde(gpt-4o) \\textgreater{}\\textgreater{} my\\_model \\& 5\\%'
+    >>> escaped("café ≥ 中")
+    "caf\\'{e} $\\geq$ \\texttt{[U+4E2D]}"
+    """
+    return "".join(_pieces(text))
+
+
+def breakable(text: str) -> str:
+    r"""The same for a narrow column: it may be broken after signs such as a slash, and inside what has none.
+
+    >>> breakable("BAAI/bge-m3")
+    'BAAI/\\allowbreak{}bge-m3'
+    """
+    pieces = _pieces(text)
+    parts: list[str] = []
+    length = 0
+    for piece, after in zip_longest(pieces, pieces[1:], fillvalue=" "):
+        parts.append(piece)
+        length += len("[U+0000]") if piece.startswith(r"\texttt{[") else 1
+        if after == " " or piece in (" ", "-"):
+            length = 0
+        elif length >= _UNBROKEN or piece[-1] in _BREAKS:
+            parts.append(r"\allowbreak{}")
+            length = 0
+    return "".join(parts)
+
+
+def unprintable(text: str) -> list[str]:
+    """The signs of a text that are named by their code points, each once.
+
+    >>> unprintable("é 中 中")
+    ['中']
+    """
+    signs = dict.fromkeys(unicodedata.normalize("NFC", text))
+    return [sign for sign in signs if not sign.isspace() and _named(sign) == _sign(sign)]
+
+
+def one_line(text: str) -> str:
+    """A text that cannot leave a comment or a cell: all white space single blanks."""
+    return " ".join(text.split())
+
+
+def _pieces(text: str) -> list[str]:
+    """What each sign becomes."""
+    plain = one_line(unicodedata.normalize("NFC", text))
+    return [
+        "{}" * (before == sign and sign in _LIGATURES) + _sign(sign)
+        for before, sign in zip(" " + plain, plain, strict=False)
+    ]
+
+
+def _sign(sign: str) -> str:
+    if sign in _SIGNS:
+        return _SIGNS[sign]
+    if " " <= sign <= "~":
+        return sign
+    parts = unicodedata.normalize("NFD", sign)
+    base, accent = parts[0], _ACCENTS.get(parts[1:])
+    if accent and base.isascii() and base.isalpha():
+        return rf"\{accent}{{{chr(92) + base if base in 'ij' else base}}}"
+    return _named(sign)
+
+
+def _named(sign: str) -> str:
+    return rf"\texttt{{[U+{ord(sign):04X}]}}"

@@ -1,0 +1,337 @@
+"""Cross-encoders: a model reads query and document together and says how well they fit.
+
+A card at work: what its scores depend on, and the model behind it, fetched, loaded and ready to score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2med.encode.transformer import MODEL_CACHE
+from r2med.errors import R2medError, SpecError, require_extra, suggest
+from r2med.models.loading import Build
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.tokenizer import check_limit, pretrained_tokenizer
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.spec import Call, parse
+from r2med.pipeline.stage import Context, Requirements, Reranker
+from r2med.rerank.candidate_lists import candidates, check_depth, reranked
+from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
+from r2med.rerank.pair_models import Columns, PairModel, TorchPairModel, scores_of, weights_size
+from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
+from r2med.rerank.reranker_cards import DTYPES, HEADS, RerankerCard, card, card_of, cards
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+    from r2med.data.tasks import Task
+    from r2med.models.tokenizer import Tokenizer
+    from r2med.rerank.reranker_cards import RerankerCard
+
+
+BACKENDS = ("torch", "onnx")
+PREFIX = "ce:"
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class CrossEncoder(Reranker):
+    """Rerank by a cross-encoder: a card's name, `ce:ORG/NAME`, or a folder.
+
+    Scores are the model's own logits, without a sigmoid, which would make ties of the surest of them.
+
+    >>> str(CrossEncoder("bge-reranker", depth=10))
+    'bge-reranker(depth=10)'
+    """
+
+    model: str
+    """A card's name, `ce:ORG/NAME`, or a folder."""
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents of a list are reranked."""
+    like: str = ""
+    """The card whose format a model without one takes: `ce:ORG/NAME(like=qwen3-reranker-0.6b)`."""
+    adapter: str = ""
+    """A LoRA adapter that is merged into the model: a repository or a folder."""
+    revision: str = ""
+    """The hub's commit or branch, in place of the card's."""
+    max_length: int | None = None
+    """Tokens that are read of a pair, in place of the card's."""
+    truncate: str = "document"
+    """What gives way in a pair that is too long: `document`, or the `longest` of the two."""
+    head: str = ""
+    """How logits become a score, in place of the card's: one, second, margin."""
+    instruction: str = ""
+    """What a model that takes an instruction is told, in place of the card's; {sentence} is the task's own."""
+    dtype: str = ""
+    """The precision, in place of the card's: float32, bfloat16, float16."""
+    backend: str = "torch"
+    """What runs the model: torch or onnx."""
+    device: str = "auto"
+    """Where torch runs it: cpu, cuda, cuda:1, mps; `auto` is the first GPU there is, or else the processor."""
+    batch_tokens: int | None = None
+    """How many tokens a batch may hold, padding included; out of memory halves it.
+
+    Scores depend on it in their last digits: arithmetic in single precision is not the same in every batch. So do those
+    of a run that was killed and finished later, whose pairs come together in other batches.
+    """
+    remote_code: bool = False
+    """Whether Python code of the model's repository may run: only for those you trust."""
+
+    def __post_init__(self) -> None:
+        check_depth(self.model, self.depth)
+        for option, allowed in (("truncate", TRUNCATIONS), ("backend", BACKENDS)):
+            if getattr(self, option) not in allowed:
+                raise SpecError(f"{self.model}: {option} must be {' or '.join(allowed)}, not {getattr(self, option)!r}")
+        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *_SHORT), "like": list(cards())}
+        for option, known in choices.items():
+            value = getattr(self, option)
+            if value and value not in known:
+                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, known)}")
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise SpecError(f"{self.model}: batch_tokens must be 1 or more, not {self.batch_tokens}")
+        # A wrong name is an error before anything runs.
+        if self.model in cards():
+            if self.like:
+                raise SpecError(f"{self.model} has a card of its own; like= is for models without one")
+        elif is_folder(self.model.removeprefix(PREFIX)):
+            existing_folder(self.model.removeprefix(PREFIX))
+        elif not self.model.startswith(PREFIX):
+            card(self.model)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        whole = spec_of(self, "cross-encoder")
+        return Call(self.model, (), whole.options) if _is_name(self.model) else whole
+
+    @cached_property
+    def pair_model(self) -> LoadedCrossEncoder:
+        """The model with what this stage changes of its card. For `ce:` names the model's small files are read."""
+        known = cards().get(self.model)
+        found = known or card_of(self._source(), self.model, self.like)
+        if self.remote_code and known is None:
+            found = replace(found, remote_code=True)
+        return LoadedCrossEncoder(
+            replace(found, **self._changes(found)), self.truncate, self.backend, self.device, self.remote_code
+        )
+
+    def _changes(self, found: RerankerCard) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in ("revision", "max_length", "head") if getattr(self, name)}
+        if self.adapter:
+            given |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
+        if self.dtype:
+            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+        elif self.backend == "onnx":
+            # Half precision is a GPU's business.
+            given["dtype"] = "float32"
+        if self.instruction:
+            given["instruction"] = replace(found.instruction, text=self.instruction, families=())
+        return given
+
+    def _source(self) -> ModelSource:
+        return locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The extra, what the hub is asked for, and a GPU for models of billions of weights."""
+        known = cards().get(self.model)
+        model = known.id if known else self.model.removeprefix(PREFIX)
+        adapter = self.adapter or (known.adapter if known else "")
+        hub = tuple(name for name in (model, adapter) if name and not is_folder(name))
+        extras = ["onnx"] * (self.backend == "onnx") + ["torch"] + ["lora"] * bool(adapter)
+        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(known and known.needs_gpu))
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What scores depend on."""
+        return self.pair_model.settings()
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        found = self.pair_model.card
+        revision = {} if self.pair_model.source.place else {"revision": found.revision}
+        adapter = {"adapter": found.adapter} if found.adapter else {}
+        return {
+            "model": found.id,
+            **revision,
+            **adapter,
+            "depth": self.depth,
+            "max_length": found.max_length,
+            "truncate": self.truncate,
+            "dtype": found.dtype,
+            "backend": self.backend,
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most pairs that this may score; which of them are kept already shows only with the lists."""
+        return {"pairs at most": len(collection.queries) * min(self.depth, len(collection.documents))}
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Score the first documents of every list and order them by it."""
+        model, task = self.pair_model, collection.task
+        shown = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(shown)
+        with ScoreStore(model.settings(task)) as store:
+            scores = PairScores(store.find(wanted.digest for each in pairs for wanted in each))
+            missing = {w.digest: w for each in pairs for w in each if w.digest not in scores.known}
+            if scores.known:
+                context.reuse("scores of pairs")
+            if missing:
+                with context.timed("load"):
+                    scoring = model.scoring(task, self.batch_tokens)
+                with context.engine.progress(f"score pairs ({model.card.id})", len(missing), unit="pairs") as bar:
+                    scores.add(scoring.run(list(missing.values()), store, bar))
+        self._note(pairs, scores, len(missing), task, context)
+        outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
+        return reranked(self, run, shown, outcomes, context)
+
+    def _note(
+        self, pairs: Sequence[Sequence[WantedPair]], scores: PairScores, scored: int, task: Task, context: Context
+    ) -> None:
+        """Remember how many pairs were scored, how much of them was cut, and the first as the model reads it."""
+        limit = self.pair_model.card.max_length
+        facts = cut_facts(scores.known, pairs, limit)
+        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
+        context.notes.record |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
+        if facts["queries_cut"]:
+            context.warn(
+                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
+                " and lost a part; a larger max_length may help"
+            )
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name stands for a folder of this machine."""
+    return looks_like_path(name) or Path(name).is_dir()
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text can stand as a name in a spec, and is read as one again."""
+    try:
+        return parse(text).calls == (Call(text),)
+    except SpecError:
+        return False
+
+
+_PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster
+_DEVICE_TOKENS = 32_768
+
+
+@dataclass(frozen=True)
+class LoadedCrossEncoder:
+    """A cross-encoder of a card."""
+
+    card: RerankerCard
+    truncate: str = "document"
+    backend: str = "torch"
+    device: str = "auto"
+    remote_code: bool = False
+    """Whether the user lets code of the repository run."""
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """Where the model's files are."""
+        return locate(self.card.id, self.card.revision)
+
+    @cached_property
+    def adapter(self) -> ModelSource | None:
+        """Where the adapter's files are, for a model that has one."""
+        return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
+
+    def settings(self, task: Task | None = None) -> dict[str, object]:
+        """Everything that a score depends on besides the two texts: the key under which scores are kept.
+
+        Without a task, the same before anything is known of it: what a plan and a result's key are made of. A branch
+        whose commit cannot be asked for now is then named itself.
+        """
+        card = self.card
+        found = self.weights(strict=task is not None) | {
+            "head": card.head,
+            "max_length": card.max_length,
+            "truncate": self.truncate,
+        }
+        if not card.pieces:
+            return found | {"query": card.query, "document": card.document}
+        found |= {"pieces": list(card.pieces)}
+        if "{instruction}" in "".join(card.pieces):
+            found["instruction"] = card.instruction.render(task) if task else card.instruction.text
+        return found
+
+    def weights(self, *, strict: bool = True) -> dict[str, object]:
+        """What the loaded model depends on."""
+        found: dict[str, object] = {
+            "model": self.source.label,
+            "revision": _version(self.source, strict),
+            "backend": self.backend,
+            "dtype": self.card.dtype,
+            "answers": list(self.card.answers),
+            "remote_code": self.card.remote_code,
+        }
+        if self.adapter:
+            found["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
+        return found
+
+    def format(self, task: Task) -> PairFormat:
+        """How a pair is put before the model for a task."""
+        card = self.card
+        instruction = card.instruction.render(task)
+        pieces = tuple(piece.replace("{instruction}", instruction) for piece in card.pieces)
+        return PairFormat(card.query, card.document, pieces, card.max_length, self.truncate)
+
+    def scoring(self, task: Task, batch_tokens: int | None = None) -> Scoring:
+        """The model, ready to score; its files are fetched when they are not here yet."""
+        card = self.card
+        if card.remote_code and not self.remote_code:
+            raise SpecError(f"{card.id} runs Python code of its own; add remote_code=true if you trust it")
+        require_extra("torch", "torch", "transformers", "safetensors")
+        build, device = self._build(), self._device()
+        tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
+        # The shelf is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
+        judge: PairModel = MODEL_CACHE.take(
+            (build, card.answers, self.backend, device),
+            weights_size(build),
+            lambda: self._judge(build, tokenizer, device),
+        )
+        check_limit(card.id, card.max_length, judge.positions)
+        tokenizer.pad = judge.pad
+        inputs = Inputs(tokenizer, self.format(task))
+
+        def score(rows: Sequence[PairInput]) -> Columns:
+            return scores_of(judge.columns(inputs.padded(rows)), card.head, card.id)
+
+        return Scoring(inputs, score, batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS))
+
+    def _judge(self, build: Build, tokenizer: Tokenizer, device: str) -> PairModel:
+        if self.backend == "torch":
+            return TorchPairModel(build, tokenizer, self.card.answers, device)
+        from r2med.rerank.pair_models import OnnxJudge
+
+        return OnnxJudge(build, tokenizer, self.card.answers, self.weights())
+
+    def _device(self) -> str:
+        if self.backend == "onnx":
+            return "cpu"
+        from r2med.encode.transformer import find_devices
+
+        return find_devices(self.device)[0]
+
+    def _build(self) -> Build:
+        return Build(
+            folder=str(self.source.folder()),
+            dtype=self.card.dtype,
+            remote_code=self.card.remote_code,
+            adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
+        )
+
+
+def _version(source: ModelSource, strict: bool) -> str:
+    try:
+        return source.version
+    except R2medError:
+        if strict:
+            raise
+        return source.revision

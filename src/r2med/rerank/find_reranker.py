@@ -1,0 +1,32 @@
+"""From a call to a reranker that has no stage name of its own: a card, `ce:ORG/NAME`, a folder, a user's class."""
+
+from __future__ import annotations
+
+from r2med.encode.resolve import is_class
+from r2med.encode.user_encoder import import_class
+from r2med.errors import expanded
+from r2med.pipeline.registry import bind
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Reranker
+from r2med.rerank.cross_encoder import PREFIX, CrossEncoder, is_folder
+from r2med.rerank.reranker_cards import cards, folder_is_reranker
+from r2med.rerank.user_reranker import OwnReranker, scores_pairs
+
+
+def find_reranker(call: Call) -> Reranker | None:
+    """The reranker of a call whose name is a reranker's, or None.
+
+    >>> str(find_reranker(Call("monobert", (), (("depth", 10),)))), find_reranker(Call("bge"))
+    ('monobert(depth=10)', None)
+    """
+    name = call.name
+    if name in cards() or name.startswith(PREFIX) or (is_folder(name) and _holds_reranker(name)):
+        return bind(CrossEncoder, Call(name, (name, *call.args), call.options))
+    if is_class(name) and scores_pairs(import_class(name)):
+        return OwnReranker.from_call(call)
+    return None
+
+
+def _holds_reranker(name: str) -> bool:
+    folder = expanded(name)
+    return folder.is_dir() and folder_is_reranker(folder)

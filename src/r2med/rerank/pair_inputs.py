@@ -1,0 +1,196 @@
+"""From a query and a document to the tokens that a model reads, cut to what it can read.
+
+The document gives way, from its end. The query stays whole; only one that leaves no room for any document loses its
+beginning (its end is where a case asks its question), half of the room then goes to each, and that is counted.
+`truncate=longest` cuts both from their ends until they are equally long, which is what most libraries do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from r2med.errors import R2medError
+from r2med.models.tokenizer import Padded
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+    from r2med.models.tokenizer import Tokenizer
+
+TRUNCATIONS = ("document", "longest")
+_FIXED, _QUERY, _DOCUMENT = 0, 1, 2
+
+
+class TextPair(NamedTuple):
+    """Two texts to be compared."""
+
+    query: str
+    document: str
+
+
+class PairInput(NamedTuple):
+    """A pair as a model reads it."""
+
+    ids: Sequence[int]
+    types: Sequence[int]
+    tokens: int
+    """How many tokens there were before any was cut."""
+    query_lost: int
+    """How many of the query's tokens were cut."""
+
+
+@dataclass(frozen=True)
+class PairFormat:
+    """How a pair is put before a model: as the two texts of its tokenizer's own pair, or as pieces."""
+
+    query: str = "{query}"
+    document: str = "{document}"
+    pieces: tuple[str, ...] = ()
+    limit: int = 512
+    truncate: str = "document"
+
+    def first(self, pair: TextPair) -> str:
+        """What is read of a pair, as text, for people: what a result records."""
+        parts = self.pieces or (self.query, self.document)
+        values = {"query": pair.query, "document": pair.document}
+        filled = [_filled(part, values)[0] for part in parts]
+        return "".join(filled) if self.pieces else "\n".join(filled)
+
+
+class Inputs:
+    """A tokenizer with a format."""
+
+    def __init__(self, tokenizer: Tokenizer, format: PairFormat) -> None:
+        self.tokenizer, self.format = tokenizer, format
+        tokenizer.backend.no_truncation()
+
+    def rows(self, pairs: Sequence[TextPair]) -> list[PairInput]:
+        """Each pair's tokens, cut to the limit."""
+        clean = [TextPair(*(text.encode("utf-8", "replace").decode("utf-8") for text in pair)) for pair in pairs]
+        read = self._pieces(clean) if self.format.pieces else self._pairs(clean)
+        return [self._cut(tokens) for tokens in read]
+
+    def padded(self, rows: Sequence[PairInput]) -> Padded:
+        """A batch of rows of equal length: a language model ends where its text ends, all others begin there."""
+        width = max(len(row.ids) for row in rows)
+        ids = np.full((len(rows), width), self.tokenizer.pad, dtype=np.int64)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for place, row in enumerate(rows):
+            span = slice(width - len(row.ids), None) if self.format.pieces else slice(len(row.ids))
+            ids[place, span], mask[place, span] = row.ids, 1
+            if self.tokenizer.typed:
+                types[place, span] = row.types
+        return Padded(ids, mask, types)
+
+    def _pairs(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
+        queries = [_filled(self.format.query, {"query": pair.query}) for pair in pairs]
+        documents = [_filled(self.format.document, {"document": pair.document}) for pair in pairs]
+        texts = [(query[0], document[0]) for query, document in zip(queries, documents, strict=True)]
+        for encoding, query, document in zip(
+            self.tokenizer.backend.encode_batch(texts), queries, documents, strict=True
+        ):
+            yield _Tokens([(encoding, (query[1], document[1]))])
+
+    def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
+        # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
+        known: dict[str, Encoding] = {}
+        for pair in pairs:
+            filled = [_filled(piece, {"query": pair.query, "document": pair.document}) for piece in self.format.pieces]
+            for text, _ in filled:
+                if text not in known:
+                    known[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
+            yield _Tokens([(known[text], (spans,)) for text, spans in filled])
+
+    def _cut(self, tokens: _Tokens) -> PairInput:
+        ids, types = tokens.ids, tokens.types
+        limit = self.format.limit
+        if len(ids) <= limit:
+            return PairInput(ids, types, len(ids), 0)
+        parts = tokens.parts()
+        query, document = np.flatnonzero(parts == _QUERY), np.flatnonzero(parts == _DOCUMENT)
+        room = limit - int((parts == _FIXED).sum())
+        if room < 2:
+            raise R2medError(f"a max_length of {limit} tokens leaves none for the texts")
+        keep = np.ones(len(ids), dtype=np.bool_)
+        if self.format.truncate == "longest":
+            kept_query, kept_document = _evenly(len(query), len(document), room)
+            keep[query[kept_query:]] = False
+        else:
+            kept_query, kept_document = _whole_query(len(query), len(document), room)
+            keep[query[: len(query) - kept_query]] = False
+        keep[document[kept_document:]] = False
+        kept = np.flatnonzero(keep)
+        return PairInput(
+            np.asarray(ids)[kept].tolist(), np.asarray(types)[kept].tolist(), len(ids), len(query) - kept_query
+        )
+
+
+def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
+    """How much of each fits when the document gives way.
+
+    >>> _whole_query(10, 50, 30), _whole_query(40, 50, 30)
+    ((10, 20), (15, 15))
+    """
+    if query < room:
+        return query, min(document, room - query)
+    shown = min(document, room // 2)
+    return min(query, room - shown), shown
+
+
+def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
+    """How much of each fits when the longer gives way until both are equal.
+
+    >>> _evenly(10, 50, 30), _evenly(50, 10, 30), _evenly(40, 50, 31)
+    ((10, 20), (20, 10), (15, 16))
+    """
+    if query + document <= room:
+        return query, document
+    shorter = min(query, document, room // 2)
+    return (shorter, room - shorter) if query <= document else (room - shorter, shorter)
+
+
+class _Tokens:
+    """The tokens of one pair, and from which text each comes, which is looked up only where something must be cut."""
+
+    def __init__(self, pieces: Sequence[tuple[Encoding, Sequence[_Spans]]]) -> None:
+        self._pieces = pieces
+        self.ids: list[int] = [token for encoding, _ in pieces for token in encoding.ids]
+        self.types: list[int] = [kind for encoding, _ in pieces for kind in encoding.type_ids]
+
+    def parts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """For each token: the query's, the document's, or neither's."""
+        found: list[int] = []
+        for encoding, spans in self._pieces:
+            for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
+                part = _FIXED
+                if sequence is not None:
+                    for kind, (first, last) in spans[min(sequence, len(spans) - 1)].items():
+                        part = kind if start < last and end > first else part
+                found.append(part)
+        return np.array(found, dtype=np.int8)
+
+
+_Spans = Mapping[int, tuple[int, int]]
+"""Where the query's and the document's characters are in a text."""
+_PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
+
+
+def _filled(template: str, values: Mapping[str, str]) -> tuple[str, _Spans]:
+    """A template with its places filled in, and where they are then.
+
+    >>> _filled("query: {query}", {"query": "why?"})
+    ('query: why?', {1: (7, 11)})
+    """
+    places = sorted((template.index(place), place) for place in _PLACES if place in template)
+    text, spans, done = "", {}, 0
+    for start, place in places:
+        text += template[done:start]
+        value = values[place.strip("{}")]
+        spans[_PLACES[place]] = (len(text), len(text) + len(value))
+        text += value
+        done = start + len(place)
+    return text + template[done:], spans

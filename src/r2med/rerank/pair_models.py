@@ -1,0 +1,340 @@
+"""Models that judge pairs: loaded with every weight accounted for, and run on a batch of tokens by torch.
+
+A judge gives a few numbers for a pair, its columns: the logits of a classification head, or those of a language model
+for the tokens that it may answer with. A head makes a score of them.
+
+Judges run by ONNX Runtime on the processor. The file is made from the torch model once, checked, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.encode.onnx_runtime import exporting
+from r2med.encode.transformer import positions_of
+from r2med.errors import R2medError, require_extra
+from r2med.models.loading import Build, accepted, load_errors, quietly
+from r2med.models.tokenizer import Padded
+from r2med.storage.cache import Cache, cache_key
+
+if TYPE_CHECKING:
+    import torch
+
+    from r2med.models.tokenizer import Padded, Tokenizer
+
+
+Columns = NDArray[np.float32]
+"""One row a pair."""
+
+
+def one(columns: Columns) -> Columns:
+    """The one logit."""
+    return columns[:, 0]
+
+
+def second(columns: Columns) -> Columns:
+    """The second of two logits."""
+    return columns[:, 1]
+
+
+def margin(columns: Columns) -> Columns:
+    """How far the second is above the first: the logarithm of the odds, which a softmax would make a probability of."""
+    return columns[:, 1] - columns[:, 0]
+
+
+HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
+    "one": (1, one),
+    "second": (2, second),
+    "margin": (2, margin),
+}
+"""How columns become a score, and how many there must be, by the names that cards and specs use."""
+
+
+def scores_of(columns: Columns, head: str, model: str) -> Columns:
+    """A score for each row; `auto` takes the one logit or the second of two."""
+    width = columns.shape[1]
+    if head == "auto":
+        head = {1: "one", 2: "second"}.get(width, "")
+        if not head:
+            raise R2medError(f"{model} has {width} logits for a pair; a cross-encoder has one or two")
+    wanted, function = HEADS[head]
+    if width != wanted:
+        raise R2medError(f"{model} has {width} logits for a pair, and the head {head!r} takes {wanted}")
+    return function(columns)
+
+
+class PairModel(Protocol):
+    """Whatever gives columns for pairs."""
+
+    pad: int
+    """The token that fills up a shorter row."""
+    positions: int
+    """The tokens that the model has places for; 0 for any number."""
+
+    def columns(self, batch: Padded) -> Columns:
+        """One batch."""
+
+    def close(self) -> None:
+        """Give back the memory."""
+
+
+class TorchPairModel:
+    """A model on one device."""
+
+    def __init__(self, build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], device: str) -> None:
+        import torch
+
+        self.device = torch.device(device)
+        self.model: Any = load_pair_model(build, causal=bool(answers))
+        self.pad = padding_of(self.model, tokenizer)
+        self.positions = positions_of(getattr(self.model, str(self.model.base_model_prefix), self.model))
+        self.forward = forward_of(self.model, answer_tokens(tokenizer, answers, build.folder))
+        self.model.to(self.device)
+
+    def columns(self, batch: Padded) -> Columns:
+        """One batch. Memory that runs out is reported as `MemoryError`, whatever the device."""
+        import torch
+
+        try:
+            with torch.inference_mode():
+                tensors = [torch.from_numpy(array).to(self.device) for array in batch]
+                found: Columns = self.forward(*tensors).float().cpu().numpy()
+                return found
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(f"{self.device} is full") from error
+
+    def close(self) -> None:
+        """Let the weights go."""
+        del self.model, self.forward
+
+
+def forward_of(model: Any, answers: list[int]) -> Callable[..., torch.Tensor]:
+    """From token ids, their mask and their types to columns, with what this model takes of them."""
+    takes = accepted(model)
+    # Types are for models that have learnt more than one; others make do without, or must.
+    typed = "token_type_ids" in takes and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
+    fixed = {"use_cache": False} if "use_cache" in takes else {}
+
+    def classify(ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        more = {"token_type_ids": types} if typed else {}
+        logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, **more, **fixed).logits
+        return logits
+
+    def answer(ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        places = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        found = model(input_ids=ids, attention_mask=mask, position_ids=places, logits_to_keep=1, **fixed)
+        logits: torch.Tensor = found.logits[:, -1]
+        # A card names yes before no; the head wants no before yes, as two classes have it.
+        return logits[:, answers[::-1]]
+
+    return answer if answers else classify
+
+
+def answer_tokens(tokenizer: Tokenizer, answers: tuple[str, ...], model: str) -> list[int]:
+    """The tokens that a language model may answer with."""
+    found = []
+    for answer in answers:
+        ids = tokenizer.backend.encode(answer, add_special_tokens=False).ids
+        if len(ids) != 1:
+            raise R2medError(f"{model}: the answer {answer!r} is {len(ids)} tokens, not one")
+        found += ids
+    return found
+
+
+def padding_of(model: Any, tokenizer: Tokenizer) -> int:
+    """The token for padding; a classifier over a language model finds the end of a text by it."""
+    config = model.config
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad
+    return int(config.pad_token_id)
+
+
+def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch.nn.Module:
+    """A classifier of pairs, or a language model, in evaluation mode, on the processor."""
+    require_extra("torch", "torch", "transformers", "safetensors")
+    import torch
+    import transformers
+
+    kind: Any = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSequenceClassification
+    options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
+    head = _adapter_head(build.adapter) if build.adapter else 0
+    if head:
+        options["num_labels"] = head
+    with quietly(), load_errors(build):
+        model, loaded = kind.from_pretrained(
+            build.folder,
+            dtype=getattr(torch, build.dtype),
+            trust_remote_code=build.remote_code,
+            output_loading_info=True,
+            **options,
+        )
+    lost = [name for name in loaded["missing_keys"] if not (head and name.partition(".")[0] in _HEADS)]
+    if lost and not build.remote_code:
+        what = "a cross-encoder" if any(name.partition(".")[0] in _HEADS for name in lost) else "whole"
+        raise R2medError(f"{build.folder}: not {what}: {lost[0]} and {len(lost) - 1} more weights are not in its files")
+    if build.adapter:
+        model = _merged(model, build)
+    ready: torch.nn.Module = model.eval().requires_grad_(False)
+    return ready
+
+
+_HEADS = ("score", "classifier")
+"""What classification heads are called."""
+
+
+def _adapter_weights(adapter: str) -> Mapping[str, Any]:
+    require_extra("lora", "peft")
+    from peft.utils import load_peft_weights
+
+    found: Mapping[str, Any] = load_peft_weights(adapter, device="cpu")
+    return found
+
+
+def _adapter_head(adapter: str) -> int:
+    """How many logits the classification head of an adapter has; 0 for one without a head."""
+    for name, weight in _adapter_weights(adapter).items():
+        if name.endswith(".weight") and any(f".{head}." in name for head in _HEADS) and weight.ndim == 2:
+            return int(weight.shape[0])
+    return 0
+
+
+def _merged(model: Any, build: Build) -> Any:
+    """The model with its adapter merged into the weights; every weight of the adapter must find its place."""
+    from peft import PeftModel
+
+    with quietly(), load_errors(build):
+        wrapped = PeftModel.from_pretrained(model, build.adapter)
+    there = {_plain(name) for name, _ in wrapped.named_parameters()}
+    lost = [name for name in _adapter_weights(build.adapter) if _plain(name) not in there]
+    if lost:
+        raise R2medError(f"{build.adapter}: the adapter does not fit {build.folder}: {lost[0]} has no place in it")
+    return wrapped.merge_and_unload()
+
+
+def _plain(name: str) -> str:
+    """The name of a weight as an adapter's file has it, without what wrapping adds.
+
+    >>> _plain("base_model.model.score.modules_to_save.default.weight")
+    'base_model.model.score.weight'
+    """
+    return name.replace(".modules_to_save", "").replace(".default", "")
+
+
+def weights_size(build: Build) -> int:
+    """The bytes of a model's weights on disk."""
+    files = (path for path in Path(build.folder).iterdir() if path.suffix in (".safetensors", ".bin"))
+    return sum(path.stat().st_size for path in files)
+
+
+_OPSET = 17
+_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+_CHECKED = (3, 9, 33)  # lengths at which the file must agree with torch
+_AGREEMENT = 1e-3
+
+
+class OnnxJudge:
+    """A model in an ONNX file."""
+
+    def __init__(
+        self, build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], settings: Mapping[str, object]
+    ) -> None:
+        require_extra("onnx", "onnx", "onnxruntime")
+        import onnxruntime
+
+        ids = answer_tokens(tokenizer, answers, build.folder)
+        folder = Cache.default().sound_entry(
+            "rerank-onnx", cache_key(**settings), lambda draft: _export(build, tokenizer, ids, draft)
+        )
+        self._session: Any = onnxruntime.InferenceSession(
+            str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
+        )
+        self._takes = {each.name for each in self._session.get_inputs()}
+        stated = orjson.loads((folder / "judge.json").read_bytes())
+        self.pad: int = stated["pad"]
+        self.positions: int = stated["positions"]
+
+    def columns(self, batch: Padded) -> Columns:
+        """One batch."""
+        given = {name: array for name, array in zip(_NAMES, batch, strict=True) if name in self._takes}
+        found: Columns = self._session.run(None, given)[0].astype(np.float32, copy=False)
+        return found
+
+    def close(self) -> None:
+        """Let the runtime go."""
+        del self._session
+
+
+def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path) -> None:
+    """Write `model.onnx` and what must be known to use it."""
+    import torch
+
+    model: Any = load_pair_model(build, causal=bool(answers), eager=True)
+    pad = padding_of(model, tokenizer)
+    positions = positions_of(getattr(model, str(model.base_model_prefix), model))
+    forward = forward_of(model, answers)
+
+    class Whole(torch.nn.Module):
+        """From tokens to columns, as one module."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+            return forward(ids, mask, types)
+
+    whole = Whole().eval()
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
+    example = tuple(map(torch.from_numpy, _example(vocabulary, 2, 7, pad, left=bool(answers))))
+    with exporting(build.folder):
+        torch.onnx.export(
+            whole,
+            example,
+            str(folder / "model.onnx"),
+            input_names=list(_NAMES),
+            output_names=["columns"],
+            dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in _NAMES} | {"columns": {0: "pairs"}},
+            opset_version=_OPSET,
+            # The newer exporter needs one more package and does nothing more for these models.
+            dynamo=False,
+        )
+    _check(whole, folder, vocabulary, pad, left=bool(answers))
+    (folder / "judge.json").write_bytes(orjson.dumps({"pad": pad, "positions": positions}))
+
+
+def _example(vocabulary: int, pairs: int, tokens: int, pad: int, *, left: bool) -> list[NDArray[np.int64]]:
+    """Random tokens; the last pair is shorter than the others."""
+    ids = np.random.default_rng(tokens).integers(0, vocabulary, (pairs, tokens))
+    ids[ids == pad] = (pad + 1) % vocabulary
+    mask = np.ones_like(ids)
+    if pairs > 1:
+        empty = slice(0, tokens // 2) if left else slice(tokens - tokens // 2, None)
+        mask[-1, empty], ids[-1, empty] = 0, pad
+    return [ids, mask, np.zeros_like(ids)]
+
+
+def _check(whole: torch.nn.Module, folder: Path, vocabulary: int, pad: int, *, left: bool) -> None:
+    """Run the file beside torch on pairs of several lengths, other than those it was made with."""
+    import onnxruntime
+    import torch
+
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    takes = {each.name for each in session.get_inputs()}
+    for tokens in _CHECKED:
+        for pairs in (1, 3):
+            arrays = _example(vocabulary, pairs, tokens, pad, left=left)
+            with torch.inference_mode():
+                wanted = whole(*map(torch.from_numpy, arrays)).numpy()
+            given = {name: array for name, array in zip(_NAMES, arrays, strict=True) if name in takes}
+            made = session.run(None, given)[0]
+            worst = float(np.abs(made - wanted).max())
+            if not worst <= _AGREEMENT * max(1.0, float(np.abs(wanted).max())):
+                raise R2medError(
+                    f"the model cannot be exported: its logits would be off by {worst:.2g}; use backend=torch"
+                )

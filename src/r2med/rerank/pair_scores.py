@@ -1,0 +1,328 @@
+"""Pairs to scores: what is kept is taken from there, the rest goes through the model in batches and is kept at once.
+
+Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
+halved. A batch that fails otherwise is taken apart until the pair that the model cannot take stands alone.
+
+Every score ever computed, in one SQLite file: a pair of texts under one setting is scored once.
+
+A batch is committed as soon as it is scored, so a process that is killed loses the batch it was working on and no more.
+A setting is everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a
+query and a document that meet again in another task cost nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import orjson
+
+from r2med.encode.batching import out_of_memory, release_memory
+from r2med.errors import R2medError
+from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, checked
+from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
+from r2med.rerank.pair_models import Columns
+from r2med.storage.cache import cache_key
+from r2med.storage.home import home
+from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
+
+if TYPE_CHECKING:
+    from r2med.pipeline.engine import Progress
+
+
+_WINDOW = 1024  # pairs that are tokenized and sorted before the next are
+_HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
+
+
+class WantedPair(NamedTuple):
+    """A pair that is to be scored, and the names that people know it by."""
+
+    digest: bytes
+    pair: TextPair
+    query: str
+    document: str
+
+
+def wanted_pairs(shown: Sequence[CandidateList]) -> list[list[WantedPair]]:
+    """Every candidate of every query as a pair."""
+    documents: dict[str, bytes] = {}
+    found = []
+    for each in shown:
+        query = text_digest(each.text)
+        pairs = []
+        for name, text in zip(each.documents, each.texts, strict=True):
+            if name not in documents:
+                documents[name] = text_digest(text)
+            pairs.append(WantedPair(pair_digest(query, documents[name]), TextPair(each.text, text), each.query, name))
+        found.append(pairs)
+    return found
+
+
+@dataclass
+class PairScores:
+    """What is known of the pairs by their digests: scores, and why there is none."""
+
+    known: dict[bytes, Scored] = field(default_factory=dict)
+    problems: dict[bytes, str] = field(default_factory=dict)
+
+    def add(self, others: PairScores) -> None:
+        """Take over what is known elsewhere."""
+        self.known |= others.known
+        self.problems |= others.problems
+
+    def outcome(self, shown: CandidateList, pairs: Sequence[WantedPair]) -> Outcome:
+        """The scores of a query's candidates, or the first reason why one of them has none."""
+        for wanted in pairs:
+            if wanted.digest in self.problems:
+                return KeptOrder(f"{wanted.document}: {self.problems[wanted.digest]}")
+        return checked(np.array([self.known[wanted.digest].score for wanted in pairs], dtype=np.float32), shown)
+
+
+class Scoring:
+    """Runs pairs through a model and keeps what comes out."""
+
+    def __init__(self, inputs: Inputs, score: Callable[[Sequence[PairInput]], Columns], budget: int) -> None:
+        self.inputs, self.score, self.budget = inputs, score, budget
+        self._worked = False
+        self._failed = 0
+
+    def run(self, pairs: Sequence[WantedPair], store: ScoreStore, bar: Progress) -> PairScores:
+        """Score all pairs; each batch is kept before the next begins."""
+        found = PairScores()
+        for start in range(0, len(pairs), _WINDOW):
+            window = pairs[start : start + _WINDOW]
+            rows = self.inputs.rows([wanted.pair for wanted in window])
+            for places, outcome in self._batches(rows):
+                batch = [window[place] for place in places]
+                if isinstance(outcome, str):
+                    found.problems[batch[0].digest] = outcome
+                else:
+                    scored = {
+                        wanted.digest: Scored(value, rows[place].tokens, rows[place].query_lost)
+                        for wanted, place, value in zip(batch, places, outcome, strict=True)
+                    }
+                    # What is no number is not kept: the next run may fare better, with another precision or device.
+                    good = {digest: each for digest, each in scored.items() if np.isfinite(each.score)}
+                    store.keep(list(good), list(good.values()))
+                    found.known |= scored
+                bar.advance(len(batch))
+        return found
+
+    def _batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], list[float] | str]]:
+        """Batches of a window, the longest pairs first, each with its scores; or one pair and why it has none."""
+        rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
+        apart: list[list[int]] = []
+        while rest or apart:
+            if apart:
+                batch = apart.pop()
+            else:
+                # The first pair of a batch is its longest, and the others are padded to it.
+                size = max(1, self.budget // max(1, len(rows[rest[0]].ids)))
+                batch, rest = rest[:size], rest[size:]
+            outcome = self._attempt([rows[place] for place in batch])
+            if not isinstance(outcome, _Failure):
+                self._worked = True
+                yield batch, outcome
+            elif len(batch) == 1:
+                yield batch, self._blamed(outcome)
+            else:
+                middle = len(batch) // 2
+                apart += [batch[middle:], batch[:middle]]
+                if outcome.full:
+                    release_memory()
+                    self.budget = max(1, len(rows[batch[0]].ids) * middle)
+
+    def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
+        """The scores of a batch. An error is not handed on itself: it would hold on to the memory of the attempt."""
+        try:
+            found: list[float] = self.score(rows).tolist()
+        except (MemoryError, RuntimeError, ValueError, IndexError) as error:
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            return _Failure(line, out_of_memory(error))
+        return found if len(found) == len(rows) else _Failure(f"{len(found)} scores for {len(rows)} pairs", False)
+
+    def _blamed(self, failure: _Failure) -> str:
+        """Why a pair has no score; an error when no pair ever had one."""
+        self._failed += 1
+        if not self._worked and self._failed >= _HOPELESS:
+            raise R2medError(f"the model fails on every pair: {failure.reason}")
+        return "memory runs out on this pair alone; lower max_length" if failure.full else failure.reason
+
+
+class _Failure(NamedTuple):
+    """An attempt that gave no scores."""
+
+    reason: str
+    full: bool
+    """Whether memory ran out."""
+
+
+def cut_facts(scored: Mapping[bytes, Scored], shown: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
+    """How much of the pairs could not be read: what a result remembers."""
+    every = [(wanted, scored[wanted.digest]) for pairs in shown for wanted in pairs if wanted.digest in scored]
+    truncated = sum(each.tokens > limit for _, each in every)
+    cut_queries = {wanted.query for wanted, each in every if each.query_lost}
+    return {
+        "max_length": limit,
+        "truncated": truncated,
+        "truncated_share": round(truncated / len(every), 6) if every else 0.0,
+        "queries_cut": len(cut_queries),
+    }
+
+
+_FORMAT_1 = """
+CREATE TABLE IF NOT EXISTS settings (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS scores (
+    setting INTEGER NOT NULL,
+    pair BLOB NOT NULL,
+    score REAL NOT NULL,
+    tokens INTEGER NOT NULL,
+    query_lost INTEGER NOT NULL,
+    PRIMARY KEY (setting, pair)
+) WITHOUT ROWID;
+"""
+_FORMAT_2 = """
+ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE scores SET seal = seal(
+    (SELECT key FROM settings WHERE settings.id = scores.setting), pair, score, tokens, query_lost
+);
+"""
+_FORMAT = Format("file of kept scores", (_FORMAT_1, _FORMAT_2))
+_AT_A_TIME = 500
+_ROW = 16 + 5 * 8
+"""Bytes of a row: the hash of the pair and five numbers."""
+
+
+class Scored(NamedTuple):
+    """What is kept of a pair."""
+
+    score: float
+    tokens: int = 0
+    """Its length in the model's tokens before anything was cut; 0 where nobody counts."""
+    query_lost: int = 0
+    """How many tokens of the query could not be read."""
+
+
+def text_digest(text: str) -> bytes:
+    """A text's 16-byte hash."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def pair_digest(query: bytes, document: bytes) -> bytes:
+    """The hash of a pair, from the hashes of its texts.
+
+    >>> one, two = text_digest("why?"), text_digest("because")
+    >>> len(pair_digest(one, two)), pair_digest(one, two) == pair_digest(two, one)
+    (16, False)
+    """
+    return hashlib.blake2b(query + document, digest_size=16).digest()
+
+
+class ScoreStore:
+    """The kept scores of one setting. Several processes may use one file."""
+
+    def __init__(self, settings: Mapping[str, object], path: Path | None = None) -> None:
+        self.path = path or home() / "rerank.sqlite"
+        self._db = Database(self.path, _FORMAT)
+        self._setting = self._find_setting(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def _find_setting(self, settings: Mapping[str, object]) -> int:
+        key = self._key = cache_key(settings=sorted(settings.items()))
+        text = orjson.dumps(dict(settings), default=repr, option=orjson.OPT_SORT_KEYS).decode()
+        query = "SELECT id FROM settings WHERE key = ?"
+        if not self._db.rows(query, (key,)) and not self._db.obstacle:
+            with self._db.transaction() as db:
+                db.execute("INSERT OR IGNORE INTO settings (key, settings) VALUES (?, ?)", (key, text))
+        return int(next(iter(self._db.rows(query, (key,))), (-1,))[0])
+
+    def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
+        """What is known of these pairs."""
+        wanted = list(dict.fromkeys(pairs))
+        found: dict[bytes, Scored] = {}
+        for start in range(0, len(wanted), _AT_A_TIME):
+            part = wanted[start : start + _AT_A_TIME]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT pair, score, tokens, query_lost, seal FROM scores WHERE setting = ? AND pair IN ({marks})"
+            rows = self._db.rows(query, (self._setting, *part))
+            sound = [row for row in rows if seal(self._key, *row[:4]) == row[4]]
+            if len(sound) < len(rows):
+                warn(f"{self.path}: {len(rows) - len(sound)} kept scores are damaged and computed again")
+            found |= {pair: Scored(score, tokens, lost) for pair, score, tokens, lost, _ in sound}
+        return found
+
+    def keep(self, pairs: Sequence[bytes], scored: Sequence[Scored]) -> None:
+        """Write a batch down for good; where that cannot be done, it is said and the work goes on."""
+        rows = [(pair, float(score), tokens, lost) for pair, (score, tokens, lost) in zip(pairs, scored, strict=True)]
+        sealed = [(self._setting, *row, seal(self._key, *row)) for row in rows]
+        try:
+            with self._db.transaction() as db:
+                db.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?)", sealed)
+        except StoreError as error:
+            warn(f"scores are computed but not kept: {error}")
+
+    def __len__(self) -> int:
+        return int(self._db.rows("SELECT count(*) FROM scores WHERE setting = ?", (self._setting,))[0][0])
+
+
+@dataclass(frozen=True)
+class KeptScores:
+    """The kept scores of a model under one setting."""
+
+    model: str
+    server: str
+    """The address that gave them; empty for a model that runs here."""
+    scores: int
+    bytes: int
+    """Of the values; the file has some more around them."""
+    setting: int
+
+
+def kept_scores(path: Path | None = None) -> list[KeptScores]:
+    """What the file of scores holds, by setting."""
+    place = path or home() / "rerank.sqlite"
+    if not place.is_file():
+        return []
+    database = Database(place, _FORMAT)
+    query = "SELECT settings, count(*), id FROM scores JOIN settings ON setting = id GROUP BY id"
+    try:
+        rows = database.rows(query)
+    finally:
+        database.close()
+    found = [(orjson.loads(text), count, setting) for text, count, setting in rows]
+    kept = [
+        KeptScores(str(values.get("model", "?")), str(values.get("url", "")), count, count * _ROW, setting)
+        for values, count, setting in found
+    ]
+    return sorted(kept, key=lambda each: (each.model, each.server, each.setting))
+
+
+def clear_scores(model: str = "", path: Path | None = None) -> int:
+    """Forget the scores of a model, or of all. Returns how many went."""
+    chosen = [each for each in kept_scores(path) if not model or each.model.lower() == model.lower()]
+    if not chosen:
+        return 0
+    database = Database(path or home() / "rerank.sqlite", _FORMAT)
+    try:
+        with database.transaction() as db:
+            db.executemany("DELETE FROM scores WHERE setting = ?", [(each.setting,) for each in chosen])
+        database.connection.execute("VACUUM")
+    finally:
+        database.close()
+    return sum(each.scores for each in chosen)

@@ -1,0 +1,166 @@
+"""What a system took: requests, tokens and money of the models it asked, and its time, of one run or of several.
+
+Everything comes from a run's record. A step that two branches of a system share is recorded once and counts once. What
+a record does not say is unknown (None), and a sum with an unknown part is unknown: never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from r2med.runs.ledger import Entry
+
+UNKNOWN = "?"
+"""How an unknown cost is shown, everywhere."""
+COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
+"""The headings of what a system took."""
+_STORED = ("replay", "candidates")
+"""Stages that read what was made elsewhere, in a time that nobody recorded."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a system took; None where the records do not say.
+
+    >>> cost = Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3)
+    >>> (cost + Cost(queries=1)).dollars is None, cost.seconds_per_query
+    (True, 2.0)
+    """
+
+    requests: int | None = 0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    reasoning_tokens: int | None = 0
+    dollars: float | None = 0.0
+    """None when a price is unknown."""
+    seconds: float = 0.0
+    """Of the whole run on the clock, when it was made."""
+    loading: float | None = 0.0
+    """Of these, to bring models into memory."""
+    indexing: float | None = 0.0
+    """Of these, to encode or index the documents."""
+    searching: float | None = 0.0
+    """To answer the queries, each request to a model counted as long as it took when it was first answered; None where
+    a part of it was taken from an earlier run's cache, or was not recorded apart from the rest."""
+    queries: int = 0
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], seconds: float, queries: int) -> Self:
+        """What a run took, by its record."""
+        work = list(record["work"]) if "work" in record else None
+        accounts = _accounts(record)
+        stages = record.get("stages")
+        names = {_name(stage) for stage in stages or ()}
+        unpriced = stages is None or "replay" in names or any(map(_served, stages))
+        prices = [account["cost"] for account in accounts]
+
+        def count(name: str) -> int | None:
+            return None if unpriced else sum(account.get(name, 0) for account in accounts)
+
+        def phase(name: str) -> float | None:
+            return None if work is None else sum(step[name] for step in work)
+
+        partial = stages is None or names.intersection(_STORED) or any(step.get("reused") for step in work or ())
+        searched = None if partial else phase("search")
+        return cls(
+            count("requests"),
+            count("prompt_tokens"),
+            count("completion_tokens"),
+            count("reasoning_tokens"),
+            None if unpriced or None in prices else float(sum(prices)),
+            seconds,
+            phase("load"),
+            phase("index"),
+            None if searched is None else searched + sum(account["seconds"] for account in accounts),
+            queries,
+        )
+
+    @classmethod
+    def of_runs(cls, entries: Sequence[Entry]) -> Self:
+        """What some runs took together."""
+        return sum((cls.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries), cls())
+
+    def __add__(self, other: Self) -> Self:
+        pairs = {field.name: (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
+        total: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+        return type(self)(**total)
+
+    @property
+    def tokens(self) -> int | None:
+        """Read and written, thought included."""
+        known = self.prompt_tokens is not None and self.completion_tokens is not None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
+
+    @property
+    def seconds_per_query(self) -> float | None:
+        """How long answering a query took on average, models loaded and documents indexed."""
+        return None if self.searching is None else self.searching / self.queries if self.queries else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The cost for JSON."""
+        return {**asdict(self), "seconds_per_query": self.seconds_per_query}
+
+    def cells(self) -> list[str]:
+        """The cost as a table shows it, under `COST_HEADINGS`; a dash where no model was asked.
+
+        >>> Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3).cells()
+        ['12', '3,000', '0', '?', '2.000']
+        >>> Cost(searching=0.00042, queries=1).cells()
+        ['-', '-', '-', '-', '0.00042']
+        """
+        asked = self.requests != 0
+
+        def shown(value: float | None, write: Callable[[Any], str]) -> str:
+            return UNKNOWN if value is None else write(value) if asked else "-"
+
+        counts = [shown(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
+        seconds = self.seconds_per_query
+        return [*counts, shown(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
+
+
+def dollars_text(value: float) -> str:
+    """Dollars with two places, more for what would be nothing.
+
+    >>> dollars_text(1.234), dollars_text(0.00421), dollars_text(0.0)
+    ('1.23', '0.0042', '0.00')
+    """
+    return f"{value:.2f}" if value >= 0.01 or not value else f"{value:.2g}"
+
+
+def seconds_text(value: float) -> str:
+    """Seconds with three places, more for what would be nothing.
+
+    >>> seconds_text(1.25), seconds_text(0.00042)
+    ('1.250', '0.00042')
+    """
+    return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
+
+
+def _accounts(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The accounts of a run's steps. In runs of earlier versions they lie in the notes, however deep."""
+    if "work" in record:
+        return [step["account"] for step in record["work"] if "account" in step]
+    distinct = {(label, repr(account)): account for label, account in _noted(record.get("notes", {}))}
+    return list(distinct.values())
+
+
+def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(notes, dict):
+        if isinstance(notes.get("account"), dict):
+            yield label, notes["account"]
+        for name, value in notes.items():
+            yield from _noted(value, name)
+
+
+def _name(stage: Mapping[str, Any]) -> str:
+    return str(stage["spec"]).partition("(")[0]
+
+
+def _served(stage: Mapping[str, Any]) -> bool:
+    """Whether a stage asks a server that sells vectors or scores, whose prices no record has."""
+    encoder = stage.get("encoder")
+    backend = encoder.get("backend") if isinstance(encoder, dict) else stage.get("backend")
+    return _name(stage) == "api-rerank" or backend == "api"

@@ -1,0 +1,382 @@
+"""A run as a few bytes, exact and with the precision of its scores kept: how the ledger stores it.
+
+A JSON head (queries, distinct documents, precision), then the columns: list lengths, document numbers, scores.
+The columns are stored byte plane by byte plane, in which neighbours resemble each other, and all of it is deflated.
+
+The ledger: every run ever made, in one SQLite file, readable at any moment and by several processes at once.
+
+A row is one system on one task. It is written in one transaction after the task is finished, so whatever stops a
+process, the ledger holds all finished tasks whole and nothing of the unfinished one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Generation
+from r2med.data.run import Run
+from r2med.errors import DataError, R2medError
+from r2med.storage.home import home
+from r2med.storage.sqlite import DamagedError, Database, Format, seal, warn
+
+_MAGIC = b"r2med run 1\n"
+_COUNT = np.dtype("<u4")
+
+
+def pack(run: Run) -> bytes:
+    """The bytes of a run; `unpack` gives an equal run back.
+
+    >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.5, 0.7]), "q2": ([], [])})
+    >>> unpack(pack(run)) == run
+    True
+    """
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(document, len(numbers)) for document in run.documents]
+    scores = run.scores.astype(run.scores.dtype.newbyteorder("<"), copy=False)
+    head = orjson.dumps({"scores": scores.dtype.str, "queries": list(run.queries), "documents": list(numbers)})
+    columns = (np.diff(run.offsets).astype(_COUNT), np.array(codes, dtype=_COUNT), scores)
+    parts = [np.array(len(head), dtype=_COUNT).tobytes(), head, *map(_planes, columns)]
+    return _MAGIC + zlib.compress(b"".join(parts))
+
+
+def unpack(data: bytes) -> Run:
+    """The run that `pack` made these bytes of."""
+    if not data.startswith(_MAGIC):
+        raise DataError("the stored run is not in a format of this version of r2med")
+    try:
+        body = zlib.decompress(data[len(_MAGIC) :])
+        start = _COUNT.itemsize + int(np.frombuffer(body, _COUNT, 1)[0])
+        head = orjson.loads(body[_COUNT.itemsize : start])
+        return _rebuilt(head, body[start:])
+    except (zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
+        raise DataError("the stored run is damaged") from error
+
+
+def _rebuilt(head: dict[str, Any], body: bytes) -> Run:
+    dtype = np.dtype(head["scores"])
+    if dtype.kind != "f":
+        raise ValueError(f"scores of type {dtype}")
+    middle = len(head["queries"]) * _COUNT.itemsize
+    offsets = np.zeros(len(head["queries"]) + 1, dtype=np.int64)
+    np.cumsum(_values(body[:middle], _COUNT), out=offsets[1:])
+    rows = int(offsets[-1])
+    if len(body) != middle + rows * (_COUNT.itemsize + dtype.itemsize):
+        raise ValueError(f"{len(body)} bytes for {rows} rows")
+    end = middle + rows * _COUNT.itemsize
+    names = head["documents"]
+    documents = [names[code] for code in _values(body[middle:end], _COUNT).tolist()]
+    return Run(head["queries"], offsets, documents, _values(body[end:], dtype).astype(dtype.newbyteorder("=")))
+
+
+def _planes(column: NDArray[Any]) -> bytes:
+    """A column's first bytes, then all its second bytes, and so on."""
+    return np.ascontiguousarray(column).view(np.uint8).reshape(-1, column.itemsize).T.tobytes()
+
+
+def _values(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The inverse of `_planes`."""
+    planes = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
+    return np.ascontiguousarray(planes.T).view(dtype).reshape(-1)
+
+
+_FORMAT_1 = """
+CREATE TABLE IF NOT EXISTS runs (
+    id TEXT PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    system TEXT NOT NULL,
+    task TEXT NOT NULL,
+    task_group TEXT NOT NULL,
+    created TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    queries TEXT NOT NULL,
+    record TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS runs_by_system ON runs (system, task);
+CREATE TABLE IF NOT EXISTS scores (
+    run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    measure TEXT NOT NULL,
+    mean REAL NOT NULL,
+    per_query BLOB NOT NULL,
+    PRIMARY KEY (run, measure)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rankings (
+    run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS generations (
+    run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    data BLOB NOT NULL
+);
+"""
+_FORMAT_2 = """
+ALTER TABLE runs ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET used = dated.place
+    FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY created, rowid) AS place FROM runs) AS dated
+    WHERE dated.id = runs.id;
+CREATE INDEX runs_by_use ON runs (used);
+"""
+_FORMAT_3 = """
+ALTER TABLE runs ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN used_seal INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET seal = seal(id, key, system, task, task_group, created, seconds, queries, record),
+    used_seal = seal(id, used);
+ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE scores SET seal = seal(run, measure, mean, per_query);
+ALTER TABLE rankings ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE rankings SET seal = seal(run, data);
+ALTER TABLE generations ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+UPDATE generations SET seal = seal(run, data);
+"""
+_FORMAT = Format("ledger", (_FORMAT_1, _FORMAT_2, _FORMAT_3))
+_COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
+_SEALED = f"{_COLUMNS}, seal, used_seal"
+_NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One system on one task, as the ledger remembers it."""
+
+    key: str
+    """Hash of everything the run depends on: system, data, version."""
+    system: str
+    """The system's spec."""
+    task: str
+    """The task's name, or the path of a user's own data."""
+    group: str
+    """full, nano, sample or custom: scores of different groups are never put together."""
+    queries: tuple[str, ...]
+    """The queries that were measured, in the order of the per-query scores."""
+    seconds: float
+    """How long the system took, reading the data not included."""
+    record: dict[str, Any] = field(default_factory=dict)
+    """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
+    created: str = ""
+    """When, in UTC."""
+    used: int = 0
+    """Its place in the order in which runs were made or taken from the ledger again; no clock has a part in it."""
+
+    @property
+    def id(self) -> str:
+        """The short name of the run, as `r2med runs show ID` takes it."""
+        return self.key[:10]
+
+    @property
+    def data(self) -> str:
+        """The fingerprint of the data that it was made on: documents, queries and gold."""
+        return str(self.record.get("data", {}).get("fingerprint", ""))
+
+    @property
+    def incomplete(self) -> Mapping[str, str]:
+        """Queries for which the system did not do all it should have, and why."""
+        found: Mapping[str, str] = self.record.get("incomplete", {})
+        return found
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the system was shown gold answers."""
+        return bool(self.record.get("oracle", False))
+
+
+Written = Mapping[str, Sequence[Generation]]
+"""Query id to what was generated for it."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run leaves behind, to be kept in one piece."""
+
+    run: Run
+    scores: Mapping[str, NDArray[np.float64]]
+    """Measure to one value a query, in the order of the entry's queries."""
+    generations: Written = field(default_factory=dict)
+
+
+class Ledger:
+    """The SQLite file in `R2MED_HOME`. One object a thread; any number of processes.
+
+    What turns out damaged is named by a `StoreWarning` and left out, or an error where it was asked for by name.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or home() / "ledger.sqlite"
+        self._db = Database(self.path, _FORMAT)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[int, ...]]:
+        """See the ledger as it is at one moment, whatever others write meanwhile; gives back its `state`."""
+        with self._db.reading():
+            yield self.state()
+
+    def state(self) -> tuple[int, ...]:
+        """Counts that change with what is written: runs, their last use, scores."""
+        query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
+        return tuple(self._db.rows(query)[0])
+
+    def add(self, entry: Entry, finished: Finished) -> Entry:
+        """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""
+        created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
+        row = (
+            entry.id,
+            entry.key,
+            entry.system,
+            entry.task,
+            entry.group,
+            created,
+            float(entry.seconds),
+            orjson.dumps(entry.queries).decode(),
+            orjson.dumps(entry.record, option=orjson.OPT_NON_STR_KEYS).decode(),
+        )
+        data = pack(finished.run)
+        texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM runs WHERE key = ?", (entry.key,))
+            (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
+            sealed = (*row, used, seal(*row), seal(entry.id, used))
+            db.execute(f"INSERT INTO runs ({_SEALED}) VALUES ({', '.join('?' * len(sealed))})", sealed)
+            self._write_data(db, "rankings", entry, data)
+            if texts:
+                self._write_data(db, "generations", entry, zlib.compress(orjson.dumps(texts)))
+            self._write_scores(db, entry, finished.scores)
+        return self._entry((*row, used))
+
+    @staticmethod
+    def _write_data(db: Connection, table: str, entry: Entry, data: bytes) -> None:
+        db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (entry.id, data, seal(entry.id, data)))
+
+    def use(self, entry: Entry) -> None:
+        """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
+
+        Data, a prompt or a model that was changed and changed back thus has its own runs shown again.
+        """
+        query = f"SELECT {_SEALED} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
+        last, last_own = (self._sound(self._db.rows(query, (entry.task, system))) for system in ("", entry.system))
+        if [row.key for row in last_own] != [entry.key] or [row.data for row in last] != [entry.data]:
+            with self._db.transaction() as db:
+                (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
+                row = (used, seal(entry.id, used), entry.id)
+                db.execute("UPDATE runs SET used = ?, used_seal = ? WHERE id = ?", row)
+
+    def find(self, key: str) -> Entry | None:
+        """The run with exactly this key, if it was ever made."""
+        return next(iter(self._sound(self._db.rows(f"SELECT {_SEALED} FROM runs WHERE key = ?", (key,)))), None)
+
+    def get(self, name: str) -> Entry:
+        """The run whose id starts with `name`."""
+        pattern = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        rows = self._db.rows(f"SELECT {_SEALED} FROM runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,))
+        if not rows or not name:
+            raise R2medError(f"no run {name!r} in the ledger; `r2med runs` lists them")
+        if len(rows) > 1:
+            raise R2medError(f"several runs start with {name!r}; give more of the id")
+        if not _is_sound(rows[0]):
+            raise DamagedError(f"run {name} is damaged in the ledger; make it again with r2med run")
+        return self._entry(rows[0])
+
+    def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
+        """The runs, the last one used first, of one system or one group where that is asked."""
+        query = (
+            f"SELECT {_SEALED} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
+            " ORDER BY used DESC LIMIT ?3"
+        )
+        return self._sound(self._db.rows(query, (system, group, limit)))
+
+    def run(self, entry: Entry) -> Run:
+        """The ranked lists of a run."""
+        data = self._data("rankings", entry)
+        if data is None:
+            raise R2medError(f"run {entry.id} has no ranked lists; run it again with --fresh")
+        return unpack(data)
+
+    def generations(self, entry: Entry) -> dict[str, list[Generation]]:
+        """What was generated for each query of a run; empty for a run without expanders."""
+        data = self._data("generations", entry)
+        texts = orjson.loads(zlib.decompress(data)) if data is not None else {}
+        return {query: [Generation(**each) for each in found] for query, found in texts.items()}
+
+    def _data(self, table: str, entry: Entry) -> bytes | None:
+        rows = self._db.rows(f"SELECT data, seal FROM {table} WHERE run = ?", (entry.id,))
+        if not rows:
+            return None
+        data, written = rows[0]
+        if seal(entry.id, data) != written:
+            raise DamagedError(f"the {table} of run {entry.id} are damaged; r2med run {entry.system!r} --fresh")
+        return bytes(data)
+
+    def add_scores(self, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
+        """Remember further measures of a run, one value a query in the order of `entry.queries`."""
+        with self._db.transaction() as db:
+            self._write_scores(db, entry, scores)
+
+    @staticmethod
+    def _write_scores(db: Connection, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
+        for measure, values in scores.items():
+            if len(values) != len(entry.queries):
+                raise ValueError(f"{measure}: {len(values)} values for {len(entry.queries)} queries")
+            data = np.ascontiguousarray(values, dtype="<f8").tobytes()
+            row = (entry.id, measure, float(values.mean()) if len(values) else 0.0, data)
+            db.execute("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", (*row, seal(*row)))
+
+    def scores(self, entry: Entry) -> dict[str, NDArray[np.float64]]:
+        """Each measure's per-query values."""
+        rows = self._scores("SELECT run, measure, mean, per_query, seal FROM scores WHERE run = ?", (entry.id,))
+        return {measure: np.frombuffer(data, dtype="<f8") for _, measure, _, data in rows}
+
+    def means(self) -> dict[str, dict[str, float]]:
+        """Every run's means, by run id and measure."""
+        found: dict[str, dict[str, float]] = {}
+        for run, measure, mean, _ in self._scores("SELECT run, measure, mean, per_query, seal FROM scores"):
+            found.setdefault(run, {})[measure] = mean
+        return found
+
+    def _scores(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float, bytes]]:
+        for run, measure, mean, data, written in self._db.rows(query, values):
+            if seal(run, measure, mean, data) == written:
+                yield run, measure, mean, data
+            else:
+                warn(f"the {measure} of run {run} is damaged in the ledger and left out; run it again")
+
+    def remove(self, entries: Sequence[Entry]) -> None:
+        """Forget runs, their scores and their ranked lists."""
+        with self._db.transaction() as db:
+            db.executemany("DELETE FROM runs WHERE id = ?", [(entry.id,) for entry in entries])
+
+    def _sound(self, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+        """The runs whose rows are what was written; the others are named."""
+        for row in rows:
+            if not _is_sound(row):
+                warn(f"run {row[0]} is damaged in the ledger and left out; make it again with r2med run")
+        return [self._entry(row) for row in rows if _is_sound(row)]
+
+    @staticmethod
+    def _entry(row: tuple[Any, ...]) -> Entry:
+        _, key, system, task, group, created, seconds, queries, record, used = row[:10]
+        return Entry(
+            key, system, task, group, tuple(orjson.loads(queries)), seconds, orjson.loads(record), created, used
+        )
+
+
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    *values, used, written, used_written = row
+    return bool(seal(*values) == written and seal(values[0], used) == used_written)

@@ -1,0 +1,245 @@
+"""What an evaluation gives back: results by system and task, their averages, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import counted
+from r2med.runs.cost import Cost
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from r2med.measure.bootstrap import Interval
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system on one task."""
+
+    system: str
+    """The system's spec, or the name of a run file."""
+    task: str
+    group: str
+    """full, nano, sample or custom."""
+    query_ids: tuple[str, ...]
+    documents: int
+    scores: Mapping[str, NDArray[np.float64]]
+    """Measure to per-query values, in the order of `query_ids`."""
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    run_id: str = ""
+    """The run's id in the ledger; empty when it was not kept."""
+    cached: bool = False
+    """Whether it came from the ledger."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Everything remembered with the run."""
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Means over all queries with judgements."""
+        return {measure: float(values.mean()) if len(values) else 0.0 for measure, values in self.scores.items()}
+
+    @property
+    def cost(self) -> Cost:
+        """What the run took."""
+        return Cost.of(self.record, self.seconds, len(self.query_ids))
+
+    @property
+    def incomplete(self) -> Mapping[str, str]:
+        """Queries for which the system did not do all it should have, and why."""
+        found: Mapping[str, str] = self.record.get("incomplete", {})
+        return found
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the system was shown gold answers."""
+        return bool(self.record.get("oracle", False))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        found: dict[str, Any] = {
+            "system": self.system,
+            "task": self.task,
+            "queries": len(self.query_ids),
+            "documents": self.documents,
+            "metrics": self.metrics,
+            "seconds": round(self.seconds, 4),
+            "warnings": list(self.warnings),
+            "group": self.group,
+        }
+        if self.cost.requests != 0:
+            found["cost"] = self.cost.as_dict()
+        if self.run_id:
+            found |= {"run": self.run_id, "cached": self.cached}
+        if self.oracle:
+            found["oracle"] = True
+        if self.incomplete:
+            found["incomplete"] = dict(self.incomplete)
+        return found
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A system that could not be measured on a task: missing from the table, never a zero."""
+
+    system: str
+    task: str
+    message: str
+    group: str = ""
+    """The task's."""
+
+    def as_dict(self) -> dict[str, str]:
+        """The shape of `--json`."""
+        return {"system": self.system, "task": self.task, "error": self.message}
+
+
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
+    """What failed, a line for each; what failed in the same way on several tasks is said once.
+
+    >>> failure_lines([Failure("hyde(x) >> bm25", task, "no such model") for task in ("Biology", "MedQA-Diag")])
+    ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
+    """
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for each in failures:
+        tasks.setdefault((each.system, each.message), []).append(each.task)
+    return [f"failed: {system} on {', '.join(several)}: {message}" for (system, message), several in tasks.items()]
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """All results of one evaluation.
+
+    Prints as a table; `per_query()` is a data frame; `average(system, group, measure)` is the headline number.
+    """
+
+    results: Sequence[Result]
+    failures: Sequence[Failure] = ()
+    asked: Sequence[tuple[str, str]] = ()
+    """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
+
+    def named(self, names: Mapping[str, str]) -> Report:
+        """The same with names in place of some specs, for tables that people read."""
+        return Report(
+            [replace(result, system=names.get(result.system, result.system)) for result in self.results],
+            [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
+            self.asked,
+        )
+
+    @cached_property
+    def systems(self) -> list[str]:
+        """The systems, in the order they were asked for."""
+        return list(dict.fromkeys([*(r.system for r in self.results), *(f.system for f in self.failures)]))
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The groups of the tasks: each has its own averages and its own table."""
+        return list(dict.fromkeys(group for _, group in self._columns))
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, str]]:
+        """Every task and its group, those on which all systems failed too: an average without them would be another."""
+        failed = [(failure.task, failure.group) for failure in self.failures if failure.group]
+        return list(dict.fromkeys([*self.asked, *((result.task, result.group) for result in self.results), *failed]))
+
+    def tasks(self, group: str) -> list[str]:
+        """The tasks of a group, in the order they were asked for."""
+        return [task for task, its_group in self._columns if its_group == group]
+
+    @cached_property
+    def measures(self) -> list[str]:
+        """The measures, the headline first."""
+        return list(dict.fromkeys(measure for result in self.results for measure in result.scores))
+
+    def result(self, system: str, task: str) -> Result | None:
+        """One system on one task, or None where it is missing."""
+        return next((r for r in self.results if r.system == system and r.task == task), None)
+
+    def average(self, system: str, group: str, measure: str) -> float | None:
+        """The mean over the group's tasks; None when the system lacks one of them."""
+        found = [self.result(system, task) for task in self.tasks(group)]
+        values = [result.metrics[measure] for result in found if result is not None and measure in result.metrics]
+        return float(np.mean(values)) if values and len(values) == len(found) else None
+
+    def cost(self, system: str, group: str) -> Cost:
+        """What a system took on a group's tasks, together."""
+        own = [result.cost for result in self.results if result.system == system and result.group == group]
+        return sum(own, Cost())
+
+    def averages(self, group: str) -> dict[str, dict[str, float]]:
+        """Every complete system's averages over a group."""
+        table: dict[str, dict[str, float]] = {}
+        for system in self.systems:
+            row = {measure: self.average(system, group, measure) for measure in self.measures}
+            if any(value is not None for value in row.values()):
+                table[system] = {measure: value for measure, value in row.items() if value is not None}
+        return table
+
+    def intervals(self, group: str, measure: str) -> dict[str, dict[str, Interval]]:
+        """Each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
+        from r2med.measure.bootstrap import board_intervals
+
+        tasks = self.tasks(group)
+        complete = [system for system in self.systems if self.average(system, group, measure) is not None]
+        if not complete:
+            return {}
+        board = {task: np.array([self._column(system, task, measure) for system in complete]) for task in tasks}
+        by_task, average = board_intervals(board)
+        return {
+            system: {**{task: by_task[task][place] for task in tasks}, "": average[place]}
+            for place, system in enumerate(complete)
+        }
+
+    def _column(self, system: str, task: str, measure: str) -> NDArray[np.float64]:
+        result = self.result(system, task)
+        if result is None:
+            raise KeyError(f"{system} has no result on {task}")
+        return result.scores[measure]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`. Tasks of several groups have no average in common: `averages` is then empty."""
+        groups = {group: self.averages(group) for group in self.groups}
+        found: dict[str, Any] = {
+            "results": [result.as_dict() for result in self.results],
+            "averages": next(iter(groups.values())) if len(groups) == 1 else {},
+            "groups": groups,
+        }
+        found["intervals"] = {
+            group: {
+                system: {task or "average": [each.low, each.high] for task, each in row.items()}
+                for measure in self.measures[:1]
+                for system, row in self.intervals(group, measure).items()
+            }
+            for group in self.groups
+        }
+        if self.failures:
+            found["failures"] = [failure.as_dict() for failure in self.failures]
+        return found
+
+    def per_query(self) -> pl.DataFrame:
+        """One row a system, task and query, one column a measure."""
+        import polars as pl
+
+        frames = [
+            pl.DataFrame({"query": result.query_ids, **result.scores}).select(
+                pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"), pl.all()
+            )
+            for result in self.results
+        ]
+        return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+    def __repr__(self) -> str:
+        tasks = len({result.task for result in self.results})
+        failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
+        return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
+
+    def __str__(self) -> str:
+        from r2med.render.board_terminal import as_text
+
+        return as_text(self)

@@ -1,0 +1,96 @@
+"""The content-addressed cache: a folder an entry, under a hash of everything its content depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.errors import R2medError
+from r2med.storage.checksums import is_unchanged, write_checksums
+from r2med.storage.files import draft_folder, sweep, unwritable
+from r2med.storage.home import home
+
+
+def cache_key(**parts: object) -> str:
+    """A hash of named values; any change of a name or a value gives another key.
+
+    >>> cache_key(k1=0.9, b=0.4) == cache_key(b=0.4, k1=0.9) != cache_key(k1=0.9, b=0.5)
+    True
+    """
+    text = "\n".join(f"{name}={parts[name]!r}" for name in sorted(parts))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Folders `ROOT/KIND/KEY`, each complete or absent: an entry is built aside and renamed into place."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> Cache:
+        """The cache in `R2MED_HOME`."""
+        return cls(home() / "cache")
+
+    def entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry; `build` fills it first when it is not there. Safe for several processes at once."""
+        target = self.root / kind / key
+        if self.has(kind, key):
+            return target
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sweep(self.root, "*/.*")
+            with draft_folder(target.parent, key[:8]) as draft:
+                build(draft)
+                draft.rename(target)
+        except OSError as error:
+            # Another process may have finished the same entry first; its folder is as good as ours.
+            if not target.is_dir():
+                raise unwritable(self.root, error) from error
+        return target
+
+    def sound_entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry whose files are bit for bit what was built; a damaged one is built again."""
+
+        def sealed(folder: Path) -> None:
+            build(folder)
+            write_checksums(folder)
+
+        if self.has(kind, key) and not is_unchanged(self.root / kind / key):
+            self.drop(kind, key)
+        return self.entry(kind, key, sealed)
+
+    def keep(self, kind: str, key: str, build: Callable[[Path], None]) -> None:
+        """Build an entry that is worth its time only: where it cannot be kept, nothing is said."""
+        with suppress(R2medError):
+            self.sound_entry(kind, key, build)
+
+    def has(self, kind: str, key: str) -> bool:
+        """Whether an entry is there."""
+        return (self.root / kind / key).is_dir()
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forget an entry, for one that turned out damaged."""
+        shutil.rmtree(self.root / kind / key, ignore_errors=True)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """For each kind, and for what is unfinished: how many entries, and how many bytes they take."""
+        found: dict[str, tuple[int, int]] = {}
+        for folder in sorted(self.root.glob("*/*")):
+            kind = "unfinished" if folder.name.startswith(".") else folder.parent.name
+            entries, used = found.get(kind, (0, 0))
+            found[kind] = (entries + 1, used + _bytes_in(folder))
+        return found
+
+
+def _bytes_in(folder: Path) -> int:
+    """What the files of a folder take; those that go away meanwhile take nothing."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -1,0 +1,274 @@
+"""A versioned SQLite file: brought to the present format, with a seal on every row, read even where nothing can be
+written, and every error of the file as one line that is true.
+
+A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
+Whoever reads a row compares its seal, and takes a row whose seal is broken for lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import struct
+import tempfile
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from r2med.errors import R2medError, StoreWarning
+from r2med.storage.files import reason
+
+Value = str | bytes | int | float | None
+
+PATIENCE = 60.0
+"""Seconds to wait for another process that is writing."""
+_AFTERWARDS = 1.0
+"""Seconds to wait once that was in vain."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL = 1 << 20
+"""A disk with fewer free bytes is full when something cannot be written to it."""
+_WRITER = "120"
+"""The byte of the index of the write-ahead log that a writer locks."""
+
+
+class StoreError(R2medError):
+    """A file of the store that cannot be written or read now: whatever was computed is as good as ever."""
+
+
+class DamagedError(R2medError):
+    """A kept value that is not what was written; it has to be made again."""
+
+
+def seal(*values: Value) -> int:
+    """A checksum of values and of their types.
+
+    >>> seal("a", 1, 0.5) == seal("a", 1, 0.5) != seal("a", 1, 0.25)
+    True
+    """
+    total = 0
+    for value in values:
+        total = zlib.crc32(_bytes_of(value), total)
+    return total
+
+
+def _bytes_of(value: Value) -> bytes:
+    if isinstance(value, bytes):
+        return b"b%d:" % len(value) + value
+    if isinstance(value, str):
+        data = value.encode("utf-8", "surrogateescape")
+        return b"s%d:" % len(data) + data
+    if isinstance(value, float):
+        # Zero has one form in SQLite.
+        return b"f" + struct.pack("<d", value + 0.0)
+    return b"n" if value is None else b"i%d" % value
+
+
+def warn(what: str) -> None:
+    """Say what a person should know of kept values: damaged ones, and those that cannot be kept."""
+    warnings.warn(what, StoreWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a file holds, and how it came to be what it is."""
+
+    what: str
+    """As a person calls it, such as `ledger`."""
+    steps: tuple[str, ...]
+    """The statements that make each version out of the one before; the first out of nothing. They may use `seal`."""
+
+
+class Database:
+    """One connection to a versioned file. Several processes may use it; one thread, unless `shared`."""
+
+    def __init__(self, path: Path, form: Format, patience: float | None = None, *, shared: bool = False) -> None:
+        self.path, self.form, self._shared = path, form, shared
+        self.patience = PATIENCE if patience is None else patience
+        self.obstacle = ""
+        """Why nothing can be written; empty where it can."""
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        try:
+            self.connection = self._opened()
+        except sqlite3.DatabaseError as error:
+            raise self.explained(error) from error
+        version = self._version(self.connection)
+        if version > len(form.steps):
+            self.close()
+            raise R2medError(f"{path}: written by a newer r2med (format {version}); upgrade r2med to read it")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
+
+    def rows(self, query: str, values: Sequence[Value] = ()) -> list[Any]:
+        """All rows that a query gives."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self.explained(error) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block in which all reads see one state of the file, whatever others write meanwhile."""
+        self.rows("BEGIN")
+        try:
+            yield
+        finally:
+            self.rows("COMMIT")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A block whose writes happen all or not at all."""
+        if self.obstacle:
+            raise StoreError(f"{self.path}: cannot be written ({self.obstacle})")
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            raise self.explained(error) from error
+
+    def explained(self, error: sqlite3.DatabaseError) -> R2medError:
+        """An error of SQLite as a person understands it."""
+        code = _code(error)
+        if code in _BUSY:
+            line = f"{self.path}: locked by {_holder(self.path)} for {self.patience:.0f} s; nothing was written"
+            self.patience = min(self.patience, _AFTERWARDS)
+            with suppress(sqlite3.Error, AttributeError):
+                self.connection.execute(f"PRAGMA busy_timeout = {self.patience * 1000:.0f}")
+            return StoreError(line)
+        if code in _BROKEN or code == sqlite3.SQLITE_ERROR:
+            advice = "move it away to start a new one"
+            return StoreError(f"{self.path}: damaged, or not a {self.form.what} ({error}); {advice}")
+        return StoreError(f"{self.path}: cannot be written ({_obstacle(self.path, error)})")
+
+    def _opened(self) -> sqlite3.Connection:
+        """The file itself; where it cannot be written, whatever can be read of it."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                # Made for its owner alone; what SQLite puts beside it has the same rights.
+                self.path.touch(mode=0o600)
+            return self._upgraded(self._connect(str(self.path)))
+        except OSError as error:
+            self.obstacle = reason(error)
+        except sqlite3.OperationalError as error:
+            if _code(error) in (*_BUSY, *_BROKEN, sqlite3.SQLITE_ERROR):
+                raise
+            self.obstacle = _obstacle(self.path, error)
+        return self._read_only()
+
+    def _read_only(self) -> sqlite3.Connection:
+        if not os.path.lexists(self.path):
+            return self._upgraded(self._connect(":memory:"))
+        place = quote(str(self.path.absolute()))
+        try:
+            connection = self._connect(f"file:{place}?mode=ro")
+        except sqlite3.OperationalError:
+            if Path(f"{self.path}-wal").exists() and Path(f"{self.path}-wal").stat().st_size:
+                return self._upgraded(self._connect(self._copied()))
+            connection = self._connect(f"file:{place}?mode=ro&immutable=1")
+        if self._version(connection) < len(self.form.steps):
+            memory = self._connect(":memory:")
+            connection.backup(memory)
+            connection.close()
+            return self._upgraded(memory)
+        return connection
+
+    def _copied(self) -> str:
+        """A copy with what a killed process had written last, which SQLite cannot take in where it lies."""
+        try:
+            self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
+            for ending in ("", "-wal"):
+                shutil.copy(f"{self.path}{ending}", Path(self._copy.name) / f"copy{ending}")
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be read here ({reason(error)})") from error
+        return str(Path(self._copy.name) / "copy")
+
+    def _connect(self, place: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            place,
+            timeout=self.patience,
+            isolation_level=None,
+            check_same_thread=not self._shared,
+            uri=place.startswith("file:"),
+        )
+        # What cannot be decoded is damaged, and the seal says so.
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+        connection.create_function("seal", -1, seal, deterministic=True)
+        if "mode=ro" not in place:
+            connection.execute("PRAGMA journal_mode = WAL")
+        # With a write-ahead log this survives any death of the process; only a power cut may take what came last.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection
+
+    def _upgraded(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Bring an older file to the present format, in one transaction."""
+        if self._version(connection) < len(self.form.steps):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Another process may have done it while this one waited.
+                for number, step in enumerate(self.form.steps[self._version(connection) :], self._version(connection)):
+                    for statement in filter(str.strip, step.split(";")):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {number + 1}")
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+        return connection
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _obstacle(path: Path, error: sqlite3.Error) -> str:
+    """Why a file cannot be written, in the words of the system rather than of SQLite."""
+    with suppress(OSError):
+        if _code(error) == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _FULL:
+            return "the disk is full"
+        if not os.access(path.parent, os.W_OK):
+            return "the folder is read-only"
+        if path.exists() and not os.access(path, os.W_OK):
+            return "the file is read-only"
+    return str(error)
+
+
+def _holder(path: Path) -> str:
+    """Which process is writing, where the system tells."""
+    with suppress(OSError, ValueError, IndexError):
+        inode = Path(f"{path}-shm").stat().st_ino
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, _, _, kind, process, place, start, _ = line.split()
+            if kind == "WRITE" and start == _WRITER and place.rpartition(":")[2] == str(inode):
+                return _described(process)
+    return "another process"
+
+
+def _described(process: str) -> str:
+    words = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    stopped = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    command = " ".join(Path(word).name if "/" in word else word for word in words)
+    return f"process {process}{' (stopped)' if stopped else ''}: {' '.join(command.split())[:60].strip()}"

@@ -1,1 +1,0 @@
-"""What is kept: the ledger of runs and the content-addressed cache."""

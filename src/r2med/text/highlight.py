@@ -1,0 +1,127 @@
+"""The words of a text that match: found by their stems, marked as they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from r2med.text import BREAK_PATTERN, analyze
+from r2med.text.segment import segment
+
+_PIECE = re.compile(BREAK_PATTERN.replace("[", "[^", 1))
+_WORD = re.compile(r"\S+")
+_LETTERS = 12
+"""Characters of an excerpt for each of its words: a genome is one word."""
+
+
+class WordMark(NamedTuple):
+    """A matching word, from character to character, and what it matches."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Part(NamedTuple):
+    """A stretch of text, marked or not (then its kind is empty)."""
+
+    text: str
+    kind: str = ""
+
+
+Kinds = Mapping[str, str]
+"""Term to the kind of its mark."""
+
+
+def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
+    """The terms of some texts by kind; a term of several kinds has the first.
+
+    >>> kinds_of(query=["swollen gums"], answer=["Scurvy of the gums"])
+    {'swollen': 'query', 'gum': 'query', 'scurvi': 'answer'}
+    """
+    found: dict[str, str] = {}
+    for kind, several in texts.items():
+        for text in several:
+            for term in analyze(text):
+                found.setdefault(term, kind)
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _terms(word: str) -> tuple[str, ...]:
+    """The terms of a word, kept: a few thousand words make up most of any text."""
+    return tuple(analyze(word))
+
+
+def marks(text: str, kinds: Kinds) -> Iterator[WordMark]:
+    """The words of a text whose terms are known, in order.
+
+    >>> list(marks("Gums bleed: a gum's plight.", {"gum": "query"}))
+    [WordMark(start=0, end=4, kind='query'), WordMark(start=14, end=19, kind='query')]
+    """
+    # The characters at which pieces are cut are in no word, so that only pieces that match are looked at closely.
+    for piece in _PIECE.finditer(text):
+        if any(term in kinds for term in _terms(piece[0])):
+            yield from _words(piece[0], piece.start(), kinds)
+
+
+def _words(piece: str, offset: int, kinds: Kinds) -> Iterator[WordMark]:
+    place = 0
+    for word in segment(piece):
+        start = piece.find(word, place)
+        if start < 0:
+            continue
+        place = start + len(word)
+        kind = next((kinds[term] for term in _terms(word) if term in kinds), "")
+        if kind:
+            yield WordMark(offset + start, offset + place, kind)
+
+
+def parts(text: str, kinds: Kinds) -> list[Part]:
+    """A text in stretches, those that match marked; put together they are the text.
+
+    >>> parts("Gums bleed", {"bleed": "query"})
+    [Part(text='Gums ', kind=''), Part(text='bleed', kind='query')]
+    """
+    found: list[Part] = []
+    done = 0
+    for mark in marks(text, kinds):
+        found += [Part(text[done : mark.start]), Part(text[mark.start : mark.end], mark.kind)]
+        done = mark.end
+    return [part for part in (*found, Part(text[done:])) if part.text]
+
+
+def excerpt(text: str, kinds: Kinds, words: int) -> str:
+    """The stretch of so many words in which most words match, with dots where it was cut, within long words too.
+
+    >>> excerpt("one two three gums four bleed five", {"gum": "q", "bleed": "q"}, 3)
+    '... gums four bleed ...'
+    >>> len(excerpt(1000 * "ACGT", {}, 2))
+    303
+    """
+    if words <= 0:
+        return text
+    places = [match.span() for match in _WORD.finditer(text)]
+    if len(places) <= words:
+        return _shortened(text, words)
+    matched = [any(term in kinds for term in _terms(text[start : min(end, start + 200)])) for start, end in places]
+    counts = [0, *accumulate(matched)]
+    starts = range(len(places) - words + 1)
+    first = max(starts, key=lambda start: counts[start + words] - counts[start])
+    last = first + words - 1
+    stretch = _shortened(text[places[first][0] : places[last][1]], words)
+    cut = last < len(places) - 1 and not stretch.endswith("...")
+    return ("... " if first else "") + stretch + (" ..." if cut else "")
+
+
+def _shortened(stretch: str, words: int) -> str:
+    """A stretch with no more letters than so many words may have, cut between words where these are words."""
+    most = max(300, _LETTERS * words)
+    if len(stretch) <= most:
+        return stretch
+    cut = stretch[:most]
+    whole = re.sub(r"\s+\S{0,40}$", "", cut)
+    return f"{whole} ..." if whole != cut else f"{cut}..."

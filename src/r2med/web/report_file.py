@@ -1,0 +1,284 @@
+"""A report: chosen systems as one HTML file that needs nothing else and tells nobody that it is read.
+
+What a report carries beside its page: queries, documents and lists, which a browser unpacks on demand.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from r2med.board.board_significance import Sample, intervals
+from r2med.board.leaderboard import ranked
+from r2med.board.local_rows import local_rows
+from r2med.board.model import Board
+from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.causes import Cause, Diagnosis
+from r2med.diagnose.compare import Comparison, compare
+from r2med.diagnose.loaded_runs import TOP, LoadedRun, load_runs
+from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
+from r2med.measure.significance import holm
+from r2med.pipeline.engine import Engine
+from r2med.render.board_table import GROUP_NOTES, GROUP_TITLES
+from r2med.render.case_screen import harmless
+from r2med.runs.ledger import Entry, Ledger
+from r2med.web import boards, charts
+from r2med.web.boards import Panel
+from r2med.web.colophon import colophon
+from r2med.web.pages import Frame, drawn, render, static
+
+_SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks", "Queries": "#browse"}
+
+
+@dataclass(frozen=True)
+class ReportChoice:
+    """What a report is about."""
+
+    systems: Sequence[str]
+    """Specs or ids of runs; differences are against the first."""
+    tasks: Sequence[str] = ()
+    measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
+    causes: bool = True
+    """Whether to find out causes of failure, which may search with gold answers."""
+    title: str = "R2MED report"
+    command: str = ""
+    """What somebody typed to have it made."""
+
+
+@dataclass
+class Gathered:
+    """What was read of the ledger and the data, one task after another."""
+
+    runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
+    blocks: list[TaskBlock] = field(default_factory=list)
+    lists: dict[str, Any] = field(default_factory=dict)
+    """Run blocks by the id under which the page finds them."""
+    causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def systems(self) -> list[str]:
+        """The specs, in the order they were asked for."""
+        return list(self.runs)
+
+
+def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> str:
+    """The whole page."""
+    found = gather(ledger, choice, engine)
+    board = _board(ledger, found, str(choice.measure))
+    packed = pack_all(found.blocks, found.lists)
+    style, script = static("style.css"), static("app.js") + static("report.js")
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'"
+    frame = Frame(_SECTIONS, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
+    return render(
+        "report.html",
+        frame,
+        title=choice.title,
+        table=boards.board_table(board, board.lines),
+        panels=_panels(ledger, choice, found, board),
+        task_panels=boards.task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        systems=found.systems,
+        tasks=[block.task for block in found.blocks],
+        causes=[cause.value for cause in Cause] if found.causes else [],
+        blocks=packed.blocks,
+        colophon=colophon((entry for row in found.runs.values() for entry in row.values()), choice.command),
+        length=packed.length,
+        groups_title=GROUP_TITLES.get(board.group, board.group),
+        hrefs=boards.Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
+    )
+
+
+def _hash(text: str) -> str:
+    """How a policy names the one script or style that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> Gathered:
+    """Read all that the report shows; one task's data is in memory at a time."""
+    found = Gathered()
+    names = list(dict.fromkeys(choice.systems))
+    for number, several in enumerate(load_runs(ledger, names, choice.tasks, choice.measure)):
+        block = task_block(several[0])
+        found.blocks.append(block)
+        for opened in several:
+            entry = opened.entry
+            found.runs.setdefault(entry.system, {})[entry.task] = entry
+            values = Sample(entry.queries, _column(opened), entry.data)
+            found.samples.setdefault(entry.system, {})[entry.task] = values
+            diagnosis = _diagnosed(opened, ledger, engine, found) if choice.causes else None
+            place = list(found.runs).index(entry.system)
+            found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
+    found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
+    return found
+
+
+def _column(opened: LoadedRun) -> Any:
+    import numpy as np
+
+    return np.array([opened.values[query] for query in opened.entry.queries])
+
+
+def _diagnosed(opened: LoadedRun, ledger: Ledger, engine: Engine | None, found: Gathered) -> Diagnosis | None:
+    try:
+        made = diagnose(opened, ledger, engine)
+    except R2medError as error:
+        found.notes.append(f"no causes of failure for {opened.system} on {opened.entry.task}: {error}")
+        return None
+    found.causes.setdefault(opened.system, []).append(made)
+    return made
+
+
+def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
+    tasks = [block.task for block in found.blocks]
+    # Means come from the values just read, so that a measure that is not in the ledger is there too.
+    means = {
+        found.runs[name][task].id: {measure: float(sample.values.mean()) if len(sample.values) else 0.0}
+        for name, row in found.samples.items()
+        for task, sample in row.items()
+    }
+    lines = boards.decorated(ranked(local_rows(found.runs, means, measure), tasks), intervals(found.samples))
+    group = next(iter(next(iter(found.runs.values())).values())).group
+    notes = [*found.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+    return Board(group, measure, tasks, lines, notes, cost=True)
+
+
+def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
+    panels = boards.board_panels(board, board.lines)
+    compared = _differences(ledger, choice, found)
+    if compared:
+        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
+        note += f"they differ. {_verdicts(compared)}"
+        panels.append(Panel("Paired differences", note, charts.responsive(charts.against, compared), "differences"))
+    panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
+    return panels + boards.panels(found.causes)
+
+
+def _differences(ledger: Ledger, choice: ReportChoice, found: Gathered) -> list[Comparison]:
+    tasks = [block.task for block in found.blocks]
+    first, *others = dict.fromkeys(choice.systems)
+    if str(choice.measure) not in ledger.scores(found.runs[found.systems[0]][tasks[0]]):
+        return []
+    made = [compare(ledger, [first, other], str(choice.measure), tasks)[0] for other in others]
+    names: Mapping[str, str] = dict(zip(dict.fromkeys(choice.systems), found.systems, strict=True))
+    corrected = holm([each.overall.randomisation for each in made])
+    return [
+        replace(each, a=names[each.a], b=names[each.b], corrected=p) for each, p in zip(made, corrected, strict=True)
+    ]
+
+
+def _verdicts(compared: Sequence[Comparison]) -> str:
+    sure = [each for each in compared if each.differs]
+    return f"{len(sure)} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
+
+
+BUDGET = 24_000_000
+"""Bytes that all blocks together may take, so that a file stays well below 30 MB."""
+_LENGTHS = (6000, 3000, 1800, 1200, 800, 500, 300)
+"""Characters of a document that are carried: the most that the budget has room for."""
+
+
+def packed(value: Any) -> str:
+    """A value as text that a browser unpacks: JSON, deflated, in base 64.
+
+    >>> zlib.decompress(base64.b64decode(packed([1, 2])), -15)
+    b'[1,2]'
+    """
+    press = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(press.compress(orjson.dumps(value)) + press.flush()).decode("ascii")
+
+
+@dataclass
+class TaskBlock:
+    """One task: its queries, and every document that some list or judgement names, once."""
+
+    task: str
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    documents: dict[str, int] = field(default_factory=dict)
+    """Id to number."""
+    texts: list[str] = field(default_factory=list)
+
+    def number(self, document: str, opened: LoadedRun) -> int:
+        """The number of a document, which is taken in when it is new."""
+        if document not in self.documents:
+            self.documents[document] = len(self.documents)
+            texts = opened.dataset.collection.documents
+            self.texts.append(harmless(texts.text(document)) if document in texts.position else "")
+        return self.documents[document]
+
+    def cut(self, length: int) -> dict[str, Any]:
+        """The block with texts of at most so many characters."""
+        texts = [text if len(text) <= length else f"{text[:length]} …" for text in self.texts]
+        return {"queries": self.queries, "ids": [harmless(name) for name in self.documents], "texts": texts}
+
+
+def task_block(opened: LoadedRun) -> TaskBlock:
+    """The queries of a task."""
+    block = TaskBlock(opened.entry.task)
+    collection, answers = opened.dataset.collection, opened.dataset.gold.answers
+    for query in opened.entry.queries:
+        relevant = [block.number(document, opened) for document in opened.positives.get(query, ())]
+        facts = {"id": harmless(query), "text": harmless(collection.queries.text(query)), "relevant": relevant}
+        block.queries.append({**facts, "answer": harmless(answers.get(query, ""))})
+    return block
+
+
+def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
+    """One system on a task, its queries in the task's order."""
+    causes = {query.query: query.summary for query in found.queries} if found else {}
+    return {
+        "values": [round(opened.values.get(query, 0.0), 4) for query in order],
+        "lists": [_list(opened, block, query) for query in order],
+        "causes": [causes.get(query, "") for query in order],
+        "written": [_written(opened, query) for query in order] if opened.generations else [],
+    }
+
+
+def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:
+    if query not in opened.run:
+        return [[], []]
+    ranking = opened.run[query]
+    numbers = [block.number(document, opened) for document in ranking.documents[:TOP]]
+    return [list(map(float, numbers)), [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
+
+
+def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
+    return [
+        {
+            "method": each.method,
+            "model": each.model,
+            "text": harmless(each.text),
+            "reasoning": harmless(each.reasoning[:4000]),
+            "incomplete": harmless(each.incomplete),
+        }
+        for each in opened.generations.get(query, ())
+    ]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """All blocks of a report."""
+
+    blocks: Mapping[str, str]
+    """By the id that the page finds them under."""
+    length: int
+    """Characters of a document, at the most."""
+
+
+def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:
+    """Pack everything, with as much of the documents as there is room for."""
+    blocks = {name: packed(value) for name, value in runs.items()}
+    left = budget - sum(map(len, blocks.values()))
+    for length in _LENGTHS:
+        found = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
+        if sum(map(len, found.values())) <= left or length == _LENGTHS[-1]:
+            break
+    return Packed({**blocks, **found}, length)
