@@ -122,9 +122,11 @@ def test_a_home_of_another_user_can_be_read(measured, tmp_path):
     look = "CliRunner().invoke(app, ['runs'])"
     code = "import os; from click.testing import CliRunner; from r2med.cli.main import app; "
     code += "".join(f"os.environ['R2MED_HOME'] = {str(place)!r}; {look}; " for place in (measured, home))
-    code += f"os.setuid({NOBODY}); print({look}.output)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "bm25-classic" in done.stdout, done.stdout + done.stderr
+    code += f"os.setuid({NOBODY}); done = {look}; print(done.output, done.exception)"
+    for mode, said in ((0o644, "bm25-classic"), (0o600, "ledger.sqlite: cannot be read by this user")):
+        (home / "ledger.sqlite").chmod(mode)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert said in done.stdout, done.stdout + done.stderr
 
 
 def test_an_old_ledger_is_read_where_it_cannot_be_brought_to_the_new_format(tmp_path):

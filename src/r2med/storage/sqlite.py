@@ -175,6 +175,8 @@ class Database:
     def _read_only(self) -> sqlite3.Connection:
         if not os.path.lexists(self.path):
             return self._upgraded(self._connect(":memory:"))
+        if not os.access(self.path, os.R_OK):
+            raise StoreError(f"{self.path}: cannot be read by this user")
         place = quote(str(self.path.absolute()))
         try:
             connection = self._connect(f"file:{place}?mode=ro")
