@@ -181,7 +181,7 @@ LINE = record(
         "sources": array(string()),
         "own": flag("Whether it is a run of the ledger."),
         "kind": string(),
-        "retrievers": array(string()),
+        "retrievers": array(string(), "What searches; of a reranker its first stage."),
         "llms": array(string()),
         "rerankers": array(string()),
         "average": unknown(number()),
@@ -196,6 +196,8 @@ LINE = record(
     intervals=table(ENDS, "Task, or average, to the interval; local runs only."),
     significance=table(string(), "Task, or average, to the mark of significance against --baseline."),
     cost=COST,
+    max_query=count("How many tokens of a query the retriever of a published system read, where that is known."),
+    max_document=count("How many tokens of a document it read, where that is known."),
     note=string(),
 )
 BOARD = record(
@@ -519,6 +521,8 @@ TASKS = array(
             "qrels": count(),
             "query_length": unknown(number("Mean, in words (full) or characters (nano).")),
             "document_length": unknown(number()),
+            "licence": unknown(string("Of the hub's card, or of the bundled sample; null where it is not known.")),
+            "source_licence": unknown(string("Of the source of its texts; null unless it is known to differ.")),
             "sentence": string("The instruction that prompts are made of."),
         }
     )

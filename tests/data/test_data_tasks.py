@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -10,10 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from folders import SMALL, write_r2med
 
 import needs
 import r2med
+from r2med.cli.main import app
 from r2med.data.tasks import families, groups, registry, resolve, task
 from r2med.errors import DataError
 
@@ -30,6 +33,30 @@ def test_full_tasks_are_pinned():
         assert each.hub == f"R2MED/{each.base}"
         assert re.fullmatch("[0-9a-f]{40}", each.revision)
         assert each.length_unit == "words"
+
+
+def test_the_licence_of_the_card_and_that_of_the_source_are_told_alike_everywhere():
+    names = ["Biology", "PMC-Clinical", "nano/PMC-Clinical", "sample/PMC-Clinical"]
+    expected = [("CC BY 4.0", None), ("CC BY 4.0", "CC BY-NC-SA 4.0"), (None, "CC BY-NC-SA 4.0"), ("MIT", None)]
+    printed = CliRunner().invoke(app, ["tasks", *names, "--json"])
+    assert [(each["licence"], each["source_licence"]) for each in json.loads(printed.output)] == expected
+    shown = CliRunner().invoke(app, ["tasks", *names], env={"COLUMNS": "80"}).output.splitlines()
+    lines = [line for line in shown if line.startswith("licence")]
+    assert lines == [
+        "licence of full: CC BY 4.0 by the hub cards",
+        "licence of the source of PMC-Clinical: CC BY-NC-SA 4.0",
+        "licence of nano: not known",
+        "licence of the source of nano/PMC-Clinical: CC BY-NC-SA 4.0",
+        "licence of sample: MIT",
+    ]
+    assert {each.name for each in registry().values() if each.source_licence} == {"PMC-Clinical", "nano/PMC-Clinical"}
+
+
+def test_no_licence_is_told_of_a_folder(tmp_path):
+    write_r2med(tmp_path / "mine", SMALL)
+    printed = CliRunner().invoke(app, ["tasks", str(tmp_path / "mine")])
+    assert printed.exit_code == 0, printed.output
+    assert "licence of" not in printed.output
 
 
 def test_the_registry_agrees_with_the_published_table():

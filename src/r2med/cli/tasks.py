@@ -31,13 +31,31 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         write_json([_facts(task) for task in chosen])
         return
     _show(chosen)
+    for line in _licences(chosen):
+        click.echo(line)
     click.echo(f"groups: {', '.join(groups())}")
 
 
 def _facts(task: Task) -> dict[str, object]:
     names = ("name", "group", "family", "scenario", "noun", "target", "purpose", "hub", "revision")
     counts = ("queries", "documents", "qrels", "query_length", "document_length")
-    return {name: getattr(task, name) for name in (*names, *counts)} | {"sentence": task.sentence}
+    licences = {name: getattr(task, name) or None for name in ("licence", "source_licence")}
+    return {name: getattr(task, name) for name in (*names, *counts)} | licences | {"sentence": task.sentence}
+
+
+def _licences(tasks: Sequence[Task]) -> list[str]:
+    """Below the table: under which licence each group is published, and which sources are under another."""
+    lines = []
+    for group in dict.fromkeys(task.group for task in tasks):
+        some = [task for task in tasks if task.group == group]
+        known = dict.fromkeys(task.licence for task in some if task.licence)
+        card = " by the hub cards" if any(task.hub for task in some) else ""
+        if known or card:
+            lines.append(f"licence of {group}: {', '.join(known) or 'not known'}{card if known else ''}")
+        lines += [
+            f"licence of the source of {task.name}: {task.source_licence}" for task in some if task.source_licence
+        ]
+    return lines
 
 
 def _show(tasks: Sequence[Task]) -> None:

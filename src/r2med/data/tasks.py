@@ -64,6 +64,10 @@ class Task:
     """The published average, in `length_unit`."""
     document_length: float | None = None
     length_unit: str = ""
+    licence: str = ""
+    """Of the hub's card, or of the bundled sample; empty where it is not known."""
+    source_licence: str = ""
+    """Of the collection that the texts were taken from, where it is known to differ from the card's."""
 
     @property
     def sentence(self) -> str:
@@ -118,16 +122,23 @@ def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in _STATED if name in entry}
 
 
+def _licences(entry: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """Of the hub's card and, where it differs, of the collection that the texts come from."""
+    return {"licence": _facts()["licence"].get(group, ""), "source_licence": entry.get("source_licence", "")}
+
+
 def _full(entry: Mapping[str, Any]) -> Task:
     base = entry["base"]
     hub = _facts()["hub"]["full"].format(base=base)
-    return Task(base, base, "full", **_stated(entry), hub=hub, **entry["full"], length_unit="words")
+    return Task(
+        base, base, "full", **_stated(entry), **_licences(entry, "full"), hub=hub, **entry["full"], length_unit="words"
+    )
 
 
 def _nano(entry: Mapping[str, Any]) -> Task:
     base, hub = entry["base"], _facts()["hub"]["nano"]
     # No commit of this repository was published: the first that this machine fetches is kept to, and recorded.
-    pinned: dict[str, Any] = {"revision": "main", "length_unit": "characters"}
+    pinned: dict[str, Any] = {"revision": "main", "length_unit": "characters", **_licences(entry, "nano")}
     return Task(f"nano/{base}", base, "nano", **_stated(entry), hub=hub, **pinned, **entry["nano"])
 
 
@@ -136,7 +147,8 @@ def _sample(entry: Mapping[str, Any]) -> Task:
     folder = SAMPLE / base
     files = {"queries": "query.jsonl", "documents": "corpus.jsonl", "qrels": "qrels.jsonl"}
     counted: dict[str, Any] = {name: _lines(folder / file) for name, file in files.items()}
-    return Task(f"sample/{base}", base, "sample", **_stated(entry), folder=folder, **counted)
+    licence = _facts()["licence"]["sample"]
+    return Task(f"sample/{base}", base, "sample", **_stated(entry), folder=folder, licence=licence, **counted)
 
 
 _MAKERS = {"full": _full, "nano": _nano, "sample": _sample}
