@@ -289,6 +289,14 @@ def test_published_systems_have_a_page_with_their_sources(client):
     pair = client.get("/published?name=base/medcpt&group=full").text
     assert pair.count('<th scope="col" class="n">') == 2
     assert client.get("/published?name=none&group=full").status_code == 404
+    apart = client.get("/published?name=DIVER-Retriever-4B&group=full").text
+    assert all(part in apart for part in ("42.90", "32.23", "Tokens read (reasonembed)", "512 of a document"))
+    assert "Tokens read (grouprank)" not in apart, "not known"
+    reranker = client.get("/published?name=reranker/rank1-7b/e5&group=full").text
+    assert "<dt>First stage</dt><dd>e5</dd>" in reranker
+    remarks = client.get("/sources").text
+    assert "<code>reranker/rank1-7b/e5</code> (reasonrank): reasoning pointwise; reranks the first 100" in remarks
+    assert "an earlier release of the model, texts cut at 512 tokens" in remarks
 
 
 def test_a_long_board_has_pages_without_overlap(client):
