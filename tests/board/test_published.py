@@ -223,7 +223,7 @@ class TestAgainstTheTables:
 
     def test_the_file_is_what_the_script_writes(self, tmp_path: Path) -> None:
         self.script().main([str(needs.facts("")), str(tmp_path / "out.tsv")])
-        shipped = ROOT / "src" / "r2med" / "board" / "published.tsv"
+        shipped = ROOT / "src" / "r2med" / "data" / "published.tsv"
         assert (tmp_path / "out.tsv").read_bytes() == shipped.read_bytes()
 
     def test_every_figure_of_the_paper_is_where_it_belongs(self) -> None:
