@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.data.tasks import Task, registry, task
+from r2med.encode.encoder import Prompts
 from r2med.encode.encoder_cards import EncoderCard, card, cards
-from r2med.encode.prefixes import FIELDS, PrefixTemplate, Prompts
 from r2med.encode.resolve import describe_model, encoder_for, list_models
 from r2med.errors import R2medError, SpecError
+from r2med.models.prompts import FIELDS, Template
 from r2med.storage.home import home
 
 SENTENCES = {
@@ -197,7 +198,7 @@ def test_mistakes_in_a_file_of_ones_own_are_one_line(text, message):
 
 @given(st.text(alphabet=st.characters(exclude_characters="{}"), max_size=60))
 def test_a_prompt_without_places_is_itself(text):
-    assert PrefixTemplate(text).render(task("Biology")) == text
+    assert Template(text).render(task("Biology")) == text
 
 
 @given(
@@ -206,7 +207,7 @@ def test_a_prompt_without_places_is_itself(text):
 def test_only_the_words_of_a_task_are_put_in(pieces):
     known = task("PMC-Clinical")
     wanted = "|".join(str(getattr(known, piece[1:-1])) if piece[1:-1] in FIELDS else piece for piece in pieces)
-    assert PrefixTemplate("|".join(pieces)).render(known) == wanted
+    assert Template("|".join(pieces)).render(known) == wanted
 
 
 def test_prompts_by_role():

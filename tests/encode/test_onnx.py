@@ -23,13 +23,13 @@ import tiny_models as tiny
 from safetensors.torch import save_file
 
 from r2med.data.tasks import task
-from r2med.encode.encoder import Role
+from r2med.encode.encoder import Prompts, Role
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.onnx_runtime import OnnxEncoder
-from r2med.encode.prefixes import PrefixTemplate, Prompts
 from r2med.encode.resolve import encoder_for, export_model
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import MissingExtra, R2medError
+from r2med.models.prompts import Template
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 PROMPTS = Prompts("find: ", "keep: ")
@@ -146,7 +146,7 @@ print(encoder.encode(["fever"], Role.QUERY)[0, 0], encoder.prompted("fever", Rol
 def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, monkeypatch):
     source = folders["bert"]
     card = EncoderCard(
-        "mine", str(source), pooling="cls", query_prompt=PrefixTemplate("{noun}: "), max_query=90, max_document=90
+        "mine", str(source), pooling="cls", query_prompt=Template("{noun}: "), max_query=90, max_document=90
     )
     monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
     folder = export_model("mine", tmp_path / "out" / "mine", int8=False)

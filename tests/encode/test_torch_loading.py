@@ -16,9 +16,8 @@ import tiny_models as tiny
 import torch
 
 from r2med.data.tasks import task
-from r2med.encode.encoder import Role
+from r2med.encode.encoder import Prompts, Role
 from r2med.encode.encoder_cards import EncoderCard
-from r2med.encode.prefixes import Prompts
 from r2med.encode.resolve import encoder_for
 from r2med.encode.transformer import MODEL_CACHE, ModelCache, TorchEncoder, find_devices
 from r2med.errors import R2medError

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from r2med.data.tasks import task
-from r2med.encode.encoder import Role
+from r2med.encode.encoder import Prompts, Role
 from r2med.encode.encoder_cards import EncoderCard, card
-from r2med.encode.prefixes import Prompts
 from r2med.encode.transformer import MODEL_CACHE, TorchEncoder
 from r2med.errors import R2medError
 

@@ -119,10 +119,10 @@ def _size(millions: float | None) -> str:
 
 def _plain(card: EncoderCard) -> dict[str, Any]:
     """The card as JSON has it: a prompt as its text, or as texts by family."""
-    from r2med.encode.prefixes import PrefixTemplate
+    from r2med.models.prompts import Template
 
     found = {field.name: getattr(card, field.name) for field in fields(card)}
-    return {name: value.plain() if isinstance(value, PrefixTemplate) else value for name, value in found.items()}
+    return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
 
 
 @command.command("show")

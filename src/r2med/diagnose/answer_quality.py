@@ -20,7 +20,7 @@ from r2med.diagnose.compare import query_values
 from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
 from r2med.measure.correlation import Correlation, correlate
-from r2med.models.prompts import PromptTemplate, bundled
+from r2med.models.prompts import Template, bundled
 from r2med.retrieve.query_text import usable
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Chosen, check_data, each_once, select
@@ -186,7 +186,7 @@ def _why(generations: Sequence[Generation]) -> str:
     return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
 
 
-def judge_prompt() -> PromptTemplate:
+def judge_prompt() -> Template:
     """What the judge is asked."""
     return bundled("judge")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from r2med.data.dataset import Texts
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm import Account, Failed, Model, Reply, account, current_client
-from r2med.models.prompts import PromptTemplate
+from r2med.models.prompts import Template
 from r2med.pipeline.engine import Progress
 from r2med.storage.files import write_file
 
@@ -73,7 +73,7 @@ class Scheme:
 
     name: str
     classes: tuple[str, ...]
-    prompt: PromptTemplate
+    prompt: Template
 
     def read(self, text: str) -> str | None:
         """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
@@ -117,7 +117,7 @@ def schemes() -> Mapping[str, Scheme]:
     file = resources.files("r2med.diagnose").joinpath("schemes.toml")
     tables = tomllib.loads(file.read_text("utf-8"))
     return {
-        name: Scheme(name, tuple(table["classes"]), PromptTemplate(table["prompt"].strip(), f"schemes.toml:{name}"))
+        name: Scheme(name, tuple(table["classes"]), Template(table["prompt"].strip(), source=f"schemes.toml:{name}"))
         for name, table in tables.items()
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -24,6 +25,18 @@ class Role(Enum):
 
     QUERY = "query"
     DOCUMENT = "document"
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The two prompts of a model for one task, ready to stand before a text."""
+
+    query: str = ""
+    document: str = ""
+
+    def of(self, role: Role) -> str:
+        """The prompt of a role."""
+        return self.query if role is Role.QUERY else self.document
 
 
 class Encoder(ABC):

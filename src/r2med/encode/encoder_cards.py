@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from r2med.encode.prefixes import NO_PROMPT, PrefixTemplate
 from r2med.errors import R2medError, SpecError
 from r2med.models.card_registry import CardRegistry, Reader, is_text
+from r2med.models.prompts import NO_PROMPT, Template
 from r2med.models.source import ModelSource
 
 _MODES = {"cls": "cls", "mean": "mean", "lasttoken": "last", "max": "max", "weightedmean": "weighted"}
@@ -114,8 +114,8 @@ def _prompts(source: ModelSource) -> dict[str, Any]:
     default = prompts.get(stated.get("default_prompt_name") or "", "")
     document = next((prompts[each] for each in _DOCUMENT_PROMPTS if each in prompts), default)
     found: dict[str, Any] = {
-        "query_prompt": PrefixTemplate(prompts.get("query", default), literal=True),
-        "document_prompt": PrefixTemplate(document, literal=True),
+        "query_prompt": Template(prompts.get("query", default), literal=True),
+        "document_prompt": Template(document, literal=True),
     }
     similarity = stated.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
@@ -152,8 +152,8 @@ class EncoderCard:
     normalize: bool = False
     max_query: int = 512
     max_document: int = 512
-    query_prompt: PrefixTemplate = NO_PROMPT
-    document_prompt: PrefixTemplate = NO_PROMPT
+    query_prompt: Template = NO_PROMPT
+    document_prompt: Template = NO_PROMPT
     exclude_prompt: bool = False
     prompt_passages: bool = False
     lowercase: bool = False
@@ -207,8 +207,8 @@ def _is_wording(value: Any) -> bool:
     return is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values())))
 
 
-_WORDING = Reader("a text, or a table of texts by family", _is_wording, PrefixTemplate.of)
-_DECK = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={PrefixTemplate: _WORDING})
+_WORDING = Reader("a text, or a table of texts by family", _is_wording, Template.of)
+_DECK = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
 
 
 def card(name: str) -> EncoderCard:

@@ -11,9 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.encoder import Encoder, Role
+from r2med.encode.encoder import Encoder, Prompts, Role
 from r2med.encode.encoder_cards import EncoderCard
-from r2med.encode.prefixes import Prompts
 from r2med.models.source import ModelSource, locate
 from r2med.models.tokenizer import Style, Tokenizer
 

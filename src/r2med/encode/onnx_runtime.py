@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from r2med.encode.encoder import Role, Vectors
+from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
-from r2med.encode.prefixes import PrefixTemplate, Prompts
 from r2med.encode.transformer import FUNCTIONS, both_ways, positions_of
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, load_dense, load_transformer
+from r2med.models.prompts import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 from r2med.storage.cache import Cache, cache_key
@@ -149,7 +149,7 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
         stated = orjson.loads(file.read_bytes())["card"]
         for prompt in ("query_prompt", "document_prompt"):
             fields = stated[prompt]
-            stated[prompt] = PrefixTemplate(**{**fields, "families": tuple(map(tuple, fields["families"]))})
+            stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
         elsewhere = {"dense": (), "package": "", "adapter": "", "revision": "main"}  # all of it is in the folder
         return replace(EncoderCard(**{**stated, **elsewhere}), name=name, id=path, backend="onnx")
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:

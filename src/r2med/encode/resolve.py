@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.encoder import Encoder, Role
+from r2med.encode.encoder import Encoder, Prompts, Role
 from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, cards
-from r2med.encode.prefixes import PrefixTemplate, Prompts
 from r2med.errors import R2medError, SpecError, expanded, suggest
+from r2med.models.prompts import Template
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
 from r2med.models.tokenizer import Style
 
@@ -191,7 +191,7 @@ def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
         values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
     for prompt in ("query_prompt", "document_prompt"):
         if prompt in values:
-            values[prompt] = PrefixTemplate(values[prompt])
+            values[prompt] = Template.of(values[prompt])
     if "adapter" in values:
         values["adapter"] = as_path(values["adapter"])
     if "dtype" in values:

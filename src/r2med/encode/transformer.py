@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from r2med.encode.encoder import Role, Vectors
+from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
-from r2med.encode.prefixes import Prompts
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, accepted, load_dense, load_transformer
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer

@@ -15,7 +15,7 @@ from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
 from r2med.llm import Failed, Reply, Request, current_client
 from r2med.llm.model_stage import AskingStage, foreseen, note_account, was_cut
-from r2med.models.prompts import PromptTemplate, task_values, templates
+from r2med.models.prompts import Template, task_values, templates
 from r2med.pipeline.stage import Context, Expander
 from r2med.retrieve.query_text import check_join
 
@@ -52,7 +52,7 @@ class ModelExpander(AskingStage, Expander):
             raise SpecError(f"{self.name}: samples must be 1 or more, not {self.samples}")
         self.check_asking()
 
-    def template(self, task: Task) -> PromptTemplate:
+    def template(self, task: Task) -> Template:
         """The prompt for a task."""
         found = templates(self.name, self.prompt, self.needed)
         return found.get(task.family, found["custom"])

@@ -1,4 +1,4 @@
-"""Prompts as text files: one a method and task family beside this module, or the user's own."""
+"""Prompts as data: templates with places to fill in, from a card, a bundled text file or a file of the user's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from r2med.errors import SpecError, expanded
+from r2med.errors import SpecError, expanded, suggest
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -18,41 +18,75 @@ FAMILIES = ("qa-reference", "clinical-evidence", "clinical-case", "custom")
 """The families that have prompts of their own; a task of any other takes those of `custom`."""
 
 
-@dataclass(frozen=True)
-class PromptTemplate:
-    """A prompt with places to fill in, written `{query}`; any other brace stands for itself.
+FIELDS = ("noun", "target", "purpose", "subject", "sentence")
+"""The words of a `Task` that a card's prompt may have in braces."""
+_PLACE = re.compile(r"\{([a-z_]+)\}")
 
-    >>> PromptTemplate("Why {query}? {x}", "mine").fill({"query": "{noun}", "noun": "post"})
+
+@dataclass(frozen=True)
+class Template:
+    """A text with places to fill in, written `{query}`; any other brace stands for itself.
+
+    >>> Template("Why {query}? {x}").fill({"query": "{noun}", "noun": "post"})
     'Why {noun}? {x}'
+    >>> from r2med.data.tasks import task
+    >>> Template("Instruct: {sentence}\\nQuery: ").render(task("Biology"))
+    'Instruct: Given a Biology post, retrieve relevant passages that help answer the post\\nQuery: '
     """
 
-    text: str
-    source: str
-    """The file it came from."""
+    text: str = ""
+    families: tuple[tuple[str, str], ...] = ()
+    """Wordings for single families of tasks, by the family's name."""
+    literal: bool = False
+    """Whether braces mean nothing, as in the prompts that a model's own files state."""
+    source: str = ""
+    """The file it came from, where it has one."""
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, str]) -> Template:
+        """A template from a card: one text, or a table of families with `default` for every other one."""
+        wordings = {"default": value} if isinstance(value, str) else dict(value)
+        for wording in wordings.values():
+            for name in _PLACE.findall(wording):
+                if name not in FIELDS:
+                    raise SpecError(f"the prompt {wording!r} has {{{name}}}{suggest(name, FIELDS)}")
+        return cls(wordings.pop("default", ""), tuple(sorted(wordings.items())))
+
+    def plain(self) -> str | dict[str, str]:
+        """The template as a card has it; the inverse of `of`."""
+        return {**dict(self.families), "default": self.text} if self.families else self.text
 
     @property
     def hash(self) -> str:
         """What a result records of the text, besides the first prompt made from it."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def fill(self, values: Mapping[str, str]) -> str:
+    def fill(self, values: Mapping[str, str], family: str = "") -> str:
         """The prompt. What is filled in is never itself filled in."""
-        pattern = "|".join(re.escape(name) for name in values)
-        return re.sub(rf"\{{({pattern})\}}", lambda place: values[place[1]], self.text)
+        wording = dict(self.families).get(family, self.text)
+        return wording if self.literal else _PLACE.sub(lambda place: values.get(place[1], place[0]), wording)
+
+    def render(self, task: Task) -> str:
+        """The prompt for a task, with the task's words in it."""
+        return self.fill({name: str(getattr(task, name)) for name in FIELDS}, task.family)
 
 
-def bundled(name: str) -> PromptTemplate:
+NO_PROMPT = Template()
+"""For a model that takes texts as they are."""
+
+
+def bundled(name: str, package: str = "r2med.expand") -> Template:
     """A prompt that comes with r2med, by its file's name without the ending.
 
     >>> "{query}" in bundled("hyde.qa-reference").text
     True
     """
     file = f"{name}.txt"
-    text = resources.files("r2med.expand").joinpath("prompts", file).read_text(encoding="utf-8")
-    return PromptTemplate(text.strip(), file)
+    text = resources.files(package).joinpath("prompts", file).read_text(encoding="utf-8")
+    return Template(text.strip(), source=file)
 
 
-def templates(method: str, override: str = "", needed: Sequence[str] = ("query",)) -> Mapping[str, PromptTemplate]:
+def templates(method: str, override: str = "", needed: Sequence[str] = ("query",)) -> Mapping[str, Template]:
     """A method's prompts by family; an own file serves all of them, and must have every place that is needed."""
     if not override:
         return {family: bundled(f"{method}.{family}") for family in FAMILIES}
@@ -67,7 +101,7 @@ def templates(method: str, override: str = "", needed: Sequence[str] = ("query",
     missing = [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]
     if missing:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")
-    return dict.fromkeys(FAMILIES, PromptTemplate(text.strip(), str(path)))
+    return dict.fromkeys(FAMILIES, Template(text.strip(), source=str(path)))
 
 
 def task_values(task: Task) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply, Request
-from r2med.models.prompts import PromptTemplate
+from r2med.models.prompts import Template
 from r2med.rerank.candidate_lists import CandidateList, Outcome, candidates, note_incomplete, reranked
 from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_permutation, trouble
 
@@ -92,7 +92,7 @@ class Listwise(ModelReranker):
             # A window must overlap with the one before, or nothing could rise through them.
             raise SpecError(f"listwise: step must be 1 or more and below window, not {self.step} and {self.window}")
 
-    def templates(self) -> tuple[PromptTemplate, ...]:
+    def templates(self) -> tuple[Template, ...]:
         """The prompt with or without scores."""
         return (self.template("listwise-scores" if self.scores else "listwise"),)
 

@@ -11,13 +11,12 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from importlib import resources
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, Token, current_client
 from r2med.llm.model_stage import AskingStage, note_account
-from r2med.models.prompts import PromptTemplate, cut_words, task_values, templates
+from r2med.models.prompts import Template, bundled, cut_words, task_values, templates
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import check_depth
 
@@ -64,16 +63,15 @@ class ModelReranker(AskingStage, Reranker):
             return model.sampling
         return replace(model.sampling, temperature=0.0, top_p=None)
 
-    def templates(self) -> tuple[PromptTemplate, ...]:
+    def templates(self) -> tuple[Template, ...]:
         """Every prompt that may be used."""
         return (self.template(self.name),)
 
-    def template(self, name: str) -> PromptTemplate:
+    def template(self, name: str) -> Template:
         """The bundled prompt of a name, or the user's own."""
         if self.prompt:
             return templates(self.name, self.prompt, self.needed)["custom"]
-        text = resources.files("r2med.rerank").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
-        return PromptTemplate(text.strip(), f"{name}.txt")
+        return bundled(name, "r2med.rerank")
 
     def prompt_hashes(self) -> list[str]:
         """In the order in which the stage knows its prompts."""
@@ -105,7 +103,7 @@ class ModelReranker(AskingStage, Reranker):
         """Passages as a prompt shows them, numbered from 1."""
         return "\n\n".join(f"[{number}] {self.passage(text)}" for number, text in enumerate(texts, 1))
 
-    def request(self, task: Task, query: str, template: PromptTemplate, values: Mapping[str, str]) -> Request:
+    def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
         """A prompt for a query, as a request."""
         return self.model.request(template.fill({**task_values(task), "query": query, **values}))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.models.prompts import PromptTemplate
+from r2med.models.prompts import Template
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, excerpt, read_grade, trouble, yes_or_no
 
@@ -49,7 +49,7 @@ class Pointwise(ModelReranker):
         if self.prompt and self.mode == "auto":
             raise SpecError("pointwise: with a prompt of your own, say what it asks for: mode=logprobs or mode=grade")
 
-    def templates(self) -> tuple[PromptTemplate, ...]:
+    def templates(self) -> tuple[Template, ...]:
         """The prompts of the modes that may be used."""
         names = {"logprobs": ("pointwise",), "grade": ("pointwise-grade",)}
         return tuple(map(self.template, names.get(self.mode, ("pointwise", "pointwise-grade"))))

@@ -6,14 +6,14 @@ Cards: everything that is to be known of a reranker, as data. The bundled ones, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from r2med.encode.encoder_cards import max_length, read_json
-from r2med.encode.prefixes import PrefixTemplate
 from r2med.errors import R2medError, SpecError
 from r2med.models.card_registry import CardRegistry, Reader, is_text
+from r2med.models.prompts import NO_PROMPT, Template
 from r2med.models.source import ModelSource
 
 _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
@@ -87,7 +87,7 @@ class RerankerCard:
     query: str = "{query}"
     document: str = "{document}"
     pieces: tuple[str, ...] = ()
-    instruction: PrefixTemplate = field(default_factory=PrefixTemplate)
+    instruction: Template = NO_PROMPT
     head: str = "auto"
     answers: tuple[str, ...] = ()
     max_length: int = 512
@@ -133,9 +133,9 @@ class ApiCard:
     top: str = "top_n"
 
 
-_INSTRUCTION = Reader("a text", is_text, PrefixTemplate)
+_INSTRUCTION = Reader("a text", is_text, Template.of)
 _MODELS = CardRegistry(
-    RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers={PrefixTemplate: _INSTRUCTION}
+    RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers={Template: _INSTRUCTION}
 )
 _SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
 
