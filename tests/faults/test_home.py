@@ -132,7 +132,7 @@ def test_a_home_of_another_user_can_be_read(measured, tmp_path):
 def test_an_old_ledger_is_read_where_it_cannot_be_brought_to_the_new_format(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    old = Path(__file__).parents[1] / "store" / "ledger_format_1.sql"
+    old = Path(__file__).parents[1] / "runs" / "ledger_format_1.sql"
     connection = sqlite3.connect(home / "ledger.sqlite")
     connection.executescript(old.read_text())
     connection.close()

@@ -384,7 +384,7 @@ import json, sys
 from pathlib import Path
 from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import folder_task
-from r2med.engine import quiet
+from r2med.pipeline.engine import quiet
 from r2med.retrieve.bm25 import BM25
 from r2med.pipeline.stage import Context
 from r2med.storage.cache import Cache

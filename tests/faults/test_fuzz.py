@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "fuzz.py"
 
 
 @pytest.fixture(scope="module")

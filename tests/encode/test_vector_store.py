@@ -229,7 +229,7 @@ print("done", len(encoder.encoded), float(vectors[:].sum()), flush=True)
 
 
 def start(count: int, pause: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(count), str(pause)]
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), str(count), str(pause)]
     environment = os.environ | {"PYTHONPATH": str(Path(r2med.__file__).parents[1])}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 

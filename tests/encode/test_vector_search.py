@@ -121,7 +121,7 @@ def test_the_threads_of_the_search_itself_change_nothing(similarity, monkeypatch
 def test_the_threads_of_the_matrix_product_change_nothing():
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
-from test_search import clustered
+from test_vector_search import clustered
 from r2med.encode.vector_search import search
 hits = search(*clustered()[:2], 100, clustered()[2])
 sys.stdout.buffer.write(hits.places.tobytes() + hits.scores.tobytes())
