@@ -16,10 +16,10 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import add_everywhere, add_run
 from rich.console import Console
 
 import r2med
+from ledgers import add_everywhere, add_run
 from r2med.board.leaderboard import View, agree, board, joined, ranked
 from r2med.board.local_rows import parts_of
 from r2med.board.model import Board, BoardRow, Line, SystemParts

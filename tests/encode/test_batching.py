@@ -6,11 +6,11 @@ import io
 
 import numpy as np
 import pytest
-from encoders import HashEncoder, context, numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from encoders import HashEncoder, context, numbered
 from r2med.data.dataset import Texts
 from r2med.encode import batching
 from r2med.encode.batching import encode_all

@@ -8,8 +8,8 @@ import logging
 import numpy as np
 import pytest
 from embedding_server import DIMENSION, EmbeddingServer, Say, vector
-from encoders import context
 
+from encoders import context
 from r2med.data.dataset import Texts
 from r2med.encode import json_server
 from r2med.encode.batching import encode_all

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoders import context
 
+from encoders import context
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoders import HashEncoder, context, numbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import r2med
+from encoders import HashEncoder, context, numbered
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ledgers import commands
 
 import r2med
 from hubserver import HubServer, run_python
+from ledgers import commands
 from r2med.data.run import Run
 from r2med.data.run_files import read_run
 from r2med.data.tasks import groups, registry, task

@@ -20,9 +20,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgers import commands
 
 from hubserver import HubServer, run_python
+from ledgers import commands
 from r2med.data.run import Run
 from r2med.data.tasks import groups, registry
 from r2med.exchange.formats import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari

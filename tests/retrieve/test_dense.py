@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from encoders import HashEncoder, context
 
+from encoders import HashEncoder, context
 from r2med.data.dataset import Collection, Generation, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
