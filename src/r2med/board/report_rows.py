@@ -10,8 +10,7 @@ from operator import add
 from r2med.board.board_significance import Sample, intervals, significance
 from r2med.board.leaderboard import about_marks
 from r2med.board.local_rows import parts_of
-from r2med.board.model import OWN, Board, BoardRow, Line
-from r2med.render.board_table import GROUP_NOTES
+from r2med.board.model import GROUP_NOTES, OWN, Board, BoardRow, Line
 from r2med.runs.report import Report, Result, failure_lines
 
 

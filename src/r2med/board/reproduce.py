@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from r2med.data.published import TABLE, PublishedFigures, PublishedSystem, find_published
-from r2med.errors import R2medError, require_extra
+from r2med.errors import EXTRAS, R2medError, require_extra
 from r2med.pipeline.stage import Requirements, Stage
 from r2med.pipeline.system import System
 from r2med.runs.report import Report
@@ -103,8 +103,6 @@ def _requirements(stage: Stage) -> Requirements:
 
 def check_needs(spec: str) -> None:
     """Refuse what cannot run here before any data is read: a key that is not set, an extra that is not installed."""
-    from r2med.doctor import EXTRAS
-
     wanted = needs(spec)
     for key in wanted.get("keys", ()):
         if not os.environ.get(key):

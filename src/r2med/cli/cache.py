@@ -21,9 +21,9 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models."""
     if ctx.invoked_subcommand is not None:
         return
-    from r2med.doctor import human
     from r2med.encode.vector_store import sizes
     from r2med.storage.cache import Cache
+    from r2med.storage.files import human_size
 
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
     rows += [
@@ -38,7 +38,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     table = Table(Column("kind", key=True), Column("what", folds=True), *numbers("holds", "size"))
     for kind, what, holds, size in rows:
-        table.add(kind, what, holds, human(size))
+        table.add(kind, what, holds, human_size(size))
     table.show(output())
 
 
@@ -120,13 +120,13 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
 
 
 def _clear_vectors(model: str) -> None:
-    from r2med.doctor import human
     from r2med.encode.encoder_cards import cards
     from r2med.encode.vector_store import clear as clear_vectors
+    from r2med.storage.files import human_size
 
     known = {name.lower(): card.id for name, card in cards().items()}
     for each in clear_vectors(known.get(model.lower(), model)):
-        click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human(each.bytes)}")
+        click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human_size(each.bytes)}")
 
 
 def _clear_answers(model: str, unusable: bool) -> None:

@@ -16,8 +16,8 @@ from r2med.errors import R2medError, SpecError
 from r2med.llm import Failed, Reply, Request, current_client
 from r2med.llm.model_stage import AskingStage, foreseen, note_account, was_cut
 from r2med.models.prompts import Template, task_values, templates
+from r2med.pipeline.joins import check_join
 from r2med.pipeline.stage import Context, Expander
-from r2med.retrieve.query_text import check_join
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Generation

@@ -14,21 +14,20 @@ from r2med.errors import R2medError, SpecError
 from r2med.expand.expander import Writer, attach_generations
 from r2med.llm.model_stage import foreseen
 from r2med.models.prompts import numbered
-from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.joins import check_join
+from r2med.pipeline.registry import build_stage, build_system, spec_of
+from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Oracle
 from r2med.pipeline.system import System
-from r2med.retrieve.bm25 import BM25
-from r2med.retrieve.query_text import check_join
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Gold
-    from r2med.pipeline.spec import Call
     from r2med.pipeline.stage import Context
 
 
 PASSAGE_WORDS = 512
 """How much of a passage a model is shown, as published."""
-BY_BM25 = System((BM25(),))
+BY_BM25 = System((build_stage(Call("bm25")),))
 """What finds passages for a model unless something else is asked for."""
 
 

@@ -13,10 +13,10 @@ from r2med.errors import DataError, SpecError, expanded, suggest
 from r2med.expand.expander import attach_generations
 from r2med.expand.generation_files import HYDOC, Written, mismatched, read_written
 from r2med.llm.reasoning import split_trace
+from r2med.pipeline.joins import TEXT_JOINS, check_join
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Requirements
-from r2med.retrieve.query_text import TEXT_JOINS, check_join
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

@@ -10,7 +10,7 @@ A stage does not build a client: it uses `current_client()`, so that one command
 """
 
 from r2med.llm.budget import Account, Estimate, Limits, account
-from r2med.llm.client import Client, current_client, forget_outages, session
+from r2med.llm.client import Client, current_client, session
 from r2med.llm.llm_cards import add_model, find_model, model_names
 from r2med.llm.reasoning import FORMATS, Trace, split_trace
 from r2med.llm.scripted import scripted
@@ -54,7 +54,6 @@ __all__ = [
     "chat",
     "current_client",
     "find_model",
-    "forget_outages",
     "model_names",
     "scripted",
     "session",

@@ -21,8 +21,7 @@ from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.types import AttemptError, Failed, Model, RawAnswer, Reply, Request, ServerError
-from r2med.models.servers import OUTAGES
-from r2med.pipeline.engine import Progress
+from r2med.pipeline.engine import Progress, at_command_start
 from r2med.storage.home import home
 
 Value = TypeVar("Value")
@@ -273,9 +272,9 @@ def session(limits: Limits | None = None) -> Iterator[Client]:
             _current.remove(client)
 
 
-def forget_outages() -> None:
+@at_command_start
+def _forget_outages() -> None:
     """Have every server asked again that counted as dead: a new command begins."""
-    OUTAGES.clear()
     for client in (*_current, *_default.values()):
         client.forget_outages()
 

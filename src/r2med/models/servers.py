@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from r2med.config import server_sets
 from r2med.errors import SpecError
+from r2med.pipeline.engine import at_command_start
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -68,3 +69,4 @@ class Outages:
 
 OUTAGES = Outages()
 """Of this process."""
+at_command_start(OUTAGES.clear)

@@ -23,6 +23,21 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 
+_STARTS: list[Callable[[], None]] = []
+
+
+def at_command_start(do: Callable[[], None]) -> Callable[[], None]:
+    """Have something done whenever a command begins, such as giving every server another chance."""
+    _STARTS.append(do)
+    return do
+
+
+def begin_command() -> None:
+    """Do what floors above asked to have done at the beginning of a command."""
+    for do in _STARTS:
+        do()
+
+
 class Progress(Protocol):
     """A bar that can be moved on."""
 

@@ -13,10 +13,9 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError, debug, one_line
-from r2med.llm import forget_outages
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
-from r2med.pipeline.engine import Engine, quiet
+from r2med.pipeline.engine import Engine, begin_command, quiet
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import PHASES, Context, Stage
@@ -59,7 +58,7 @@ def evaluate(
     True
     """
     chosen = _with_measures(options or Options(), measures)
-    forget_outages()
+    begin_command()
     built = [_system(system) for system in _listed(systems)]
     results: list[Result] = []
     failures: list[Failure] = []

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line, percent
 from r2med.data.tasks import registry
 from r2med.runs.cost import COST_HEADINGS
-
-OTHER_DATA = "°"
-"""Behind a figure that was measured on other data than the task has now."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ def figure(line: Line, column: str, digits: int = 2) -> str:
 
     A figure of other data than the task has now carries a mark.
 
-    >>> from r2med.board.model import Row
-    >>> line = Line(Row("x", ("page",), {"A": 0.12345}, stated=0.5), None)
+    >>> from r2med.board.model import BoardRow
+    >>> line = Line(BoardRow("x", ("page",), {"A": 0.12345}, stated=0.5), None)
     >>> figure(line, "A"), figure(line, "B"), figure(line, "")
     ('12.35', '-', '(50.00)')
     """
@@ -57,15 +54,6 @@ def figure(line: Line, column: str, digits: int = 2) -> str:
 def saw_other_data(line: Line, column: str) -> bool:
     """Whether a figure was measured on other data than the rest of its column."""
     return bool(line.row.other_data) if column == AVERAGE else column in line.row.other_data
-
-
-def percent(value: float, digits: int = 2) -> str:
-    """A share times 100, rounded as the published tables are.
-
-    >>> percent(0.10905)
-    '10.90'
-    """
-    return f"{100 * value:.{digits}f}"
 
 
 def interval(line: Line, column: str) -> str:
@@ -104,12 +92,6 @@ GROUP_TITLES = {
     "custom-nano": "own nano sets",
 }
 """What the groups are called above a table."""
-GROUP_NOTES = {
-    "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
-    "nano": "Nano tasks are easier than the full ones: never compare the two.",
-    "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
-}
-"""What a reader must know about a group's scores."""
 SHORT_NAMES = {
     "Biology": "Bio",
     "Bioinformatics": "Bioinf",

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import AVERAGE, GROUP_NOTES, Board, Line
 from r2med.board.report_rows import Shown, boards_from_report
 from r2med.render.board_table import (
-    GROUP_NOTES,
     Leaders,
     cost_of,
     figure,

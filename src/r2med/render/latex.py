@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from r2med.board.board_significance import BETTER, WORSE
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line
 from r2med.render.board_table import (
     GROUP_TITLES,
-    OTHER_DATA,
     Leaders,
     cost_of,
     figure,

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from r2med.data.run import Run, top
 from r2med.errors import SpecError
+from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
 from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
-from r2med.retrieve.query_text import query_copies, search_texts
+from r2med.retrieve.query_text import search_texts
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
 

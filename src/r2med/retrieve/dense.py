@@ -22,10 +22,11 @@ from r2med.encode.vector_search import Similarity, VectorHits
 from r2med.encode.vector_store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, counted, suggest
 from r2med.models.source import existing_folder, looks_like_path
+from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
-from r2med.retrieve.query_text import TextParts, parts, query_copies
+from r2med.retrieve.query_text import TextParts, parts
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

@@ -1,60 +1,19 @@
-"""How generated texts join the query: the published protocol as a table, and what may be asked for instead.
+"""The text that a retriever searches with: a query and what was generated for it, joined.
 
-A join is written `replace` (the texts alone), `concat` (the query, then the texts) or `repeat(n)` (the query n times,
-then the texts). `mean`, the average of embeddings, has a meaning for dense retrievers only: `joined_text` is for the
-others, `parts` for these.
-
-Which joins an expander may ask for; how they are done is the retriever's business.
+`joined_text` is for retrievers of words, `parts` for those that average embeddings.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from r2med.data.dataset import Collection, Generation
-from r2med.errors import SpecError
-
-TEXT_JOINS: Mapping[str, str] = MappingProxyType(
-    {
-        "hyde": "replace",
-        "query2doc": "repeat(2)",
-        "lamer": "concat",
-        "answer": "replace",
-        "oracle-answer": "replace",
-        "search-o1": "replace",
-        "search-r1": "replace",
-        "replay": "replace",
-    }
-)
-"""How a retriever that searches with words joins each method's text, as published; any other method replaces."""
-
-DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
-"""How a dense retriever joins each method's text, as published; any other method's is averaged with the query's."""
+from r2med.pipeline.joins import DENSE_JOINS, TEXT_JOINS, query_copies
 
 _SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
 
 _REWRITTEN = "replay"  # the method of a text that is the whole query
-
-_REPEAT = re.compile(r"repeat\(([1-9]\d{0,2})\)")
-
-
-def query_copies(join: str) -> int:
-    """How many times a join puts the query before the texts.
-
-    >>> [query_copies(join) for join in ("replace", "concat", "repeat(3)")]
-    [0, 1, 3]
-    """
-    if join == "replace":
-        return 0
-    if join == "concat":
-        return 1
-    if repeat := _REPEAT.fullmatch(join):
-        return int(repeat[1])
-    reason = "averages embeddings and needs a dense retriever" if join == "mean" else "is not known"
-    raise SpecError(f'join {join!r} {reason}; a retriever of words takes replace, concat or "repeat(n)"')
 
 
 def usable(generations: Iterable[Generation]) -> list[Generation]:
@@ -121,12 +80,3 @@ def parts(query: str, generations: Iterable[Generation], override: str = "") -> 
         return TextParts(query, apart)
     copies = max(count for _, count in beside)
     return TextParts(_SEPARATOR.join([" ".join([query] * copies), *(text for text, _ in beside)]), apart)
-
-
-def check_join(stage: str, join: str) -> None:
-    """Refuse a join that no retriever knows; whether the retriever that follows knows it is its own business."""
-    if join not in ("", "mean"):
-        try:
-            query_copies(join)
-        except SpecError as error:
-            raise SpecError(f'{stage}: join must be replace, concat, mean or "repeat(n)", not {join!r}') from error

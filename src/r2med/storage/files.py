@@ -219,3 +219,16 @@ def _lock(handle: int, *, wait: bool) -> bool:
 def _release(lock: int | None) -> None:
     if lock is not None:
         os.close(lock)
+
+
+def human_size(size: float) -> str:
+    """A number of bytes for people.
+
+    >>> human_size(1536), human_size(12)
+    ('1.5 KB', '12 B')
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
