@@ -73,7 +73,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_example_of_the_documentation_runs(here: Path) -> None:
-    code = re.search(r"```python\n# my_reranker\.py\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    code = re.search(r"<!-- file: my_reranker.py -->\n```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     (here / "my_reranker.py").write_text(code[1], encoding="utf-8")
     specs = re.findall(r'r2med run "(bm25 >> my_reranker:[^"]*)"', DOCS.read_text(encoding="utf-8"))
