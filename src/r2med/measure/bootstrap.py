@@ -114,6 +114,20 @@ def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Int
     return [Interval(float(m), float(a), float(b)) for m, a, b in zip(means, low, high, strict=True)]
 
 
+def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float] | None:
+    """The ends of the interval of a resampled statistic; None where it is not defined in most resamples.
+
+    >>> percentile_ends(np.full(10, 0.5), [8]), percentile_ends(np.full(10, np.nan), [8])
+    ((0.5, 0.5), None)
+    """
+    known = drawn[np.isfinite(drawn)]
+    if 2 * len(known) < len(drawn) or not len(known):
+        return None
+    tail = 100 * expanded_tail(queries)
+    low, high = np.percentile(known, [tail, 100 - tail]).tolist()
+    return low, high
+
+
 def expanded_tail(queries: Sequence[int]) -> float:
     """The share of resamples beyond each end of an interval of a mean over tasks with so many queries.
 

@@ -1,0 +1,273 @@
+"""How far raters agree: raw agreement, kappas, Krippendorff's alpha and Gwet's AC, with a bootstrap over questions.
+
+Every coefficient is a function of sums over items, so that each question gives one row of sums, a resample of questions
+is a product with its row of counts, and all resamples are computed at once. Gaps are allowed: a coefficient uses the
+items that two raters at least have judged. Where it is not defined (nobody disagrees because one grade is all there is)
+it is not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import percentile_ends, weights
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+MOST_GRADES = 32
+"""What has more grades than this is a score and no scale: its table is too large to read, and to resample."""
+
+_NUMBERS = 1 << 20
+"""Numbers in memory at a time while questions are resampled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Grades of items by raters, and the question that each item belongs to.
+
+    >>> ratings = Ratings.of([[0, 0], [1, 1], [1, 0], [0, float("nan")]], questions=[0, 0, 1, 1])
+    >>> ratings.scale.tolist(), ratings.confusion().tolist()
+    ([0.0, 1.0], [[1, 0], [1, 1]])
+    """
+
+    grades: Floats
+    """A row an item, a column a rater; not a number where there is no grade."""
+    questions: Places
+    """The question of each item, counted from 0."""
+    scale: Floats
+    """Every grade that can be given, ascending."""
+
+    @classmethod
+    def of(cls, grades: ArrayLike, questions: ArrayLike | None = None, scale: Sequence[float] | None = None) -> Ratings:
+        """A table of grades; every item is a question of its own, and the scale holds what was given, unless told."""
+        table = np.asarray(grades, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] < 2:
+            raise R2medError("agreement needs the grades of two raters at least")
+        places = np.arange(len(table)) if questions is None else np.asarray(questions)
+        given = np.unique(table[~np.isnan(table)])
+        steps = given if scale is None else np.asarray(scale, dtype=np.float64)
+        if len(steps) > MOST_GRADES:
+            raise R2medError(f"{len(steps)} different grades are no scale; agreement takes {MOST_GRADES} at the most")
+        if not np.isin(given, steps).all():
+            raise R2medError(f"the grade {given[~np.isin(given, steps)][0]:g} is not on the scale")
+        return cls(table, np.unique(places, return_inverse=True)[1].astype(np.intp), steps)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every pair of raters."""
+        return list(combinations(range(self.grades.shape[1]), 2))
+
+    @property
+    def shared(self) -> int:
+        """How many items two raters at least have judged."""
+        return int((self._given.sum(axis=1) > 1).sum())
+
+    def select(self, items: NDArray[np.bool_] | Places) -> Ratings:
+        """Some of the items, on the same scale."""
+        return Ratings.of(self.grades[items], self.questions[items], self.scale.tolist())
+
+    def confusion(self, pair: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
+        """How often one rater gave the grade of the row and the other that of the column."""
+        found = self._cells(pair, np.ones(len(self.grades))).sum(axis=0)
+        return np.asarray(found, dtype=np.int64)
+
+    @cached_property
+    def _given(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.grades)
+
+    @cached_property
+    def _steps(self) -> Places:
+        """Each grade's place on the scale; meaningless where there is none."""
+        return np.searchsorted(self.scale, np.nan_to_num(self.grades)).clip(max=max(0, len(self.scale) - 1))
+
+    def _cells(self, pair: tuple[int, int], worth: Floats) -> Floats:
+        """The table of two raters for each question, every item counted for what it is worth."""
+        one, other = pair
+        both = self._given[:, one] & self._given[:, other]
+        size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
+        places = (self.questions * size + self._steps[:, one]) * size + self._steps[:, other]
+        found = np.bincount(places[both], worth[both], minlength=count * size * size)
+        return np.asarray(found, dtype=np.float64).reshape(count, size, size)
+
+    def sums(self) -> Sums:
+        """What the coefficients are made of, a row a question."""
+        judged = self._given.sum(axis=1)
+        tables = np.stack([self._cells(pair, np.ones(len(judged))) for pair in self.pairs], axis=1)
+        coincidences = self._both_ways(1 / np.maximum(1, judged - 1))
+        agreements = self._both_ways(1 / np.maximum(1, judged * (judged - 1)))
+        return Sums(self.scale, tables, coincidences, agreements, self._marginals(judged))
+
+    def _both_ways(self, worth: Floats) -> Floats:
+        """The tables of all pairs of raters, either of whom may come first."""
+        found = np.sum([self._cells(pair, worth) for pair in self.pairs], axis=0)
+        return np.asarray(found + found.swapaxes(-1, -2))
+
+    def _marginals(self, judged: NDArray[np.intp]) -> Floats:
+        """For each question the shares of the grades, summed over its items."""
+        size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
+        places = (self.questions[:, None] * size + self._steps)[self._given]
+        worth = np.broadcast_to((1 / np.maximum(1, judged))[:, None], self.grades.shape)[self._given]
+        found = np.bincount(places, worth, minlength=count * size)
+        return np.asarray(found, dtype=np.float64).reshape(count, size)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What all coefficients are made of; the first axis of each table is that of questions or of resamples."""
+
+    scale: Floats
+    tables: Floats
+    """For each pair of raters how often they gave which grades."""
+    coincidences: Floats
+    """Krippendorff's: pairs of grades within items, an item counted by its number of grades."""
+    agreements: Floats
+    """Gwet's: pairs of grades within items, every item counted once."""
+    marginals: Floats
+    """The shares of the grades within items, every item counted once."""
+
+    def total(self) -> Sums:
+        """The sums of all questions, as one row."""
+        return self._weighted(np.ones((1, len(self.marginals))))
+
+    def resampled(self) -> Iterator[Sums]:
+        """The sums of resampled questions, a block of resamples at a time."""
+        count = len(self.marginals)
+        at_once = max(1, _NUMBERS // sum(part[0].size for part in self._parts))
+        for block in weights(count):
+            for start in range(0, len(block), at_once):
+                yield self._weighted(block[start : start + at_once] * count)
+
+    @property
+    def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.tables, self.coincidences, self.agreements, self.marginals
+
+    def _weighted(self, rows: Floats) -> Sums:
+        return Sums(self.scale, *(np.tensordot(rows, part, axes=1) for part in self._parts))
+
+
+def agreement_weights(scale: ArrayLike, kind: str) -> Floats:
+    """How much two grades agree, from 0 to 1: `identity`, `linear` or `quadratic` in their distance.
+
+    >>> agreement_weights([0, 1, 2], "quadratic").tolist()
+    [[1.0, 0.75, 0.0], [0.75, 1.0, 0.75], [0.0, 0.75, 1.0]]
+    """
+    steps = np.asarray(scale, dtype=np.float64)
+    gaps = np.abs(steps[:, None] - steps)
+    if kind == "identity":
+        return np.asarray(gaps == 0, dtype=np.float64)
+    widest = gaps.max(initial=0.0) or 1.0
+    return np.asarray(1 - (gaps / widest) ** {"linear": 1, "quadratic": 2}[kind])
+
+
+def raw_agreement(sums: Sums) -> Floats:
+    """The share of pairs of grades that are equal, the mean over items."""
+    return _ratio(np.trace(sums.agreements, axis1=-2, axis2=-1), sums.agreements.sum(axis=(-1, -2)))
+
+
+def cohen_kappa(sums: Sums, kind: str = "identity") -> Floats:
+    """Cohen's kappa over the items that both judged; for more raters the mean over their pairs (Light's)."""
+    apart = 1 - agreement_weights(sums.scale, kind)
+    rows, columns = sums.tables.sum(axis=-1), sums.tables.sum(axis=-2)
+    observed = (sums.tables * apart).sum(axis=(-1, -2)) * rows.sum(axis=-1)
+    expected = np.einsum("...k,kl,...l->...", rows, apart, columns)
+    found = 1 - _ratio(observed, expected)
+    known = ~np.isnan(found)
+    return _ratio(np.where(known, found, 0.0).sum(axis=-1), known.sum(axis=-1))
+
+
+def krippendorff_alpha(sums: Sums, level: str = "ordinal") -> Floats:
+    """Krippendorff's alpha for `nominal`, `ordinal` or `interval` grades."""
+    totals = sums.coincidences.sum(axis=-1)
+    distances = _distances(sums.scale, totals, level)
+    observed = (sums.coincidences * distances).sum(axis=(-1, -2)) * (totals.sum(axis=-1) - 1)
+    expected = (totals[..., :, None] * totals[..., None, :] * distances).sum(axis=(-1, -2))
+    return np.asarray(1 - _ratio(observed, expected))
+
+
+def _distances(scale: Floats, totals: Floats, level: str) -> Floats:
+    if level == "ordinal":
+        middles = np.cumsum(totals, axis=-1) - totals / 2
+        return np.asarray((middles[..., :, None] - middles[..., None, :]) ** 2)
+    if level == "interval":
+        return np.asarray((scale[:, None] - scale) ** 2)
+    return np.asarray(scale[:, None] != scale, dtype=np.float64)
+
+
+def gwet_ac(sums: Sums, kind: str = "identity") -> Floats:
+    """Gwet's AC1, or with weights AC2: chance agreement is that of the items on which a guess is made."""
+    grades = len(sums.scale)
+    if grades < 2:
+        return np.full(len(sums.marginals), np.nan)
+    alike = agreement_weights(sums.scale, kind)
+    observed = _ratio((sums.agreements * alike).sum(axis=(-1, -2)), sums.agreements.sum(axis=(-1, -2)))
+    shares = _ratio(sums.marginals, sums.marginals.sum(axis=-1, keepdims=True))
+    chance = alike.sum() * (shares * (1 - shares)).sum(axis=-1) / (grades * (grades - 1))
+    return _ratio(observed - chance, 1 - chance)
+
+
+def _ratio(part: Floats, whole: ArrayLike) -> Floats:
+    size = np.asarray(whole, dtype=np.float64)
+    known = size != 0
+    return np.asarray(np.where(known, part / np.where(known, size, 1.0), np.nan))
+
+
+COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
+    "raw": raw_agreement,
+    "kappa": cohen_kappa,
+    "weighted-kappa": lambda sums: cohen_kappa(sums, "quadratic"),
+    "alpha-nominal": lambda sums: krippendorff_alpha(sums, "nominal"),
+    "alpha-ordinal": krippendorff_alpha,
+    "alpha-interval": lambda sums: krippendorff_alpha(sums, "interval"),
+    "ac1": gwet_ac,
+    "ac2": lambda sums: gwet_ac(sums, "quadratic"),
+}
+"""Every coefficient by name; the weights of the weighted ones are quadratic."""
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A coefficient with its 95% interval; None where it is not defined, or questions are too few."""
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Coefficient]:
+    """Some coefficients of a table of ratings, with intervals by drawing its questions with replacement.
+
+    >>> found = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
+    >>> found["raw"].value, round(found["kappa"].value, 3)
+    (0.75, 0.6)
+    """
+    sums = ratings.sums()
+    if not len(sums.marginals):
+        return {name: Coefficient(name, None) for name in names}
+    values = {name: COEFFICIENTS[name](sums.total())[0] for name in names}
+    drawn: dict[str, list[Floats]] = {name: [] for name in names}
+    if len(sums.marginals) > 1:
+        for block in sums.resampled():
+            for name in names:
+                drawn[name].append(COEFFICIENTS[name](block))
+    return {name: _coefficient(name, values[name], drawn[name], len(sums.marginals)) for name in names}
+
+
+def _coefficient(name: str, value: float, drawn: Sequence[Floats], questions: int) -> Coefficient:
+    if np.isnan(value):
+        return Coefficient(name, None)
+    ends = percentile_ends(np.concatenate(drawn), [questions]) if drawn else None
+    return Coefficient(name, float(value), *(ends or (None, None)))
