@@ -73,7 +73,7 @@ def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Se
         for place, each in enumerate(ranked(rows, tasks))
     ]
     notes = [about_marks(NAMES[0]), "failed: a_b on c: first line\nsecond line & more"]
-    return Board("full", "nDCG@10", tasks, lines, notes, left_out=3, cost=cost)
+    return Board("full", "nDCG@10", tasks, lines, notes, left_out=3, cost=cost, baseline=NAMES[0])
 
 
 def all_boards() -> Iterator[Board]:
@@ -153,12 +153,12 @@ def test_a_table_has_the_leaders_marked() -> None:
 
 def test_intervals_stand_below_and_marks_behind_the_figures() -> None:
     one = line("mine", 0.5, 0.5, intervals={"": Interval(0.5, 0.41, 0.58)}, marks={"": "†", "Biology": "‡"})
-    text = latex(Board("custom", "MAP", TASKS[:2], [replace(one, average=0.5)], ["† better, ‡ worse than x"]))
+    text = latex(Board("custom", "MAP", TASKS[:2], [replace(one, average=0.5)], baseline="x"))
     _, figures, ranges = checked(text)
     marked = [f"\\textbf{{50.00}}\\rlap{{$^{{\\{sign}}}$}}" for sign in ("ddagger", "dagger")]
     assert figures == ["mine", marked[0], "\\textbf{50.00}", marked[1]]
     assert ranges == ["", "", "", "{\\scriptsize 41.0--58.0}"]
-    assert "$\\dagger$ better, $\\ddagger$ worse than x." in text
+    assert "$\\dagger$ better, $\\ddagger$ worse than x: paired" in text
 
 
 def test_every_board_is_a_whole_table() -> None:
@@ -190,7 +190,7 @@ def test_notes_and_signs_without_a_font_are_in_comments() -> None:
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text(), st.text(min_size=1))
 def test_no_name_breaks_a_table(names: list[str], note: str, task: str) -> None:
     lines = [Line(BoardRow(name, ("own",), {task: 0.5}), 0.5) for name in names]
-    cells = checked(latex(Board("custom", "nDCG@10", (task,), lines, [f"† {note}"])))
+    cells = checked(latex(Board("custom", "nDCG@10", (task,), lines, [note], baseline=note)))
     assert len(cells) == 1 + len(names)
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from r2med.board.board_significance import BETTER, WORSE, Sample, find_baseline, intervals, significance
 from r2med.board.local_rows import local_rows, newest_runs
-from r2med.board.model import GROUP_NOTES, OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
+from r2med.board.model import OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
+from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import groups, registry
 from r2med.errors import R2medError, suggest
 from r2med.runs.ledger import Entry, Ledger
@@ -63,7 +64,7 @@ def board(ledger: Ledger, view: View) -> Board:
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
     shown = _decorated(ledger, shown, complete, view)
     notes = [*_disputes(lines, shown), *_notes(view, shown, runs)]
-    return Board(view.group, view.measure, tasks, shown, notes, len(lines) - len(shown), view.cost)
+    return Board(view.group, view.measure, tasks, shown, notes, len(lines) - len(shown), view.cost, view.baseline)
 
 
 def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:

@@ -16,12 +16,6 @@ AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
 OTHER_DATA = "°"
 """Behind a figure that was measured on other data than the task has now."""
-GROUP_NOTES = {
-    "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
-    "nano": "Nano tasks are easier than the full ones: never compare the two.",
-    "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
-}
-"""What a reader must know about a group's scores."""
 
 
 def percent(value: float, digits: int = 2) -> str:
@@ -153,6 +147,8 @@ class Board:
     """How many lines were cut off by a limit."""
     cost: bool = False
     """Whether costs are shown."""
+    baseline: str = ""
+    """The system that marks of significance are against."""
 
     @property
     def columns(self) -> tuple[str, ...]:

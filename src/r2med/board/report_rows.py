@@ -10,7 +10,8 @@ from operator import add
 from r2med.board.board_significance import Sample, intervals, significance
 from r2med.board.leaderboard import about_marks
 from r2med.board.local_rows import parts_of
-from r2med.board.model import GROUP_NOTES, OWN, Board, BoardRow, Line
+from r2med.board.model import OWN, Board, BoardRow, Line
+from r2med.data.task_names import GROUP_NOTES
 from r2med.runs.report import Report, Result, failure_lines
 
 
@@ -55,7 +56,7 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
         for system, results in found.items()
         if results
     ]
-    return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), cost=shown.cost)
+    return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), 0, shown.cost, shown.baseline)
 
 
 def _sample(result: Result, measure: str) -> Sample:

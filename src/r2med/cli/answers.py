@@ -48,7 +48,7 @@ def command(
 
 
 def _show(report: AnswerReport) -> None:
-    from r2med.render.board_table import task_names
+    from r2med.data.task_names import task_names
     from r2med.render.grid import Column, Table, key, numbers
 
     names = task_names(each.task for each in report.results)

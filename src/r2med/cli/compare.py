@@ -54,7 +54,7 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
-    from r2med.render.board_table import task_names
+    from r2med.data.task_names import task_names
     from r2med.render.grid import Table, key, numbers
 
     console = output()

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from r2med.board.model import AVERAGE, GROUP_NOTES, Board, Line
+from r2med.board.model import Board
 from r2med.board.report_rows import Shown, boards_from_report
-from r2med.render.board_table import (
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-    task_headings,
-)
-from r2med.render.board_text import notes, title
+from r2med.data.task_names import GROUP_NOTES
+from r2med.render.board_table import BEST, NONE, BoardTable, TableCell, TableRow, board_table
 from r2med.render.consoles import room, say, written_to
 from r2med.render.grid import Cell, Column, Figure, Table, key, numbers
-from r2med.runs.cost import COST_HEADINGS
 from r2med.runs.report import Report, failure_lines
 
 if TYPE_CHECKING:
@@ -38,9 +27,9 @@ _NARROW = 110
 
 def show_board(board: Board, console: Console) -> None:
     """Print the board and what a reader must know about it."""
-    console.print(title(board), style="bold")
-    _terminal_table(board, console).show(console)
-    for note in notes(board):
+    table = board_table(board)
+    _show(table, console)
+    for note in table.notes:
         console.print(note, style="dim")
 
 
@@ -49,8 +38,7 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
     for group in report.groups:
         boards = [board for board in boards_from_report(report, measures, shown) if board.group == group]
         for board in boards:
-            console.print(title(board), style="bold")
-            _terminal_table(board, console).show(console)
+            _show(board_table(board), console)
         if boards and group in GROUP_NOTES:
             console.print(GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
@@ -63,47 +51,44 @@ def as_text(report: Report) -> str:
     return buffer.getvalue().rstrip()
 
 
-def _terminal_table(board: Board, console: Console) -> Table:
+def _show(table: BoardTable, console: Console) -> None:
+    """Print the title and the table."""
+    console.print(table.title, style="bold")
     width = room(console)
-    narrow = width is not None and width < _NARROW
-    columns = [Column("#", right=True, key=True)] * has_ranks(board)
+    _grid(table, narrow=width is not None and width < _NARROW).show(console)
+
+
+def _grid(table: BoardTable, *, narrow: bool) -> Table:
+    columns = [Column("#", right=True, key=True)] * table.has_ranks
     columns.append(key("system"))
-    columns += [Column("source")] * (has_sources(board) and not narrow)
-    heads = [*task_headings(board.tasks).values(), *["avg"] * (AVERAGE in board.columns)]
-    columns += numbers(*heads, *(COST_HEADINGS if board.cost else ()))
-    best = leaders(board)
-    table = Table(*columns)
-    for line in board.lines:
-        head = _head(board, line, narrow=narrow)
-        mixed = line.row.own and has_sources(board)
-        table.add(*head, *_figures(board, line, best), style="cyan" if mixed else "")
-        if line.intervals:
-            some = board.columns[-1:] if narrow and has_sources(board) else board.columns
-            spread = [interval(line, column) if column in some else "" for column in board.columns]
-            blanks = [""] * (len(columns) - len(head) - len(spread))
-            table.add(*[""] * len(head), *spread, *blanks, style="dim")
-    return table
+    columns += [Column("source")] * (table.has_sources and not narrow)
+    columns += numbers(*table.headings.values(), *table.cost_headings)
+    grid = Table(*columns)
+    for row in table.rows:
+        head = _head(table, row, narrow=narrow)
+        cost = [row.cost[heading] for heading in table.cost_headings]
+        grid.add(*head, *map(_figure, row.cells.values()), *cost, style="cyan" if row.own_among_others else "")
+        if row.line.intervals:
+            some = table.columns[-1:] if narrow and table.has_sources else table.columns
+            spread = [cell.interval if column in some else "" for column, cell in row.cells.items()]
+            grid.add(*[""] * len(head), *spread, *[""] * len(cost), style="dim")
+    return grid
 
 
-def _head(board: Board, line: Line, *, narrow: bool) -> list[Cell]:
-    """The rank, the name and the sources of a line."""
+def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
+    """The rank, the name and the sources of a row."""
     from rich.text import Text
 
-    cells: list[Cell] = ["-" if line.rank is None else str(line.rank)] * has_ranks(board)
-    if not has_sources(board):
-        return [*cells, label(line)]
-    name = f"{OWN_MARK} {label(line)}" if line.row.own else label(line)
-    sources = "+".join(line.row.sources)
+    cells: list[Cell] = [row.rank or NONE] * table.has_ranks
+    if not table.has_sources:
+        return [*cells, row.label]
+    name = f"{OWN_MARK} {row.label}" if row.own_among_others else row.label
+    sources = "+".join(row.sources)
     return [*cells, Text.assemble(name, " ", (sources, "dim"))] if narrow else [*cells, name, sources]
 
 
-def _figures(board: Board, line: Line, best: Mapping[str, Leaders]) -> list[Cell]:
-    cells: list[Cell] = []
-    for column in board.columns:
-        leads = not line.row.oracle and figure(line, column) == best[column].best
-        wide, narrow = (figure(line, column, digits) + line.marks.get(column, "") for digits in (2, 1))
-        cells.append(Figure(wide, narrow, "bold" if leads else ""))
-    return cells + (list[Cell](cost_of(line)) if board.cost else [])
+def _figure(cell: TableCell) -> Figure:
+    return Figure(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
 
 
 def _footnotes(report: Report, console: Console) -> None:

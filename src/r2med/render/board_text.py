@@ -1,4 +1,4 @@
-"""A board as text: Markdown, LaTeX, CSV and JSON. Of a results.Report the same, a table for each group and measure."""
+"""A board as text: Markdown, LaTeX, CSV and JSON. Of a report the same, a table for each group and measure."""
 
 from __future__ import annotations
 
@@ -8,50 +8,28 @@ from io import StringIO
 
 import orjson
 
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import Board, Line
 from r2med.board.report_rows import Shown, boards_from_report
-from r2med.render.board_table import (
-    GROUP_TITLES,
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-    task_headings,
-)
+from r2med.render.board_table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
 from r2med.render.latex import latex
-from r2med.runs.cost import COST_HEADINGS
 from r2med.runs.report import Report
 
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
 
 
-def title(board: Board) -> str:
-    """What a table is about.
-
-    >>> title(Board("nano", "nDCG@10", (), ()))
-    'nDCG@10 x 100, NanoR2MED'
-    """
-    return f"{board.measure} x 100, {GROUP_TITLES[board.group]}"
-
-
 def markdown(board: Board) -> str:
     """A table for a README or an issue: best in bold, second underlined, notes below."""
-    heads = ["rank"] * has_ranks(board) + ["system"] + ["source"] * has_sources(board)
-    averages = ["avg"] * (AVERAGE in board.columns)
-    numbers = [*task_headings(board.tasks).values(), *averages, *(COST_HEADINGS if board.cost else ())]
-    best = leaders(board)
+    table = board_table(board)
+    heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources
+    numbers = [*table.headings.values(), *table.cost_headings]
     lines = [
-        f"**{title(board)}**",
+        f"**{table.title}**",
         "",
         _pipes([*heads, *numbers]),
         _pipes([*("---" for _ in heads), *("---:" for _ in numbers)]),
-        *(_pipes(_markdown_cells(board, line, best)) for line in board.lines),
+        *(_pipes(_markdown_cells(table, row)) for row in table.rows),
         "",
-        *(f"- {_plain(note)}" for note in notes(board)),
+        *(f"- {_plain(note)}" for note in table.notes),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -67,26 +45,20 @@ def _plain(text: str) -> str:
     return text
 
 
-def _markdown_cells(board: Board, line: Line, best: Mapping[str, Leaders]) -> list[str]:
-    cells = ["-" if line.rank is None else str(line.rank)] * has_ranks(board)
-    name = _plain(label(line))
-    cells.append(f"**{name}**" if line.row.own and has_sources(board) else name)
-    cells += [", ".join(line.row.sources)] * has_sources(board)
-    for column in board.columns:
-        text, known = figure(line, column), best[column]
-        if not line.row.oracle and text == known.best:
-            text = f"**{text}**"
-        elif not line.row.oracle and text == known.second:
-            text = f"<u>{text}</u>"
-        text += line.marks.get(column, "")
-        cells.append(f"{text} <sub>{interval(line, column)}</sub>" if interval(line, column) else text)
-    return cells + (cost_of(line) if board.cost else [])
+def _markdown_cells(table: BoardTable, row: TableRow) -> list[str]:
+    name = _plain(row.label)
+    return [
+        *[row.rank or NONE] * table.has_ranks,
+        f"**{name}**" if row.own_among_others else name,
+        *[", ".join(row.sources)] * table.has_sources,
+        *map(_markdown_figure, row.cells.values()),
+        *(row.cost[heading] for heading in table.cost_headings),
+    ]
 
 
-def notes(board: Board) -> list[str]:
-    """The notes, and how many lines were left out."""
-    cut = [f"{board.left_out} more systems are not shown"] if board.left_out else []
-    return [*board.notes, *cut]
+def _markdown_figure(cell: TableCell) -> str:
+    text = {BEST: f"**{cell.text}**", SECOND: f"<u>{cell.text}</u>"}.get(cell.place, cell.text) + cell.mark
+    return f"{text} <sub>{cell.interval}</sub>" if cell.interval else text
 
 
 def as_csv(boards: Sequence[Board]) -> str:
@@ -134,7 +106,7 @@ FORMATS: Mapping[str, Callable[[Sequence[Board]], str]] = {
     "csv": as_csv,
     "json": as_json,
 }
-"""Every format by its name; `terminal` is in `board.terminal`."""
+"""Every format by its name; the terminal's is in `board_terminal`."""
 
 
 def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:

@@ -6,25 +6,15 @@ Text in LaTeX: every sign as itself, written in ASCII, so that it is printed in 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from r2med.board.board_significance import BETTER, WORSE
-from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line
-from r2med.render.board_table import (
-    GROUP_TITLES,
-    Leaders,
-    cost_of,
-    figure,
-    has_ranks,
-    has_sources,
-    interval,
-    label,
-    leaders,
-    task_headings,
-)
-from r2med.runs.cost import COST_HEADINGS
+from r2med.board.leaderboard import about_marks
+from r2med.board.model import AVERAGE, Board
+from r2med.data.task_names import GROUP_TITLES
+from r2med.render.board_table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
 _NONE = "--"
@@ -73,13 +63,13 @@ def latex(board: Board) -> str:
     It is set in `\footnotesize` and made smaller where the text is narrower than it. One that would become too small to
     read is turned, and one that is longer than a page goes on over several.
     """
-    shape = _shape(board)
-    best = leaders(board)
-    rows = [row for line in board.lines for row in _rows(board, line, shape, best)]
-    caption = [rf"\caption{{{_caption(board, shape)}}}", rf"\label{{tab:r2med-{board.group}-{_slug(board.measure)}}}"]
-    head = [r"\toprule", _joined(_headings(board)), r"\midrule"]
-    body = (_long if shape.long else _float)(shape, _columns(board, shape), caption, head, rows)
-    names = " ".join(line.row.name for line in board.lines)
+    table = board_table(board, average="Avg.")
+    shape = _shape(table)
+    rows = [text for row in table.rows for text in _rows(table, row, shape)]
+    caption = [rf"\caption{{{_caption(table, shape)}}}", rf"\label{{tab:r2med-{board.group}-{_slug(board.measure)}}}"]
+    head = [r"\toprule", _joined(_headings(table)), r"\midrule"]
+    body = (_long if shape.long else _float)(shape, _columns(table, shape), caption, head, rows)
+    names = " ".join(row.name for row in table.rows)
     comments = [f"{escaped(sign)} stands for {sign}, which the usual fonts lack" for sign in unprintable(names)]
     comments += map(one_line, board.notes)
     return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {each}" for each in comments)]) + "\n"
@@ -127,16 +117,16 @@ def _long(shape: _Shape, columns: str, caption: list[str], head: list[str], rows
     ]
 
 
-def _shape(board: Board) -> _Shape:
+def _shape(table: BoardTable) -> _Shape:
     """Chosen by about how wide the columns are: TeX alone knows it exactly."""
-    longest = max((_letters(label(line)) for line in board.lines), default=0.0)
+    longest = max((_letters(row.label) for row in table.rows), default=0.0)
     name = min(longest, _NAME * _LETTER)
-    height = len(board.lines) + sum(bool(line.intervals) for line in board.lines)
+    height = len(table.rows) + sum(bool(row.line.intervals) for row in table.rows)
     long = height > _ROWS
-    turned = (_rest(board, long) + name) * (1.0 if long else _SMALLEST) > _UPRIGHT
+    turned = (_rest(table, long) + name) * (1.0 if long else _SMALLEST) > _UPRIGHT
     if not (long or (turned and height > _TURNED_ROWS)):
         return _Shape(name if name < longest else 0.0, turned, long=False)
-    rest = _rest(board, long=True)
+    rest = _rest(table, long=True)
     turned = rest + name > _UPRIGHT
     rooms = {size: (_TURNED if turned else _UPRIGHT) / scale - rest for size, scale in _SIZES.items()}
     size = next((size for size, room in rooms.items() if room >= min(name, _NARROWEST)), "tiny")
@@ -144,90 +134,73 @@ def _shape(board: Board) -> _Shape:
     return _Shape(name * scale if name < longest else 0.0, turned, True, size, _GAP * scale)
 
 
-def _rest(board: Board, long: bool) -> float:
+def _rest(table: BoardTable, long: bool) -> float:
     """What all but the names take."""
-    heads = zip(board.columns, _task_headings(board), strict=True)
-    widths = [_GAP, *(_width(board, column, head, long) for column, head in heads)]
-    widths += [3 * _LETTER + _GAP] * has_ranks(board)
-    if has_sources(board):
-        widths.append(max(_letters(", ".join(line.row.sources)) for line in board.lines) + _GAP)
-    if board.cost:
-        costs = [COST_HEADINGS, *(cost_of(line) for line in board.lines)]
-        widths += [max(map(_letters, column)) + _GAP for column in zip(*costs, strict=True)]
+    widths = [_GAP, *(_width(table, column, long) for column in table.columns)]
+    widths += [3 * _LETTER + _GAP] * table.has_ranks
+    if table.has_sources:
+        widths.append(max(_letters(", ".join(row.sources)) for row in table.rows) + _GAP)
+    for heading in table.cost_headings:
+        widths.append(max(_letters(text) for text in (heading, *(row.cost[heading] for row in table.rows))) + _GAP)
     return sum(widths)
 
 
-def _width(board: Board, column: str, heading: str, long: bool) -> float:
-    cells = [heading, *(figure(line, column) for line in board.lines)]
-    cells += [_range(line, column, long) for line in board.lines]
+def _width(table: BoardTable, column: str, long: bool) -> float:
+    cells = [table.headings[column], *(row.cells[column].text for row in table.rows)]
+    cells += [_range(row.cells[column], column, long) for row in table.rows]
     return max(map(_letters, cells)) + _GAP
 
 
-def _range(line: Line, column: str, long: bool) -> str:
+def _range(cell: TableCell, column: str, long: bool) -> str:
     """An interval; a table over several pages has those of the averages alone, or it would be too wide."""
-    return "" if long and column != AVERAGE else interval(line, column)
+    return "" if long and column != AVERAGE else cell.interval
 
 
 def _letters(text: str) -> float:
     return _LETTER * len(text)
 
 
-def _columns(board: Board, shape: _Shape) -> str:
+def _columns(table: BoardTable, shape: _Shape) -> str:
     name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
-    figures = len(board.columns) + (len(COST_HEADINGS) if board.cost else 0)
-    return "r" * has_ranks(board) + name + "l" * has_sources(board) + "r" * figures
+    figures = len(table.columns) + len(table.cost_headings)
+    return "r" * table.has_ranks + name + "l" * table.has_sources + "r" * figures
 
 
-def _headings(board: Board) -> list[str]:
-    cost = [escaped(name.capitalize() if name.isalpha() else name) for name in (COST_HEADINGS if board.cost else ())]
-    heads = [r"\#"] * has_ranks(board) + ["System"] + ["Source"] * has_sources(board)
-    return [*heads, *map(escaped, _task_headings(board)), *cost]
+def _headings(table: BoardTable) -> list[str]:
+    cost = [name.capitalize() if name.isalpha() else name for name in table.cost_headings]
+    heads = [r"\#"] * table.has_ranks + ["System"] + ["Source"] * table.has_sources
+    return [*heads, *map(escaped, table.headings.values()), *map(escaped, cost)]
 
 
-def _task_headings(board: Board) -> list[str]:
-    return [*task_headings(board.tasks).values(), *["Avg."] * (AVERAGE in board.columns)]
-
-
-def _caption(board: Board, shape: _Shape) -> str:
+def _caption(table: BoardTable, shape: _Shape) -> str:
     """What the table shows, and what each sign in it means."""
-    rows = [line.row for line in board.lines]
-    figures = [figure(line, column) for line in board.lines for column in board.columns]
-    meanings = [
-        (has_sources(board) and any(row.own for row in rows), "Own runs in italics"),
-        (
-            any(line.intervals for line in board.lines),
-            rf"Below the {'averages' if shape.long else 'figures'} 95\% intervals (bootstrap over queries)",
-        ),
-        (any(row.oracle for row in rows), "An oracle was shown the answers and has no rank"),
-        (any(line.disputed for line in board.lines), r"$\neq$: sources disagree"),
-        (any(row.incomplete for row in rows), "*: some queries are incomplete"),
-        (any(row.other_data for row in rows), r"$^\circ$: measured on other data, not ranked"),
-        (any(text.startswith("(") for text in figures), "In brackets: an average published without its tasks"),
-        ("-" in figures, "A dash: no figure"),
-        (bool(board.left_out), f"{len(rows)} of {len(rows) + board.left_out} systems"),
-    ]
+    board = table.board
     parts = [rf"{escaped(board.measure)} $\times$ 100, {escaped(GROUP_TITLES[board.group])}"]
-    parts += ["Best in bold, second underlined", *(text for holds, text in meanings if holds)]
-    return ". ".join([*parts, *(breakable(note) for note in board.notes if BETTER in note)]) + "."
+    parts.append("Best in bold, second underlined")
+    parts += ["Own runs in italics"] * any(row.own_among_others for row in table.rows)
+    below = "averages" if shape.long else "figures"
+    parts += [rf"Below the {below} 95\% intervals (bootstrap over queries)"] * table.has_intervals
+    parts += map(escaped, table.legend)
+    return ". ".join([*parts, *([breakable(about_marks(board.baseline))] if board.baseline else [])]) + "."
 
 
 def _slug(text: str) -> str:
     return "".join(sign for sign in text.lower() if sign.isascii() and sign.isalnum())
 
 
-def _rows(board: Board, line: Line, shape: _Shape, best: Mapping[str, Leaders]) -> list[str]:
-    """The row of a line, and its intervals below."""
-    cells = [_NONE if line.rank is None else str(line.rank)] * has_ranks(board)
-    name = breakable(label(line)) if shape.name else escaped(label(line))
-    cells.append(rf"\textit{{{name}}}" if line.row.own and has_sources(board) else name)
-    cells += [escaped(", ".join(line.row.sources))] * has_sources(board)
+def _rows(table: BoardTable, row: TableRow, shape: _Shape) -> list[str]:
+    """The row of a system, and its intervals below."""
+    cells = [row.rank or _NONE] * table.has_ranks
+    name = breakable(row.label) if shape.name else escaped(row.label)
+    cells.append(rf"\textit{{{name}}}" if row.own_among_others else name)
+    cells += [escaped(", ".join(row.sources))] * table.has_sources
     before = len(cells)
-    cells += [_number(line, column, best) for column in board.columns]
-    cost = cost_of(line) if board.cost else []
-    cells += [_NONE if cell == "-" else escaped(cell) for cell in cost]
-    if not line.intervals:
+    cells += map(_number, row.cells.values())
+    cost = [row.cost[heading] for heading in table.cost_headings]
+    cells += [_NONE if cell == NONE else escaped(cell) for cell in cost]
+    if not row.line.intervals:
         return [_joined(cells)]
-    ranges = [_range(line, column, shape.long).replace("-", "--") for column in board.columns]
+    ranges = [_range(cell, column, shape.long).replace("-", "--") for column, cell in row.cells.items()]
     below = [*[""] * before, *(rf"{{{shape.smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
     return [_joined(cells) + "*", _joined(below) + "[2pt]"]
 
@@ -237,18 +210,16 @@ def _joined(cells: Sequence[str]) -> str:
     return "{}" * cells[0].startswith(("*", "[")) + " & ".join(cells) + r" \\"
 
 
-def _number(line: Line, column: str, best: Mapping[str, Leaders]) -> str:
+def _number(cell: TableCell) -> str:
     """A figure; what stands behind its digits takes no room, so that these stay below each other."""
-    text = figure(line, column)
-    leading = best[column] if not line.row.oracle else Leaders()
-    if text == "-":
+    if cell.text == NONE:
         return _NONE
-    if text.endswith(OTHER_DATA):
-        return text.removesuffix(OTHER_DATA) + r"\rlap{$^\circ$}"
-    if text.endswith(")"):
-        return text.removesuffix(")") + r"\rlap{)}"
-    shown = {leading.best: rf"\textbf{{{text}}}", leading.second: rf"\underline{{{text}}}"}.get(text, text)
-    marks = "".join(_MARKS.get(mark, "") for mark in line.marks.get(column, ""))
+    if cell.other_data:
+        return cell.digits + r"\rlap{$^\circ$}"
+    if cell.brackets:
+        return f"({cell.digits}" + r"\rlap{)}"
+    shown = {BEST: rf"\textbf{{{cell.digits}}}", SECOND: rf"\underline{{{cell.digits}}}"}.get(cell.place, cell.digits)
+    marks = "".join(_MARKS.get(mark, "") for mark in cell.mark)
     return rf"{shown}\rlap{{{marks}}}" if marks else shown
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from r2med.data.task_names import task_headings
 from r2med.errors import R2medError, require_extra
-from r2med.render.board_table import task_headings
 from r2med.storage.files import draft_file
 
 if TYPE_CHECKING:

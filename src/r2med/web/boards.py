@@ -13,7 +13,7 @@ from r2med.board.model import AVERAGE, Board, Line
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.errors import R2medError
-from r2med.render.board_table import Leaders, leaders
+from r2med.render.board_table import BoardTable, board_table
 from r2med.web.charts import ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, responsive, small
 from r2med.web.pages import drawn
 
@@ -76,22 +76,23 @@ class Hrefs:
 
 
 @dataclass(frozen=True)
-class BoardTable:
-    """A board's lines in an order, with what cells need."""
+class SortedTable:
+    """A board's table as a page shows it: sorted by a column, with intervals as drawings."""
 
-    board: Board
-    lines: Sequence[Line]
-    best: Mapping[str, Leaders]
+    table: BoardTable
     sort: str
     bars: Mapping[str, Markup]
     """The average's interval as a drawing, by a system's name."""
-    cost: bool = False
-    """Whether there is any cost to show."""
 
     @property
-    def mixed(self) -> bool:
-        """Whether some figures were measured on other data than the rest of their column."""
-        return any(line.row.other_data for line in self.lines)
+    def board(self) -> Board:
+        """The board that it is of."""
+        return self.table.board
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether there is any cost to show."""
+        return any(row.line.row.cost is not None for row in self.table.rows)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,17 +132,18 @@ def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]
     ]
 
 
-def board_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> BoardTable:
-    """The table of some lines of a board; the best figures are those of the whole board."""
+def sorted_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> SortedTable:
+    """The table of some lines of a board, in their order; the best figures are those of the whole board."""
     # A ceiling would press all systems into a corner of the scale.
-    ends = [line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle]
-    low, high = min((each.low for each in ends), default=0.0), max((each.high for each in ends), default=1.0)
-    bars = {
-        line.row.name: drawn(small(line.intervals[AVERAGE], low, high))
-        for line in lines
-        if AVERAGE in line.intervals and not line.row.oracle
+    known = {
+        line.row.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle
     }
-    return BoardTable(board, lines, leaders(board), sort, bars, any(line.row.cost is not None for line in lines))
+    low, high = (
+        min((each.low for each in known.values()), default=0.0),
+        max((each.high for each in known.values()), default=1.0),
+    )
+    bars = {name: drawn(small(found, low, high)) for name, found in known.items()}
+    return SortedTable(board_table(board, lines, average="Average"), sort, bars)
 
 
 def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 import r2med
 from r2med.board.model import percent
 from r2med.data.published import published, sources
+from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
 from r2med.errors import require_extra
-from r2med.render.board_table import GROUP_TITLES, figure, saw_other_data, task_headings
 from r2med.render.case_screen import harmless
 from r2med.runs.cost import Cost
 from r2med.text.highlight import Kinds, excerpt, parts
@@ -85,8 +85,6 @@ def environment() -> Environment:
     made.globals |= {
         "version": r2med.__version__,
         "groups": GROUP_TITLES,
-        "figure": figure,
-        "other_data": saw_other_data,
         "spent": spent,
         "signed": signed,
         "known_tasks": registry(),

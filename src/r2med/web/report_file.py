@@ -18,7 +18,8 @@ import orjson
 from r2med.board.board_significance import Sample, intervals
 from r2med.board.leaderboard import ranked
 from r2med.board.local_rows import local_rows
-from r2med.board.model import GROUP_NOTES, Board
+from r2med.board.model import Board
+from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis
 from r2med.diagnose.compare import Comparison, compare
@@ -27,7 +28,6 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.engine import Engine
-from r2med.render.board_table import GROUP_TITLES
 from r2med.render.case_screen import harmless
 from r2med.runs.ledger import Entry, Ledger
 from r2med.web import boards, charts
@@ -83,7 +83,7 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
         "report.html",
         frame,
         title=choice.title,
-        table=boards.board_table(board, board.lines),
+        table=boards.sorted_table(board, board.lines),
         panels=_panels(ledger, choice, found, board),
         task_panels=boards.task_panels(board, board.lines) if len(board.tasks) > 1 else [],
         systems=found.systems,

@@ -11,10 +11,10 @@ import orjson
 
 from r2med.board.leaderboard import View, board
 from r2med.board.model import AVERAGE, Board, Line
+from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
-from r2med.render.board_table import GROUP_TITLES
 from r2med.render.board_text import FORMATS
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import select
@@ -124,7 +124,7 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
     page = render(
         "site_board.html",
         frame,
-        table=boards.board_table(found, found.lines),
+        table=boards.sorted_table(found, found.lines),
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,

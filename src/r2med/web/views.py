@@ -81,7 +81,7 @@ def board_page(library: Library, request: Request) -> Shown:
     runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
     values = {
         "asked": found,
-        "table": boards.board_table(board, shown, links.sort),
+        "table": boards.sorted_table(board, shown, links.sort),
         "links": links,
         "pages": pages,
         "panels": [
