@@ -10,6 +10,7 @@ import numpy as np
 from r2med.data.run import Run
 from r2med.data.tasks import registry
 from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import RunRecord
 from r2med.storage.cache import cache_key
 
 BM25 = ({"spec": "bm25", "kind": "retriever"},)
@@ -38,7 +39,8 @@ def add_run(
     }
     seconds = content.pop("seconds", 1.0)
     key = cache_key(system=system, task=task, values=repr(values), record=repr(record))
-    entry = Entry(key, system, task, registry()[task].group, queries, seconds, content, record.get("created", ""))
+    group, created = registry()[task].group, record.get("created", "")
+    entry = Entry(key, system, task, group, queries, seconds, RunRecord.from_json(content), created)
     lists = {query: (["d1", "d2"], [2.0, 1.0]) for query in queries}
     arrays = {measure: np.array(column, dtype=np.float64) for measure, column in scores.items()}
     return ledger.add(entry, Finished(Run.from_lists(lists), arrays))

@@ -10,7 +10,7 @@ import sys
 import r2med
 from r2med.errors import EXTRAS, R2medError
 from r2med.runs.ledger import Ledger
-from r2med.runs.record import version_of
+from r2med.runs.provenance import version_of
 from r2med.storage.cache import Cache
 from r2med.storage.files import human_size
 from r2med.storage.home import home

@@ -30,6 +30,7 @@ from r2med.measure.significance import difference
 from r2med.render.board_terminal import show_board
 from r2med.render.board_text import FORMATS
 from r2med.runs.ledger import Ledger
+from r2med.runs.record import StageRecord
 
 FULL = [task.name for task in groups()["full"]]
 
@@ -212,7 +213,7 @@ PARTS = {
 
 @pytest.mark.parametrize("system", STAGES)
 def test_what_an_own_system_is_made_of_is_told_by_its_record(system: str) -> None:
-    assert parts_of([{"spec": spec, "kind": kind} for spec, kind in STAGES[system]]) == PARTS[system]
+    assert parts_of([StageRecord(*stage) for stage in STAGES[system]]) == PARTS[system]
 
 
 def test_filters_choose_own_and_published_alike(ledger: Ledger) -> None:

@@ -101,7 +101,7 @@ def test_the_search_with_gold_answers_is_kept_and_marked(task: Path) -> None:
     with Ledger() as ledger:
         entry = ledger.get(found.oracle)
         assert entry.system == "oracle-answer >> bm25(k1=2)"
-        assert entry.record["oracle"] is True
+        assert entry.oracle is True
         assert of("bm25(k1=2)", task).oracle == found.oracle
         assert len(ledger.entries()) == 2
 
@@ -143,8 +143,9 @@ def test_a_failure_that_is_no_generation_loses_nothing(task: Path) -> None:
     r2med.evaluate("bm25", task)
     with Ledger() as ledger:
         (opened,) = next(load_runs(ledger, ["bm25"]))
-        opened.entry.record["incomplete"] = {"bridge": "the reranker gave up"}
-        assert causes(diagnose(opened, ledger))["bridge"] is Cause.BRIDGE
+        record = replace(opened.entry.record, incomplete={"bridge": "the reranker gave up"})
+        again = replace(opened, entry=replace(opened.entry, record=record))
+        assert causes(diagnose(again, ledger))["bridge"] is Cause.BRIDGE
 
 
 def test_lists_shorter_than_the_deep_cutoff_are_noted(task: Path) -> None:

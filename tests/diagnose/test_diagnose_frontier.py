@@ -11,6 +11,7 @@ from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, left_ou
 from r2med.errors import R2medError
 from r2med.llm import Limits, add_model, scripted, session
 from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import RunRecord
 
 NUMBERS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0])
 SYSTEMS = st.lists(
@@ -48,7 +49,7 @@ def test_nothing_on_the_frontier_is_beaten_and_all_else_is(systems: list[Priced]
 
 def entry(work: list[dict[str, object]], stages: list[dict[str, object]] | None = None, cores: int = 2) -> Entry:
     record = {"work": work, "stages": stages or [{"spec": "bm25"}], "machine": {"platform": "linux", "cores": cores}}
-    return Entry("k", "s", "t", "custom", ("q1", "q2"), 9.0, record)
+    return Entry("k", "s", "t", "custom", ("q1", "q2"), 9.0, RunRecord.from_json(record))
 
 
 def step(search: float, **more: object) -> dict[str, object]:

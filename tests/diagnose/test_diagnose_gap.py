@@ -120,5 +120,5 @@ def test_floor_and_ceiling_are_runs_of_the_ledger() -> None:
     plain, oracle = floor_and_ceiling("replay >> bm25", load("sample/Biology"))
     assert np.mean(list(oracle.values())) > np.mean(list(plain.values()))
     with Ledger() as ledger:
-        kept = {entry.system: entry.record["oracle"] for entry in ledger.entries()}
+        kept = {entry.system: entry.oracle for entry in ledger.entries()}
     assert kept == {"bm25": False, "oracle-answer >> bm25": True}

@@ -32,7 +32,7 @@ def test_vectors_in_order_and_the_model_loaded_once():
     np.testing.assert_array_equal(vectors[:], np.array([encoder.vector(text) for text in texts.texts]))
     assert encoder.loads == 1
     assert sorted(encoder.encoded) == sorted(texts.texts)
-    assert notes.notes.record["documents"] == {
+    assert notes.notes.facts["documents"] == {
         "texts": 100,
         "encoded": 100,
         "dimension": 8,
@@ -49,7 +49,7 @@ def test_what_was_encoded_once_is_not_encoded_again():
     notes = context()
     encode_all(part, numbered(30, start=5), Role.DOCUMENT, notes)
     assert part.loads == 0
-    assert notes.notes.record["documents"]["encoded"] == 0
+    assert notes.notes.facts["documents"]["encoded"] == 0
     encode_all(whole, numbered(60), Role.DOCUMENT, context())
     assert sorted(whole.encoded) == sorted(numbered(10, start=50).texts)
 
@@ -152,12 +152,12 @@ def test_truncation_is_counted_over_all_texts_and_remembered():
     for _ in range(2):
         notes = context()
         encode_all(HashEncoder(limit=3), texts, Role.DOCUMENT, notes)
-        facts = notes.notes.record["documents"]
+        facts = notes.notes.facts["documents"]
         assert (facts["truncated"], facts["truncated_share"], facts["max_tokens"]) == (2, 0.5, 3)
     notes = context()
     encode_all(HashEncoder(limit=3), texts, Role.QUERY, notes)
-    assert notes.notes.record["queries"]["truncated"] == 3
-    assert notes.notes.record["queries"]["first"] == "query: one two three four"
+    assert notes.notes.facts["queries"]["truncated"] == 3
+    assert notes.notes.facts["queries"]["first"] == "query: one two three four"
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t"])
@@ -223,7 +223,7 @@ def test_half_precision_rounds_what_is_there_and_encodes_the_rest():
     encoder, notes = HashEncoder(), context()
     vectors = encode_all(encoder, texts, Role.DOCUMENT, notes, precision="float16")
     assert sorted(encoder.encoded) == sorted(texts.texts[20:])
-    assert notes.notes.record["documents"]["encoded"] == 10
+    assert notes.notes.facts["documents"]["encoded"] == 10
     wanted = np.array([encoder.vector(text) for text in texts.texts]).astype(np.float16).astype(np.float32)
     np.testing.assert_array_equal(vectors[:], wanted)
     assert [entry.precision for entry in sizes()] == ["float16", "float32"]

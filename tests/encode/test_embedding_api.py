@@ -245,7 +245,7 @@ def test_long_texts_are_cut_and_counted():
         notes = context()
         encode_all(encoder_at(server, max_length=15), texts, Role.DOCUMENT, notes)
         assert sorted(server.texts) == sorted(["ab" * 22 + "a", "é" * 22])
-        facts = notes.notes.record["documents"]
+        facts = notes.notes.facts["documents"]
         assert (facts["truncated"], facts["max_tokens"], facts["dimension"]) == (2, 15, DIMENSION)
         assert facts["requests"] == 1
         encoder_at(server, max_length=0).encode(texts.texts, Role.DOCUMENT)

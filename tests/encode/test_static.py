@@ -60,7 +60,7 @@ def test_lengths_are_tokens_before_the_cut(package):
 def test_truncation_is_reported_through_the_loop():
     texts, notes = Texts([f"d{number}" for number in range(len(TEXTS))], TEXTS), context()
     encode_all(WordLlamaEncoder(max_length=10), texts, Role.DOCUMENT, notes)
-    facts = notes.notes.record["documents"]
+    facts = notes.notes.facts["documents"]
     assert (facts["truncated"], facts["max_tokens"], facts["dimension"]) == (3, 10, 256)
 
 

@@ -21,6 +21,7 @@ from r2med.exchange.formats import r2med as authors
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import RunRecord
 
 QRELS = {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
 RUN = Run.from_lists({"q1": (["d1", "d2", "d3"], [3.0, 2.0, 1.0]), "q2": (["d1", "d2"], [2.0, 1.0])})
@@ -35,9 +36,8 @@ def entry(name: str, **record: object) -> Entry:
         "data": {"fingerprint": "x", "revision": "0" * 40},
         **record,
     }
-    return Entry(
-        "k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, content, "2026-11-15T10:00:00+00:00"
-    )
+    made, date = RunRecord.from_json(content), "2026-11-15T10:00:00+00:00"
+    return Entry("k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, made, date)
 
 
 def measured(name: str, measures: tuple[Measure, ...]) -> Measured:
@@ -148,7 +148,7 @@ def test_what_a_format_has_no_place_for_is_refused(tmp_path: Path) -> None:
         with pytest.raises(R2medError, match="no run of 'bge' in the ledger"):
             export(ledger, ["bge"], "trec", Target(tmp_path))
         assert export(ledger, ["oracle-answer >> bm25"], "trec", Target(tmp_path))
-        add = Entry("o" * 32, "oracle-answer >> bm25", "Biology", "full", ("q1",), 1.0, {"oracle": True})
+        add = Entry("o" * 32, "oracle-answer >> bm25", "Biology", "full", ("q1",), 1.0, RunRecord(oracle=True))
         ledger.add(add, Finished(RUN, {"nDCG@10": np.array([1.0])}))
         with pytest.raises(R2medError, match="was shown the answers"):
             export(ledger, ["oracle-answer >> bm25"], "mteb", Target(tmp_path))

@@ -28,6 +28,7 @@ from r2med.data.tasks import groups, registry
 from r2med.exchange.formats import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari
 from r2med.measure.score import score
 from r2med.runs.ledger import Entry
+from r2med.runs.record import RunRecord
 
 QRELS = {"q1": {"d1": 1, "d3": 1, "d4": 0}, "q2": {"d2": 1}, "q3": {"d9": 1}}
 RUN = Run.from_lists({"q1": (["d1", "d2", "d3"], [3.0, 2.0, 1.0]), "q2": (["d1", "d2"], [2.0, 1.0])})
@@ -79,9 +80,8 @@ def entry(name: str, stages: Sequence[Mapping[str, str]] = (BM25,), **record: An
         "data": {"fingerprint": "x", "revision": "0" * 40},
         **record,
     }
-    return Entry(
-        "k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, content, "2026-11-15T10:00:00+00:00"
-    )
+    made, date = RunRecord.from_json(content), "2026-11-15T10:00:00+00:00"
+    return Entry("k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, made, date)
 
 
 def files(name: str = "nano/MedQA-Diag", named: Named | None = None, run: Run = RUN, **more: Any) -> dict[str, bytes]:

@@ -74,9 +74,9 @@ def test_search_r1_from_question_to_answer(context, continues):
     # The whole way can be read, in its order.
     places = [made.reasoning.index(text) for text in ("Bleeding gums.", "<information>", "So scurvy.", "Enough.")]
     assert places == sorted(places)
-    assert context.notes.record["agent"] == {"searches": 2}
-    assert context.notes.record["account"]["requests"] == 4
-    assert context.notes.record["first_prompt"] == script.asked[0].messages[-1].content
+    assert context.notes.facts["agent"] == {"searches": 2}
+    assert context.notes.facts["account"]["requests"] == 4
+    assert context.notes.facts["first_prompt"] == script.asked[0].messages[-1].content
     run = (SearchR1("m") >> BM25()).run(tiny(), context)
     assert run == BM25().retrieve(with_texts(tiny(), ["Scurvy, a lack of vitamin C.", "Uric acid."]), context)
 
@@ -110,7 +110,7 @@ def test_it_is_the_same_whatever_the_server_does_at_a_stop_string(server, contex
     assert [row[0].text for row in made] == ["Scurvy, a lack of vitamin C.", "Uric acid."]
     assert "invented" not in made[0][0].reasoning
     assert made[0][0].reasoning.count("<information>") == 2
-    assert context.notes.record["agent"] == {"searches": 2}
+    assert context.notes.facts["agent"] == {"searches": 2}
 
 
 def test_all_queries_go_in_step_and_search_together(context, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_repeated_search_is_answered_from_before_and_told_so(context, continue
     assert made.text == "Scurvy."
     told = script.asked[-1].messages[-1].content
     assert "You made this search before. It found:\n[1] Scurvy is" in told
-    assert context.notes.record["agent"] == {"searches": 2, "repeated": 1}
+    assert context.notes.facts["agent"] == {"searches": 2, "repeated": 1}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_move_that_leads_nowhere_is_told_and_counted(turn, told, counted, cont
     made = SearchR1("m").expand(tiny(), context).generations[0][0]
     assert made.text == "Scurvy."
     assert told in script.asked[-1].messages[-1].content
-    assert context.notes.record["agent"] == counted
+    assert context.notes.facts["agent"] == counted
 
 
 def test_a_model_that_only_searches_is_told_to_finish_and_then_stopped(context, continues):
@@ -238,7 +238,7 @@ def test_search_o1_condenses_documents_apart_and_goes_on_reasoning(context):
     assert last.content.endswith("<|begin_search_result|>Condensed.<|end_search_result|>\n\n")
     assert DOCUMENTS["scurvy"] not in made[0][0].reasoning
     assert script.asked[0].stop == ("<|end_search_query|>",)
-    assert context.notes.record["account"]["requests"] == 4
+    assert context.notes.facts["account"]["requests"] == 4
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_reasoning_that_ends_without_an_answer_is_no_answer(context):
     Script(plays(("So it is scurvy.", "</think>", "still thinking")), trace="think")
     SearchO1("m", turns=3).expand(tiny(), context)
     assert context.notes.incomplete["q1"] == NO_TURNS
-    assert context.notes.record["agent"]["unclear"] >= 2
+    assert context.notes.facts["agent"]["unclear"] >= 2
 
 
 def test_documents_that_cannot_be_condensed_are_counted(context):
@@ -291,8 +291,8 @@ def test_documents_that_cannot_be_condensed_are_counted(context):
     made = SearchO1("m").expand(tiny(), context).generations[0][0]
     assert made.text == "Scurvy is a lack of vitamin C."
     assert "could not be read" in made.reasoning
-    assert context.notes.record["agent"]["condensing_failed"] == 1
-    assert context.notes.record["account"]["failed"] == 1
+    assert context.notes.facts["agent"]["condensing_failed"] == 1
+    assert context.notes.facts["account"]["failed"] == 1
 
 
 def test_samples_are_ways_of_their_own(context):

@@ -47,7 +47,7 @@ def texts(result: Result) -> dict[str, list[Generation]]:
 
 def stage_record(result: Result) -> dict:
     """What the expander, the one stage with an account, noted."""
-    return next(record for record in result.record["notes"].values() if "account" in record)
+    return next(record for record in result.record.notes.values() if "account" in record)
 
 
 def own_session(folder: Path, patch: pytest.MonkeyPatch) -> AbstractContextManager[Client]:

@@ -185,7 +185,7 @@ def test_a_prompt_of_ones_own(tmp_path, context):
     stage = HyDE("m", prompt=str(file))
     stage.expand(tiny(), context)
     assert script.prompts[0] == f"Tell me of {QUERIES['q1']} {{x}} Biology post."
-    record = context.notes.record
+    record = context.notes.facts
     assert record["prompt"]["source"] == str(file)
     assert record["first_prompt"] == script.prompts[0]
     before, other = stage.key(), HyDE("m").key()
@@ -249,7 +249,7 @@ def test_a_result_remembers_what_was_asked_and_what_it_took(context):
     start = time.perf_counter()
     expanded = PlainAnswer("m", max_tokens=32).expand(tiny(), context)
     whole = time.perf_counter() - start
-    record = context.notes.record
+    record = context.notes.facts
     assert record["model"] == "scripted:m"
     assert record["sampling"] == {"max_tokens": 32}
     assert record["first_prompt"] == script.prompts[0]

@@ -152,7 +152,7 @@ def test_accounts_add_up_and_do_not_invent_prices(connect):
     assert mixed.cost is None
     failed = account([Failed(known.request("z"), "no")])
     assert (failed.requests, failed.failed, failed.cost) == (1, 1, 0.0)
-    assert failed.record()["failed"] == 1
+    assert failed.as_json()["failed"] == 1
 
 
 def test_an_estimate_knows_what_is_kept_and_learns_lengths(connect):

@@ -57,7 +57,7 @@ class Echo(Expander):
     def expand(self, collection: Collection, context: Context) -> Collection:
         CALLS.append("echo")
         context.notes.incomplete[collection.queries.ids[0]] = "refused"
-        context.notes.record["requests"] = 9
+        context.notes.facts["requests"] = 9
         return collection
 
 
@@ -130,7 +130,7 @@ def test_a_stage_shared_by_several_systems_runs_once_and_its_notes_reach_all() -
     assert CALLS == ["echo", "reverse"]
     for result in report.results:
         assert result.incomplete == {"bio-q01": "refused"}
-        assert result.record["notes"]["echo"] == {"requests": 9}
+        assert result.record.notes["echo"] == {"requests": 9}
     assert "echo >> bm25 *" in str(report)
     assert "* echo >> bm25: 1 query incomplete (refused)" in str(report)
 
@@ -231,11 +231,11 @@ def test_the_ledger_remembers_all_that_could_change_a_result() -> None:
     record = entry.record
     assert entry.system == "bm25(k1=1.2)"
     assert entry.group == "sample"
-    assert record["stages"][0]["k1"] == 1.2
-    assert record["stages"][0]["analyzer"] == "lucene-english"
-    assert record["data"]["fingerprint"] == r2med.load("sample/Biology").fingerprint
-    assert record["machine"]["cores"]
-    assert record["oracle"] is False
+    assert record.stages[0].settings["k1"] == 1.2
+    assert record.stages[0].settings["analyzer"] == "lucene-english"
+    assert record.data.fingerprint == r2med.load("sample/Biology").fingerprint
+    assert record.provenance.machine.cores
+    assert record.oracle is False
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_measure_deeper_than_the_lists_is_said_for_what_is_asked_and_from_the_
     for options, warnings in ((deep, (said,)), (deep, (said,)), (shallow, ()), (deep, (said,))):
         (result,) = r2med.evaluate("bm25(depth=5)", "sample/Biology", options).results
         assert result.warnings == warnings
-        assert not any("lists of" in sentence for sentence in result.record["warnings"])
+        assert not any("lists of" in sentence for sentence in result.record.warnings)
     (result,) = r2med.evaluate("bm25(depth=64)", "sample/Biology", deep).results
     assert result.warnings == (), "a list of all documents is as deep as can be"
 
@@ -272,7 +272,7 @@ def test_what_an_older_ledger_says_of_shallow_lists_is_not_repeated() -> None:
     with Ledger() as ledger:
         entry = ledger.entries()[0]
         stored = "nDCG@1000 measured on lists of 100 documents; give the retriever depth=..."
-        record = entry.record | {"warnings": ["kept", stored]}
+        record = replace(entry.record, warnings=("kept", stored))
         ledger.add(replace(entry, record=record), Finished(ledger.run(entry), ledger.scores(entry)))
     (result,) = r2med.evaluate("bm25", "sample/Biology").results
     assert result.cached

@@ -40,7 +40,7 @@ def rerank(model: str, log: str, last: int, queries: int = 12, documents: int = 
     TorchPairModel.columns = columns
     own = context()
     CrossEncoder(f"ce:{model}", batch_tokens=400).rerank(data, run_over(data), own)
-    return own.notes.record["scored"], queries * documents
+    return own.notes.facts["scored"], queries * documents
 
 
 if __name__ == "__main__":

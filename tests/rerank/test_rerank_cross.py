@@ -55,27 +55,27 @@ def test_depth_reranks_the_top_and_nothing_else(model: Path) -> None:
             assert set(head) == set(order(before, query)[:depth])
             assert tail == order(before, query)[depth:]
             assert head == [document for document in order(whole, query) if document in head]
-        assert own.notes.record["scored"] == 0, "every pair was scored before"
+        assert own.notes.facts["scored"] == 0, "every pair was scored before"
 
 
 def test_scores_are_kept_by_text_and_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = context()
     data = collection()
     run = CrossEncoder(f"ce:{model}").rerank(data, run_over(data), first)
-    assert first.notes.record["scored"] == len(QUERIES) * len(DOCUMENTS)
+    assert first.notes.facts["scored"] == len(QUERIES) * len(DOCUMENTS)
     # The same texts under other names, with one document more: only that is new.
     renamed = {f"x{name}": text for name, text in DOCUMENTS.items()} | {"new": "stroke of the heart"}
     other = collection({"a": QUERIES["q1"]}, renamed)
     second = context()
     again = CrossEncoder(f"ce:{model}").rerank(other, run_over(other), second)
-    assert second.notes.record["scored"] == 1
+    assert second.notes.facts["scored"] == 1
     ours = dict(zip(again["a"].documents, again["a"].scores.tolist(), strict=True))
     theirs = dict(zip(run["q1"].documents, run["q1"].scores.tolist(), strict=True))
     assert {name.removeprefix("x"): score for name, score in ours.items() if name != "new"} == theirs
     # Another setting shares nothing; with all scores kept the model is not even loaded.
     third = context()
     CrossEncoder(f"ce:{model}", max_length=16).rerank(data, run_over(data), third)
-    assert third.notes.record["scored"] == first.notes.record["scored"]
+    assert third.notes.facts["scored"] == first.notes.facts["scored"]
     MODEL_CACHE.clear()
     monkeypatch.setattr(pair_models, "load_pair_model", lambda *_, **__: pytest.fail("the model was loaded"))
     assert CrossEncoder(f"ce:{model}").rerank(data, run_over(data), context()) == run
@@ -85,7 +85,7 @@ def test_a_document_that_occurs_twice_is_scored_once(model: Path) -> None:
     data = collection(documents={"d1": "gout", "d2": "gout", "d3": "asthma"})
     own = context()
     run = CrossEncoder(f"ce:{model}").rerank(data, run_over(data), own)
-    assert own.notes.record["scored"] == 2 * len(QUERIES)
+    assert own.notes.facts["scored"] == 2 * len(QUERIES)
     scores = dict(zip(run["q1"].documents, run["q1"].scores.tolist(), strict=True))
     assert scores["d1"] == scores["d2"]
 
@@ -157,7 +157,7 @@ def test_a_pair_that_fails_costs_its_query_and_no_other(
     monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Broken(None, 9))
     own = context()
     mended = CrossEncoder(f"ce:{model}", depth=3).rerank(data, before, own)
-    assert own.notes.record["scored"] == 1
+    assert own.notes.facts["scored"] == 1
     assert not own.notes.incomplete
     assert order(mended, "q1") == ["d3", "d2", "d1"]
 
@@ -197,7 +197,7 @@ def test_out_of_memory_halves_the_batches(model: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: small)
     data, own = collection(), context()
     CrossEncoder(f"ce:{model}", batch_tokens=100_000).rerank(data, run_over(data), own)
-    assert own.notes.record["scored"] == len(QUERIES) * len(DOCUMENTS)
+    assert own.notes.facts["scored"] == len(QUERIES) * len(DOCUMENTS)
     assert not own.notes.incomplete
 
 
@@ -234,7 +234,7 @@ def test_cuts_are_counted_also_when_nothing_is_scored(model: Path) -> None:
     for scored in (4, 0):
         own = context()
         CrossEncoder(f"ce:{model}", max_length=16).rerank(data, run_over(data), own)
-        record = own.notes.record
+        record = own.notes.facts
         assert record["scored"] == scored
         # gout with twelve words has sixteen tokens and fits; everything with the long query does not.
         assert (record["truncated"], record["truncated_share"], record["queries_cut"]) == (2, 0.5, 1)

@@ -64,10 +64,10 @@ def test_the_best_rise_through_the_windows() -> None:
     by_text = sorted(data.documents.ids, key=data.documents.text)
     # One pass of a window that moves by half of its size is sure of that half.
     assert order(after, "q1")[:4] == by_text[:4]
-    assert own.notes.record["windows"] == 2 * stage.requests_a_query(30)
-    assert own.notes.record["account"]["requests"] == own.notes.record["windows"]
+    assert own.notes.facts["windows"] == 2 * stage.requests_a_query(30)
+    assert own.notes.facts["account"]["requests"] == own.notes.facts["windows"]
     assert not own.notes.incomplete
-    assert "[1] passage" in own.notes.record["first_prompt"]
+    assert "[1] passage" in own.notes.facts["first_prompt"]
 
 
 def test_one_window_orders_a_list_wholly_and_the_tail_stays() -> None:
@@ -134,7 +134,7 @@ def test_a_reply_with_nothing_usable_keeps_the_order_and_is_counted(reply: objec
     assert order(after, "q1") == order(before, "q1")
     assert order(after, "q2") == sorted(DOCUMENTS, key=lambda name: DOCUMENTS[name])
     assert own.notes.incomplete == {"q1": f"1 of 1 windows kept their order: {reason}"}
-    assert own.notes.record["unusable"] == 1
+    assert own.notes.facts["unusable"] == 1
     assert "the first is q1" in own.notes.warnings[0]
 
 
@@ -143,7 +143,7 @@ def test_replies_with_gaps_are_repaired_and_counted() -> None:
     stage = Listwise(model(lambda request: "[4] > [4] > [99] > [2]", "gaps"))
     after = stage.rerank(data, run_over(data), own)
     assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
-    assert own.notes.record["repaired"] == 2
+    assert own.notes.facts["repaired"] == 2
     assert not own.notes.incomplete
 
 
@@ -208,7 +208,7 @@ def test_answers_are_kept_and_not_asked_for_again() -> None:
     count = len(asked)
     own = context()
     assert Listwise(name).rerank(data, run_over(data), own) == first
-    assert len(asked) == count == own.notes.record["account"]["cached"]
+    assert len(asked) == count == own.notes.facts["account"]["cached"]
 
 
 # Groupwise.
@@ -247,7 +247,7 @@ def test_groups_are_merged_by_grade_and_ties_keep_their_order() -> None:
         after = stage.rerank(data, run_over(data), own)
         assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
         assert [round(score, 3) for score in after["q1"].scores.tolist()] == [10, 9, 2, 2, 2]
-        assert own.notes.record["groups"] == 2 * stage.requests_a_query(5)
+        assert own.notes.facts["groups"] == 2 * stage.requests_a_query(5)
         assert not own.notes.incomplete
 
 
@@ -300,8 +300,8 @@ def test_yes_and_no_by_log_probabilities() -> None:
     after = Pointwise(yes_model(LIKELY, "likely")).rerank(data, run_over(data), own)
     assert order(after, "q1") == ["d4", "d2", "d3", "d1", "d5"]
     assert after["q1"].scores[0] == pytest.approx(math.log(0.99 / 0.01))
-    assert own.notes.record["mode"] == "logprobs"
-    assert own.notes.record["pairs"] == 10
+    assert own.notes.facts["mode"] == "logprobs"
+    assert own.notes.facts["pairs"] == 10
 
 
 def test_grades_where_the_server_gives_no_log_probabilities() -> None:
@@ -313,7 +313,7 @@ def test_grades_where_the_server_gives_no_log_probabilities() -> None:
 
     data, own = collection(), context()
     after = Pointwise(model(answer, "plain")).rerank(data, run_over(data), own)
-    assert own.notes.record["mode"] == "grade"
+    assert own.notes.facts["mode"] == "grade"
     assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
 
 
@@ -326,7 +326,7 @@ def test_a_server_that_refuses_log_probabilities_is_asked_for_grades() -> None:
     data, own = collection(), context()
     before = run_over(data)
     after = Pointwise(model(answer, "refuses")).rerank(data, before, own)
-    assert own.notes.record["mode"] == "grade"
+    assert own.notes.facts["mode"] == "grade"
     assert order(after, "q1") == order(before, "q1")
     assert not own.notes.incomplete
 
@@ -430,7 +430,7 @@ def test_a_real_server_with_log_probabilities() -> None:
         data, own = collection(), context()
         after = Pointwise(f"tiny@{server.url}").rerank(data, run_over(data), own)
         assert order(after, "q1") == ["d4", "d2", "d3", "d1", "d5"]
-        assert own.notes.record["mode"] == "logprobs"
+        assert own.notes.facts["mode"] == "logprobs"
         body = server.bodies[0]
         assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 8)
         assert json.dumps(body).count("temperature") == 1

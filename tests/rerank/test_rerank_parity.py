@@ -209,7 +209,7 @@ def test_onnx_equals_torch(made, architecture: str) -> None:
     stage = CrossEncoder(f"ce:{folder}", backend="onnx", batch_tokens=64)
     data, own = collection(), context()
     stage.rerank(data, run_over(data), own)
-    assert own.notes.record["scored"] == len(PAIRS), "scores of another backend were taken for its own"
+    assert own.notes.facts["scored"] == len(PAIRS), "scores of another backend were taken for its own"
     by_onnx = by_pair(scored(stage))
     np.testing.assert_allclose(by_onnx, by_torch, atol=1e-5)
 

@@ -29,8 +29,8 @@ import r2med
 report = r2med.evaluate([f"bm25 >> {name}(depth=10, max_length=60)" for name in NAMES], "sample/Biology")
 shown = {
     "failures": [failure.message for failure in report.failures],
-    "scored": [list(result.record["notes"].values())[-1]["scored"] for result in report.results],
-    "stages": [result.record["stages"][1] for result in report.results],
+    "scored": [list(result.record.notes.values())[-1]["scored"] for result in report.results],
+    "stages": [result.record.stages[1].as_json() for result in report.results],
 }
 print(json.dumps(shown))
 """

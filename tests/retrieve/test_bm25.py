@@ -164,7 +164,7 @@ def test_recorded_figures(real: Dataset, shared_context: Context) -> None:
         for measure, column in measures.items():
             mean = sum(scores[measure] for scores in scored.values()) / len(real.gold.qrels)
             assert mean == pytest.approx(float(row[column]), abs=1e-4), (row["variant"], measure)
-        record = shared_context.notes.record
+        record = shared_context.notes.facts
         assert record["vocabulary"] == int(row["vocabulary"])
         assert record["average_length"] == pytest.approx(float(row["average_length"]), abs=1e-4)
 

@@ -143,7 +143,7 @@ def test_the_record_says_what_was_encoded(encoder):
     Dense("hash", dim=8, quantize="int8", rescore=2).retrieve(
         collection(*[(Generation("anaemia", "hyde"),)] * 3), notes
     )
-    record = notes.notes.record
+    record = notes.notes.facts
     assert record["documents"]["texts"] == 200
     assert record["documents"]["encoded"] == 190
     assert record["queries"]["first"] == "query: why pale?"
@@ -183,7 +183,7 @@ def test_half_precision_storage(encoder):
     exact = Dense("hash").retrieve(collection(), context())
     notes = context()
     found = Dense("hash", store="float16").retrieve(collection(), notes)
-    assert notes.notes.record["index_bytes"] == 200 * 16 * 2
+    assert notes.notes.facts["index_bytes"] == 200 * 16 * 2
     np.testing.assert_allclose(found.scores, exact.scores, atol=2e-3)
 
 
@@ -280,7 +280,7 @@ def test_a_class_of_one_s_own_gets_its_own_options(tmp_path, monkeypatch):
     tiny = Collection(TASK, Texts(["a", "b", "c"], ["ccc", "dd", "e"]), Texts(["q"], ["d"]))
     notes = context()
     assert stage.retrieve(tiny, notes)["q"].documents[0] == "b"
-    assert notes.notes.record["dimension"] == 3
+    assert notes.notes.facts["dimension"] == 3
     with pytest.raises(SpecError, match="unexpected keyword argument 'leters'; it takes letters"):
         Dense.from_call(parse("mine:Letters(leters=cde)").calls[0]).encoder()
 
@@ -291,7 +291,7 @@ def test_static_vectors_end_to_end():
     small = Collection(TASK, Texts(["iron", "moon", "oxygen"], texts), Texts(["q"], ["a pale woman lacks iron"]))
     run = Dense("wordllama", max_length=6).retrieve(small, notes := context())
     assert run["q"].documents[0] == "iron"
-    assert notes.notes.record["documents"]["truncated"] > 0
+    assert notes.notes.facts["documents"]["truncated"] > 0
     assert Dense("wordllama").requirements.extra == ""
     described = Dense("wordllama", query_prompt="q: ").describe()
     assert described["model"] == "wordllama"

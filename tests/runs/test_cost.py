@@ -21,6 +21,7 @@ from r2med.llm import Limits, RawAnswer, Usage, add_model, scripted, session
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
+from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.runs.report import Result
 from r2med.web.app import create_app
 from r2med.web.library import Library
@@ -146,7 +147,7 @@ def test_a_system_pays_for_what_another_of_the_same_command_asked() -> None:
 def test_records_of_earlier_versions_are_read_however_deep_the_accounts_lie() -> None:
     account = {"requests": 9, "prompt_tokens": 900, "completion_tokens": 450, "cost": 18.0, "seconds": 2.0}
     notes = {"rrf(a, b)": {"hyde(m)": {"account": account}, "rrf(c, d)": {"hyde(m)": {"account": account}}}}
-    found = Cost.of({"stages": [{"spec": "rrf(a, b)"}], "notes": notes}, 30.0, 9)
+    found = Cost.of(RunRecord(stages=(StageRecord("rrf(a, b)"),), notes=notes), 30.0, 9)
     assert (found.requests, found.tokens, found.dollars) == (9, 1350, 18.0)
     assert found.seconds == 30.0
     assert found.seconds_per_query is None, "loading, indexing and searching were not told apart"
@@ -154,25 +155,25 @@ def test_records_of_earlier_versions_are_read_however_deep_the_accounts_lie() ->
 
 
 def test_servers_that_sell_vectors_have_an_unknown_price_and_run_files_an_unknown_cost() -> None:
-    stage = {"spec": "m@http://127.0.0.1:1/v1", "backend": "api"}
-    record = {"stages": [stage], "work": [{"load": 0.0, "index": 1.0, "search": 3.0, "ask": 0.0}]}
+    stage = StageRecord("m@http://127.0.0.1:1/v1", settings={"backend": "api"})
+    record = RunRecord(stages=(stage,), work=(StepRecord(index=1.0, search=3.0),))
     found = Cost.of(record, 4.0, 3)
     assert (found.requests, found.tokens, found.dollars, found.seconds_per_query) == (None, None, None, 1.0)
     assert found.cells() == ["?", "?", "?", "?", "1.000"]
-    assert Cost.of({}, 4.0, 3).cells() == ["?"] * 5
+    assert Cost.of(RunRecord(), 4.0, 3).cells() == ["?"] * 5
 
 
 class TestSeconds:
     def test_loading_indexing_and_searching_are_apart(self) -> None:
         (result,) = run("rrf(bm25, wordllama)")
-        record, cost = result.record, result.cost
-        assert {step["stage"] for step in record["work"]} == {"bm25", "wordllama", "rrf(bm25, wordllama)"}
-        by_stage = {step["stage"]: step for step in record["work"]}
-        assert by_stage["bm25"]["index"] > 0 == by_stage["bm25"]["load"]
-        assert by_stage["wordllama"]["index"] > 0
-        assert all(step["search"] > 0 for step in record["work"])
+        work, cost = result.record.work, result.cost
+        by_stage = {step.stage: step for step in work}
+        assert set(by_stage) == {"bm25", "wordllama", "rrf(bm25, wordllama)"}
+        assert by_stage["bm25"].index > 0 == by_stage["bm25"].load
+        assert by_stage["wordllama"].index > 0
+        assert all(step.search > 0 for step in work)
         assert result.seconds == pytest.approx(cost.loading + cost.indexing + cost.searching)
-        assert cost.seconds_per_query == pytest.approx(sum(step["search"] for step in record["work"]) / 9)
+        assert cost.seconds_per_query == pytest.approx(sum(step.search for step in work) / 9)
 
     def test_a_fused_system_is_not_faster_than_its_parts(self) -> None:
         one, other, fused = run("bm25", "bm25-classic", "rrf(bm25, bm25-classic)")
@@ -183,14 +184,14 @@ class TestSeconds:
         again = r2med.evaluate("wordllama", TASK, Options(fresh=True)).results[0]
         assert first.cost.seconds_per_query is not None
         assert again.cost.seconds_per_query is None
-        assert again.record["work"][0]["reused"] == ["vectors of queries"]
+        assert again.record.work[0].reused == ("vectors of queries",)
         assert "?" in command("run", "wordllama", "--tasks", TASK, "--columns", "cost")
 
     def test_answers_count_as_long_as_they_took_at_first(self) -> None:
         run("hyde(paid) >> bm25")
         with session(Limits(retries=0)):
             again = r2med.evaluate("hyde(paid) >> bm25", TASK, Options(fresh=True)).results[0]
-        asked = next(step for step in again.record["work"] if "account" in step)
-        others = sum(step["search"] for step in again.record["work"])
-        assert asked["account"]["cached"] == 9
-        assert again.cost.searching == pytest.approx(others + asked["account"]["seconds"])
+        (account,) = again.record.accounts
+        others = sum(step.search for step in again.record.work)
+        assert account.cached == 9
+        assert again.cost.searching == pytest.approx(others + account.seconds)

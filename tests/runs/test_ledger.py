@@ -19,6 +19,7 @@ from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import DataIdentity, RunRecord
 from r2med.storage.cache import cache_key
 
 RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
@@ -29,9 +30,7 @@ DONE = Finished(RUN, SCORES, WRITTEN)
 
 
 def entry(name: str = "bm25", task: str = "sample/Biology", group: str = "sample") -> Entry:
-    return Entry(
-        cache_key(name=name, task=task), name, task, group, ("q1", "q2"), 0.5, {"documents": 64, "warnings": []}
-    )
+    return Entry(cache_key(name=name, task=task), name, task, group, ("q1", "q2"), 0.5, RunRecord(documents=64))
 
 
 def test_what_is_written_is_read_back_exactly() -> None:
@@ -157,7 +156,7 @@ def test_a_killed_writer_loses_only_what_it_had_not_finished() -> None:
 
 
 def made_on(data: str, name: str = "bm25", created: str = "") -> Entry:
-    record = {"documents": 64, "warnings": [], "data": {"fingerprint": data}}
+    record = RunRecord(DataIdentity(data), documents=64)
     key = cache_key(name=name, data=data)
     return Entry(key, name, "notes", "custom", ("q1", "q2"), 0.5, record, created)
 

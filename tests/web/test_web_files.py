@@ -158,7 +158,7 @@ def test_without_runs_a_site_has_the_published_figures(tmp_path):
     "arguments",
     [
         ["report", "none", "--out", "x.html"],
-        ["report", "bm25", "--tasks", "sample", "--no-causes", "--out", "/nowhere/x.html"],
+        ["report", "bm25", "--tasks", "sample", "--no-causes", "--out", "/proc/nowhere/x.html"],
         ["site", "none", "--out", "x"],
         ["site", "--out", "/proc/x"],
     ],
@@ -183,7 +183,7 @@ def test_a_report_and_a_site_say_how_they_were_made(tmp_path, filled):
         assert CliRunner().invoke(app, arguments).exit_code == 0
         told = unescape(re.search(r'id="colophon".*?</section>', (tmp_path / page).read_text("utf-8"), re.DOTALL)[0])
         assert f"<code>r2med {' '.join(arguments)}</code>" in told
-        assert entry.record["data"]["fingerprint"][:16] in told
-        assert f"r2med {entry.record['r2med']}" in told
+        assert entry.data[:16] in told
+        assert f"r2med {entry.record.provenance.r2med}" in told
         assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", told)
-        assert f"{entry.record['machine']['cores']} cores" in told
+        assert f"{entry.record.provenance.machine.cores} cores" in told

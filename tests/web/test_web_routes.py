@@ -345,7 +345,7 @@ def test_two_lists_show_which_documents_moved(client, filled):
 def test_a_run_shows_everything_recorded(client, filled):
     entry = entry_on(filled, "sample/Biology")
     page = client.get(f"/run/{entry.id}").text
-    assert entry.record["data"]["fingerprint"] in page
+    assert entry.data in page
     assert "query-side BM25" in page
     assert all(query in page for query in entry.queries)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from r2med.board.model import OWN, BoardRow, SystemParts
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import StageRecord
 from r2med.runs.selection import Current, current_data, current_runs
 
 _AGENTS = ("search-o1", "search-r1")
@@ -41,14 +41,14 @@ def local_rows(runs: Current, means: Mapping[str, Mapping[str, float]], measure:
 
 def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> BoardRow:
     measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
-    records = [entry.record for entry in entries.values()]
+    stages = next(iter(entries.values())).record.stages
     oracle = any(entry.oracle for entry in entries.values())
     return BoardRow(
         name=system,
         sources=(OWN,),
         values={task: values[measure] for task, values in measured.items() if measure in values},
         system=system,
-        parts=parts_of(records[0].get("stages", ()), oracle=oracle),
+        parts=parts_of(stages or (), oracle=oracle),
         oracle=oracle,
         queries=sum(len(entry.queries) for entry in entries.values()),
         incomplete=sum(len(entry.incomplete) for entry in entries.values()),
@@ -57,15 +57,15 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
     )
 
 
-def parts_of(stages: Sequence[Mapping[str, Any]], *, oracle: bool = False) -> SystemParts:
+def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemParts:
     """What a system is made of, from the stages that its record names.
 
-    >>> parts_of([{"spec": "hyde(gpt-4o)", "kind": "expander"}, {"spec": "bm25", "kind": "retriever"}])
+    >>> parts_of([StageRecord("hyde(gpt-4o)", "expander"), StageRecord("bm25", "retriever")])
     SystemParts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
     """
     calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
     for stage in stages:
-        calls.setdefault(stage["kind"], []).append(_call(stage["spec"]))
+        calls.setdefault(stage.kind, []).append(_call(stage.spec))
     asking = [*calls["expander"], *calls["reranker"]]
     llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
     return SystemParts(

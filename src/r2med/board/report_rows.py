@@ -60,8 +60,7 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
 
 
 def _sample(result: Result, measure: str) -> Sample:
-    data = result.record.get("data", {}).get("fingerprint", "")
-    return Sample(result.query_ids, result.scores[measure], str(data))
+    return Sample(result.query_ids, result.scores[measure], result.record.data.fingerprint or "")
 
 
 def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRow:
@@ -71,7 +70,7 @@ def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRo
         sources=(OWN,),
         values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
         system=system,
-        parts=parts_of(results[0].record.get("stages", ()), oracle=oracle),
+        parts=parts_of(results[0].record.stages or (), oracle=oracle),
         oracle=oracle,
         incomplete=sum(len(result.incomplete) for result in results),
         runs={result.task: result.run_id for result in results if result.run_id},

@@ -97,7 +97,7 @@ def _usable(runs: Sequence[_Runs], failures: Sequence[Failure]) -> list[str]:
 def _scores(run: _Runs, systems: Sequence[str], measure: str) -> PairedScores:
     # A report of one task is searched by system alone: the ledger may know the same data by another name.
     small, large = ([_result(report, system) for system in systems] for report in (run.small, run.large))
-    if _content(small[0]) == _content(large[0]):
+    if small[0].record.data.fingerprint == large[0].record.data.fingerprint:
         raise R2medError(f"{run.nano.name} and {run.full.name} hold the same data; give a nano set and its source")
     if not {*small[0].query_ids} & {*large[0].query_ids}:
         raise R2medError(f"{run.nano.name} and {run.full.name} have no query in common; is the second its source?")
@@ -107,10 +107,6 @@ def _scores(run: _Runs, systems: Sequence[str], measure: str) -> PairedScores:
 
 def _result(report: Report, system: str) -> Result:
     return next(result for result in report.results if result.system == system)
-
-
-def _content(result: Result) -> object:
-    return result.record["data"]["fingerprint"]
 
 
 def _matrix(results: Sequence[Result], queries: Sequence[str], measure: str) -> Floats:

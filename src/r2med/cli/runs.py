@@ -65,10 +65,10 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
         "group": entry.group,
         "created": entry.created,
         "queries": len(entry.queries),
-        "documents": entry.record.get("documents"),
+        "documents": entry.record.documents,
         "seconds": entry.seconds,
         "metrics": means,
-        "warnings": entry.record.get("warnings", []),
+        "warnings": list(entry.record.warnings),
     }
 
 
@@ -94,7 +94,7 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
 
     with Ledger() as ledger:
         entry = ledger.get(run)
-        details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record}
+        details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record.as_json()}
         if out is not None:
             _write(ledger, entry, out)
     if as_json:
@@ -104,7 +104,7 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
         if name != "record":
             click.echo(f"{name:10} {value}")
     click.echo("record")
-    write_json(entry.record)
+    write_json(details["record"])
 
 
 def _write(ledger: Ledger, entry: Entry, path: Path) -> None:

@@ -153,7 +153,7 @@ class Accuracy:
             "unparsable": self.unparsable,
             "missing": dict(self.missing),
             "correlation": self.correlation.as_dict(),
-            "account": self.account.record(),
+            "account": self.account.as_json(),
         }
 
 

@@ -120,11 +120,7 @@ def compare(
     lost = {chosen.label: _incomplete(chosen, shared.tasks) for chosen in shared.systems}
     made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([each.overall.randomisation for each in made])
-    oracles = {
-        chosen.label
-        for chosen in shared.systems
-        if any(chosen.runs[task].record.get("oracle") for task in shared.tasks)
-    }
+    oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
     return [
         replace(
             each,

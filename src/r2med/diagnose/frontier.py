@@ -134,25 +134,16 @@ def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], 
         advice = f"r2med run {lacking[0].system!r} --tasks {lacking[0].task} --metrics {measure}"
         raise R2medError(f"{lacking[0].system} on {lacking[0].task} was not measured by {measure}; {advice}")
     score = float(np.mean([means[entry.id][measure] for entry in entries]))
-    return Priced(entries[0].system, score, bill(entries), any(entry.record.get("oracle") for entry in entries))
+    return Priced(entries[0].system, score, bill(entries), any(entry.oracle for entry in entries))
 
 
 def bill(entries: Sequence[Entry]) -> Bill:
     """What a query costs, over all queries of some runs."""
     cost = Cost.of_runs(entries)
-    machines = {_machine(entry.record.get("machine")) for entry in entries}
+    machines = {machine.name if (machine := entry.record.provenance.machine) else "" for entry in entries}
 
     def each(value: float | None) -> float | None:
         return None if value is None or not cost.queries else value / cost.queries
 
     seconds = each(cost.searching) if len(machines) == 1 else None
     return Bill(each(cost.dollars), each(cost.tokens), seconds, ", ".join(sorted(machines)))
-
-
-def _machine(facts: Mapping[str, Any] | None) -> str:
-    """A machine in words, as far as a record tells it from others.
-
-    >>> _machine({"platform": "linux", "architecture": "x86_64", "cores": 2})
-    'linux x86_64 2'
-    """
-    return " ".join(str(value) for value in (facts or {}).values())

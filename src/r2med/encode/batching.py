@@ -72,7 +72,7 @@ def encode_all(
     vectors = store.vectors(found)
     if role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
         context.reuse("vectors of queries")
-    context.notes.record[job.name] = _facts(encoder, job, vectors, encoded)
+    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
     return vectors
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import SIMILARITIES
 from r2med.errors import R2medError, SpecError, blame
-from r2med.runs.record import source_hash
+from r2med.runs.provenance import source_hash
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task

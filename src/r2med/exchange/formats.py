@@ -25,6 +25,7 @@ from r2med.measure.metrics import Measure
 from r2med.measure.score import positive
 from r2med.pipeline.registry import STAGES
 from r2med.runs.ledger import Entry
+from r2med.runs.record import Machine
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Qrels
@@ -84,7 +85,7 @@ def mteb(found: Measured, named: Named) -> Files:
     folder = f"{named.name.replace('/', '__').replace(' ', '_')}/{file_name(revision)}"
     scores = {_snake(measure): round(value, 6) for measure, value in found.values.items()}
     content = {
-        "dataset_revision": found.entry.record["data"]["revision"] or found.task.revision,
+        "dataset_revision": found.entry.record.data.revision or found.task.revision,
         "task_name": mteb_task(found.task.base),
         # Nothing of it was computed by mteb.
         "mteb_version": None,
@@ -105,7 +106,7 @@ def mteb(found: Measured, named: Named) -> Files:
         "framework": [],
         "loader": None,
         "reference": None,
-        "r2med": {"system": found.entry.system, "version": found.entry.record.get("r2med")},
+        "r2med": {"system": found.entry.system, "version": found.entry.record.provenance.r2med},
     }
     return {f"{folder}/{content['task_name']}.json": _json(content), f"{folder}/model_meta.json": _json(meta)}
 
@@ -186,26 +187,27 @@ def _hakari_list(query: str, run: Run) -> dict[str, Any]:
 
 def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
     entry, task = found.entry, found.task
-    machine = entry.record.get("machine", {})
+    made = entry.record.provenance
+    machine = made.machine or Machine()
     return {
         "generated_at_utc": entry.created,
         "model": {
             "method": _hakari_method(entry),
             "id": named.name,
             "source": {"type": "r2med", "name": entry.system, "revision": named.revision or None},
-            "backend_library": f"r2med {entry.record.get('r2med', '')}".strip(),
+            "backend_library": f"r2med {made.r2med or ''}".strip(),
         },
         "environment": {
-            "python": entry.record.get("python"),
-            "platform": " ".join(str(machine[key]) for key in ("platform", "architecture") if key in machine) or None,
-            "package_versions": dict(entry.record.get("packages", {})),
+            "python": made.python,
+            "platform": " ".join(filter(None, (machine.platform, machine.architecture))) or None,
+            "package_versions": dict(made.packages or {}),
         },
         "target": {
             "dataset_name": _HAKARI_SET,
             "dataset_id": task.hub,
             "dataset_revision": {
                 "requested": task.revision or None,
-                "resolved": entry.record["data"]["revision"] or None,
+                "resolved": entry.record.data.revision or None,
                 "source": "huggingface_hub",
             },
             "split_name": task.split,
@@ -253,7 +255,7 @@ def _hakari_method(entry: Entry) -> str:
     It shows a `reranker` only where it reordered the tool's own candidates, and takes `bm25` for the baseline of those,
     so a whole system goes by what it searches with, and only BM25 by itself is called that.
     """
-    parts = parts_of(entry.record.get("stages", ()))
+    parts = parts_of(entry.record.stages or ())
     homes = {STAGES.get(name, "").partition(":")[0] for name in parts.retrievers} - {_FUSION}
     if homes != {_BM25}:
         return "dense"

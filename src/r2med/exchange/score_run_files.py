@@ -62,7 +62,6 @@ def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_sel
         scores={str(measure): scores.values(measure) for measure in measures},
         seconds=time.perf_counter() - started,
         warnings=tuple(warnings),
-        record={"drop_self": drop_self},
     )
 
 

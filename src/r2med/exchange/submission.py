@@ -102,11 +102,11 @@ def _result(ledger: Ledger, entry: Entry, file: str) -> dict[str, Any]:
         "created": entry.created,
         "file": file,
         "queries": len(entry.queries),
-        "documents": entry.record["documents"],
+        "documents": entry.record.documents,
         "metrics": {measure: float(scores[measure].mean()) for measure in sorted(scores)},
         "incomplete": len(entry.incomplete),
         "cost": Cost.of_runs([entry]).as_dict(),
-        "data": entry.record["data"],
+        "data": entry.record.as_json()["data"],
     }
 
 
@@ -137,8 +137,8 @@ def _systems(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [
         {
             "system": system,
-            "stages": entry.record.get("stages", []),
-            "versions": {name: entry.record.get(name) for name in ("r2med", "python", "packages", "machine")},
+            "stages": [stage.as_json() for stage in entry.record.stages or ()],
+            "versions": asdict(entry.record.provenance),
         }
         for system, entry in sorted(newest.items())
     ]

@@ -113,7 +113,7 @@ class Agent(ModelExpander):
                 bar.advance(len(active) - len(going))
                 active = going
         note_account(log.replies, log.seconds, context)
-        context.notes.record["agent"] = dict(sum((each.counts for each in trajectories), log.counts))
+        context.notes.facts["agent"] = dict(sum((each.counts for each in trajectories), log.counts))
         written = [self.generation(each.answer, each.text, each.incomplete) for each in trajectories]
         rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
         return attach_generations(self, collection, rows, context)

@@ -90,7 +90,7 @@ class ModelExpander(AskingStage, Expander):
     def note(self, collection: Collection, first: Request | None, context: Context) -> None:
         """Remember what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
         template = self.template(collection.task)
-        context.notes.record |= {
+        context.notes.facts |= {
             **self.asked_model(),
             "prompt": {"source": template.source, "hash": template.hash},
             "first_prompt": first.messages[-1].content if first else "",

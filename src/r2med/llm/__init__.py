@@ -9,7 +9,7 @@
 A stage does not build a client: it uses `current_client()`, so that one command has one budget and one local server.
 """
 
-from r2med.llm.budget import Account, Estimate, Limits, account
+from r2med.llm.budget import Estimate, Limits, account
 from r2med.llm.client import Client, current_client, session
 from r2med.llm.llm_cards import add_model, find_model, model_names
 from r2med.llm.reasoning import FORMATS, Trace, split_trace
@@ -29,6 +29,7 @@ from r2med.llm.types import (
     Usage,
     chat,
 )
+from r2med.runs.record import Account
 
 __all__ = [
     "FORMATS",

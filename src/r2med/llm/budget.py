@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from r2med.config import RequestSettings, request_settings
 from r2med.errors import R2medError
@@ -15,6 +15,7 @@ from r2med.llm.http_server import guess_tokens, prompt_text
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
+from r2med.runs.record import Account
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
@@ -145,30 +146,6 @@ class Budget:
             f" the next request may take {next_one}, of which most is the longest answer it may get: give the stage a"
             " smaller max_tokens=, or raise the limit, and run the same command to go on"
         )
-
-
-@dataclass(frozen=True)
-class Account:
-    """The bill of some replies, kept answers included: what it costs to make them, whoever paid and when."""
-
-    requests: int = 0
-    cached: int = 0
-    """Of these, how many came from the kept answers and cost nothing this time."""
-    failed: int = 0
-    incomplete: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    cost: float | None = 0.0
-    """US dollars; None as soon as one price is unknown."""
-    paid: float | None = 0.0
-    """The part of `cost` that was spent this time."""
-    seconds: float = 0.0
-    """The sum over requests, not the time on the clock."""
-
-    def record(self) -> dict[str, int | float | None]:
-        """The account as facts for a result."""
-        return asdict(self)
 
 
 def account(replies: Iterable[Reply | Failed]) -> Account:

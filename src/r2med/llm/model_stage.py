@@ -116,7 +116,7 @@ def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Con
     """Remember what the replies took, and how many were cut by the token limit and used as they are."""
     context.asked_for(seconds)
     cut = sum(map(was_cut, replies))
-    context.notes.record |= {"account": account(replies).record(), "seconds": seconds, "cut_by_limit": cut}
+    context.notes.facts |= {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": cut}
 
 
 def was_cut(reply: Reply | Failed) -> bool:

@@ -18,10 +18,11 @@ from r2med.measure.score import score
 from r2med.pipeline.engine import Engine, begin_command, quiet
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
-from r2med.pipeline.stage import PHASES, Context, Stage
+from r2med.pipeline.stage import Context, Stage
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Entry, Finished, Ledger
-from r2med.runs.record import provenance
+from r2med.runs.provenance import provenance
+from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 from r2med.runs.report import Failure, Report, Result
 from r2med.storage.cache import Cache
 from r2med.storage.progress import account
@@ -118,7 +119,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     key = run_key(system, dataset)
     entry = None if options.fresh else ledger.find(key)
     # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
-    if entry is not None and not entry.record["incomplete"]:
+    if entry is not None and not entry.incomplete:
         try:
             return _remembered(entry, system, dataset, options, ledger)
         except DamagedError as error:
@@ -126,7 +127,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
     with options.engine.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
-    seconds = sum(step[phase] for step in context.notes.work.values() for phase in PHASES)
+    seconds = sum(step.seconds for step in context.notes.work.values())
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
     record = _record(system, dataset, context)
     entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
@@ -161,13 +162,13 @@ def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options
 
 def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
     # Older ledgers hold what was said of the measures that were asked for then.
-    recorded = [sentence for sentence in entry.record["warnings"] if not _SHALLOW.search(sentence)]
+    recorded = [sentence for sentence in entry.record.warnings if not _SHALLOW.search(sentence)]
     return Result(
         system=entry.system,
         task=entry.task,
         group=entry.group,
         query_ids=entry.queries,
-        documents=entry.record["documents"],
+        documents=entry.record.documents,
         scores=values,
         seconds=entry.seconds,
         warnings=(*recorded, *shallow),
@@ -177,25 +178,21 @@ def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cac
     )
 
 
-def _record(system: System, dataset: Dataset, context: Context) -> dict[str, Any]:
+def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
     """Everything that could change the result, for the ledger."""
-    return {
-        **provenance(),
-        "data": {
-            "fingerprint": dataset.fingerprint,
-            "documents": dataset.collection.documents.fingerprint,
-            "queries": dataset.collection.queries.fingerprint,
-            "gold": dataset.gold.fingerprint,
-            "revision": dataset.revision,
-        },
-        "documents": len(dataset.collection.documents),
-        "stages": [{"spec": str(s), "kind": s.kind, **s.describe(), **s.fingerprint()} for s in system.walk()],
-        "oracle": system.oracle,
-        "warnings": [*dataset.warnings, *context.notes.warnings],
-        "incomplete": context.notes.incomplete,
-        "notes": context.notes.record,
-        "work": list(context.notes.work.values()),
-    }
+    documents, queries = dataset.collection.documents, dataset.collection.queries
+    parts = (documents.fingerprint, queries.fingerprint, dataset.gold.fingerprint)
+    return RunRecord(
+        data=DataIdentity(dataset.fingerprint, *parts, dataset.revision),
+        documents=len(documents),
+        stages=tuple(StageRecord(str(s), s.kind, {**s.describe(), **s.fingerprint()}) for s in system.walk()),
+        oracle=system.oracle,
+        warnings=(*dataset.warnings, *context.notes.warnings),
+        incomplete=context.notes.incomplete,
+        notes=context.notes.facts,
+        work=tuple(context.notes.work.values()),
+        provenance=provenance(),
+    )
 
 
 _SHALLOW = re.compile(r" measured on lists of \d+ documents; give the retriever depth=\.\.\.$")

@@ -93,7 +93,7 @@ def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger | 
     if dataset is None:
         return PlannedTask(task.name, f"to compute, after a download from {task.hub}")
     entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
-    if entry is not None and not entry.record["incomplete"]:
+    if entry is not None and not entry.incomplete:
         return PlannedTask(task.name, "in the ledger")
     state = "to compute" if entry is None else "to try again, because it is not complete"
     context = Context(Cache.default(), quiet())

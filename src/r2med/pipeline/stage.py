@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from r2med.runs.record import user_code
+from r2med.runs.provenance import user_code
+from r2med.runs.record import StepRecord
 from r2med.storage.cache import Cache, cache_key
 
 if TYPE_CHECKING:
@@ -75,25 +76,21 @@ class Timing:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
-PHASES = ("load", "index", "search", "ask")
-"""What is recorded of a step's time."""
-
-
 @dataclass
 class Notes:
     """What happened while a stage worked, for the result to remember."""
 
     warnings: list[str] = field(default_factory=list)
     """Sentences for the person, shown with the result."""
-    record: dict[str, Any] = field(default_factory=dict)
-    """Facts: truncation, tokens, requests, index bytes, first prompts, ..."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Truncation, tokens, requests, index bytes, first prompts, ..."""
     incomplete: dict[str, str] = field(default_factory=dict)
     """Query id to the reason why the stage did not do for it what it should have."""
 
     written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
     """Query id to what was generated for it, also inside the systems that a stage is made of."""
 
-    work: dict[str, dict[str, Any]] = field(default_factory=dict)
+    work: dict[str, StepRecord] = field(default_factory=dict)
     """What each step took (seconds by phase, a model's account), those inside a stage too; a shared step is here once,
     whichever system of the command computed it."""
 
@@ -101,12 +98,12 @@ class Notes:
     """What was not computed for the queries but taken from the cache, so that the time is not all that it takes."""
 
     def absorb(self, label: str, other: Notes) -> None:
-        """Add another stage's notes, its record under its label."""
+        """Add another stage's notes, its facts under its label."""
         self.warnings += [sentence for sentence in other.warnings if sentence not in self.warnings]
         self.incomplete |= other.incomplete
         self.work |= other.work
-        if other.record:
-            self.record[label] = other.record
+        if other.facts:
+            self.facts[label] = other.facts
         for query, generations in other.written.items():
             known = self.written.get(query, ())
             self.written[query] = (*known, *(each for each in generations if each not in known))

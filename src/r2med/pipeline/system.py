@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.pipeline.spec import Chain
-from r2med.pipeline.stage import PHASES, Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
+from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
+from r2med.runs.record import PHASES, Account, StepRecord
 from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
@@ -138,16 +139,12 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     return found
 
 
-def _work(stage: Stage, context: Context) -> dict[str, Any]:
-    """What a step took, for the record: seconds by phase, and the account of the model that it asked."""
-    seconds = {name: max(0.0, context.timing.seconds.get(name, 0.0)) for name in PHASES}
-    account, reused = context.notes.record.get("account"), context.notes.reused
-    return {
-        "stage": str(stage),
-        **seconds,
-        **({"account": account} if account is not None else {}),
-        **({"reused": list(reused)} if reused else {}),
-    }
+def _work(stage: Stage, context: Context) -> StepRecord:
+    """What a step took: seconds by phase, and the account of the model that it asked."""
+    seconds = {phase: max(0.0, context.timing.seconds.get(phase, 0.0)) for phase in PHASES}
+    account = context.notes.facts.get("account")
+    asked = None if account is None else Account.from_json(account)
+    return StepRecord(str(stage), account=asked, reused=tuple(context.notes.reused), **seconds)
 
 
 def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:

@@ -196,7 +196,7 @@ class CrossEncoder(Reranker):
         limit = self.pair_model.card.max_length
         facts = cut_facts(scores.known, pairs, limit)
         first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
-        context.notes.record |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
+        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
         if facts["queries_cut"]:
             context.warn(
                 f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"

@@ -139,7 +139,7 @@ class Groupwise(ModelReranker):
         grades = [_Grades(found) for found in shown]
         for (query, places), reply in zip(asked, replies, strict=True):
             grades[query].add(places, reply)
-        context.notes.record |= {
+        context.notes.facts |= {
             "groups": len(asked),
             "unusable": sum(len(each.problems) for each in grades),
             "passed_over": sum(len(each.passed_over) for each in grades),

@@ -134,7 +134,7 @@ class Listwise(ModelReranker):
                 replies += answered
                 seconds += took
         self.note(first, replies, seconds, context)
-        context.notes.record |= {
+        context.notes.facts |= {
             "windows": total,
             "unusable": sum(len(each.problems) for each in lists),
             "repaired": sum(each.repaired for each in lists),

@@ -109,7 +109,7 @@ class ModelReranker(AskingStage, Reranker):
 
     def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
         """Remember what was asked, what it took, and the first prompt as it was sent."""
-        context.notes.record |= {
+        context.notes.facts |= {
             **self.asked_model(),
             "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
             "first_prompt": first.messages[-1].content if first else "",

@@ -70,7 +70,7 @@ class Pointwise(ModelReranker):
         with context.engine.progress(str(self), count_of(shown)) as bar:
             replies, seconds = ask(requests, bar)
         self.note(requests[0] if requests else None, replies, seconds, context)
-        context.notes.record |= {"mode": mode, "pairs": len(requests)}
+        context.notes.facts |= {"mode": mode, "pairs": len(requests)}
         rest = iter(replies)
         outcomes = [_outcome(found, [next(rest) for _ in found.texts], mode) for found in shown]
         return reranked(self, run, shown, outcomes, context)

@@ -176,8 +176,8 @@ class ApiRerank(Reranker):
                         scored = {w.digest: Scored(s) for w, s in zip(asked[place], found.tolist(), strict=True)}
                         store.keep(list(scored), list(scored.values()))
                         known |= scored
-                context.notes.record |= {"requests": link.requests, "tokens": link.tokens}
-        context.notes.record |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
+                context.notes.facts |= {"requests": link.requests, "tokens": link.tokens}
+        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = []
         for each, wanted in zip(shown, pairs, strict=True):
             if each.query in problems:

@@ -12,7 +12,7 @@ from r2med.errors import R2medError, SpecError, blame, debug
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
-from r2med.runs.record import source_hash
+from r2med.runs.provenance import source_hash
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

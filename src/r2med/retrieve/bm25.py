@@ -123,7 +123,7 @@ class _BM25(Retriever):
         with context.timed("index"):
             index = open_index(collection.documents, context)
             scorer = Scorer(index, self.k1, self.b)
-        context.notes.record |= {
+        context.notes.facts |= {
             "analyzer": f"{ANALYZER} {ANALYZER_VERSION}",
             "query_weighting": self.weighting,
             "vocabulary": len(index.terms),

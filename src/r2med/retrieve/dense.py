@@ -202,7 +202,7 @@ class Dense(Retriever):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
             index = self._index(stored, encoder.similarity, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
-        context.notes.record |= {
+        context.notes.facts |= {
             "similarity": encoder.similarity,
             "dimension": self.dim or stored.shape[1],
             "index": self.quantize or self.store,

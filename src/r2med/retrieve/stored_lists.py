@@ -66,5 +66,5 @@ class StoredLists(Retriever):
         if any(collection.generations):
             context.warn(f"{self}: lists are stored, so what was generated for the queries plays no part in them")
         run = candidates(collection, self.lists)
-        context.notes.record |= {"lists": self.lists, **self.inputs(collection)}
+        context.notes.facts |= {"lists": self.lists, **self.inputs(collection)}
         return run.cut(self.depth)

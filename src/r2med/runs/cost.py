@@ -6,9 +6,11 @@ a record does not say is unknown (None), and a sum with an unknown part is unkno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
+
+from r2med.runs.record import RunRecord, StageRecord
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
@@ -48,33 +50,31 @@ class Cost:
     queries: int = 0
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], seconds: float, queries: int) -> Self:
+    def of(cls, record: RunRecord, seconds: float, queries: int) -> Self:
         """What a run took, by its record."""
-        work = list(record["work"]) if "work" in record else None
-        accounts = _accounts(record)
-        stages = record.get("stages")
-        names = {_name(stage) for stage in stages or ()}
+        work, accounts, stages = record.work, record.accounts, record.stages
+        names = {stage.name for stage in stages or ()}
         unpriced = stages is None or "replay" in names or any(map(_served, stages))
-        prices = [account["cost"] for account in accounts]
+        prices = [account.cost for account in accounts if account.cost is not None]
 
         def count(name: str) -> int | None:
-            return None if unpriced else sum(account.get(name, 0) for account in accounts)
+            return None if unpriced else sum(getattr(account, name) for account in accounts)
 
         def phase(name: str) -> float | None:
-            return None if work is None else sum(step[name] for step in work)
+            return None if work is None else sum(getattr(step, name) for step in work)
 
-        partial = stages is None or names.intersection(_STORED) or any(step.get("reused") for step in work or ())
+        partial = stages is None or names.intersection(_STORED) or any(step.reused for step in work or ())
         searched = None if partial else phase("search")
         return cls(
             count("requests"),
             count("prompt_tokens"),
             count("completion_tokens"),
             count("reasoning_tokens"),
-            None if unpriced or None in prices else float(sum(prices)),
+            None if unpriced or len(prices) < len(accounts) else float(sum(prices)),
             seconds,
             phase("load"),
             phase("index"),
-            None if searched is None else searched + sum(account["seconds"] for account in accounts),
+            None if searched is None else searched + sum(account.seconds for account in accounts),
             queries,
         )
 
@@ -139,28 +139,8 @@ def seconds_text(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
 
 
-def _accounts(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The accounts of a run's steps. In runs of earlier versions they lie in the notes, however deep."""
-    if "work" in record:
-        return [step["account"] for step in record["work"] if "account" in step]
-    distinct = {(label, repr(account)): account for label, account in _noted(record.get("notes", {}))}
-    return list(distinct.values())
-
-
-def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if isinstance(notes, dict):
-        if isinstance(notes.get("account"), dict):
-            yield label, notes["account"]
-        for name, value in notes.items():
-            yield from _noted(value, name)
-
-
-def _name(stage: Mapping[str, Any]) -> str:
-    return str(stage["spec"]).partition("(")[0]
-
-
-def _served(stage: Mapping[str, Any]) -> bool:
+def _served(stage: StageRecord) -> bool:
     """Whether a stage asks a server that sells vectors or scores, whose prices no record has."""
-    encoder = stage.get("encoder")
-    backend = encoder.get("backend") if isinstance(encoder, dict) else stage.get("backend")
-    return _name(stage) == "api-rerank" or backend == "api"
+    encoder = stage.settings.get("encoder")
+    backend = encoder.get("backend") if isinstance(encoder, dict) else stage.settings.get("backend")
+    return stage.name == "api-rerank" or backend == "api"

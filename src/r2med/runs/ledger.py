@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.errors import DataError, R2medError
+from r2med.runs.record import RunRecord
 from r2med.storage.home import home
 from r2med.storage.sqlite import DamagedError, Database, Format, seal, warn
 
@@ -160,7 +161,7 @@ class Entry:
     """The queries that were measured, in the order of the per-query scores."""
     seconds: float
     """How long the system took, reading the data not included."""
-    record: dict[str, Any] = field(default_factory=dict)
+    record: RunRecord = field(default_factory=RunRecord)
     """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
     created: str = ""
     """When, in UTC."""
@@ -175,18 +176,17 @@ class Entry:
     @property
     def data(self) -> str:
         """The fingerprint of the data that it was made on: documents, queries and gold."""
-        return str(self.record.get("data", {}).get("fingerprint", ""))
+        return self.record.data.fingerprint or ""
 
     @property
     def incomplete(self) -> Mapping[str, str]:
         """Queries for which the system did not do all it should have, and why."""
-        found: Mapping[str, str] = self.record.get("incomplete", {})
-        return found
+        return self.record.incomplete
 
     @property
     def oracle(self) -> bool:
         """Whether the system was shown gold answers."""
-        return bool(self.record.get("oracle", False))
+        return self.record.oracle
 
 
 Written = Mapping[str, Sequence[Generation]]
@@ -246,7 +246,7 @@ class Ledger:
             created,
             float(entry.seconds),
             orjson.dumps(entry.queries).decode(),
-            orjson.dumps(entry.record, option=orjson.OPT_NON_STR_KEYS).decode(),
+            orjson.dumps(entry.record.as_json(), option=orjson.OPT_NON_STR_KEYS).decode(),
         )
         data = pack(finished.run)
         texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
@@ -372,9 +372,8 @@ class Ledger:
     @staticmethod
     def _entry(row: tuple[Any, ...]) -> Entry:
         _, key, system, task, group, created, seconds, queries, record, used = row[:10]
-        return Entry(
-            key, system, task, group, tuple(orjson.loads(queries)), seconds, orjson.loads(record), created, used
-        )
+        names, content = tuple(orjson.loads(queries)), RunRecord.from_json(orjson.loads(record))
+        return Entry(key, system, task, group, names, seconds, content, created, used)
 
 
 def _is_sound(row: tuple[Any, ...]) -> bool:

@@ -1,79 +1,240 @@
-"""What a result says about where it came from: versions, machine, and the code of a user's own classes."""
+"""The record of a finished run: everything that could change its result, and what it took.
+
+It is read from JSON and written to JSON here and nowhere else. What the version that made a run did not record is None:
+unknown, and not zero.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import os
-import platform
-import sys
-from collections.abc import Iterator
-from functools import cache
-from importlib import metadata
-from pathlib import Path
-from types import CodeType
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field, fields
+from typing import Any, Self
 
-import r2med
-
-_WATCHED = (
-    "numpy", "polars", "wordllama", "torch", "transformers", "sentence-transformers",
-    "tokenizers", "onnxruntime", "openai", "peft",
-)  # fmt: skip
+Json = Mapping[str, Any]
+PHASES = ("load", "index", "search", "ask")
+"""What is recorded of a step's time."""
 
 
-def version_of(package: str) -> str | None:
-    """The installed version of a package, or None."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+@dataclass(frozen=True)
+class DataIdentity:
+    """The data that a run saw, by the hashes of its parts."""
+
+    fingerprint: str | None = None
+    """Of all of it."""
+    documents: str | None = None
+    queries: str | None = None
+    gold: str | None = None
+    """Of judgements and answers."""
+    revision: str | None = None
+    """The commit it was downloaded at; empty for files that were not."""
 
 
-@cache
-def provenance() -> dict[str, object]:
-    """Versions of r2med, Python and what computes the scores, and the machine, for a result's record."""
-    found = {package: version_of(package) for package in _WATCHED}
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of the system, those inside other stages too."""
+
+    spec: str
+    kind: str = ""
+    """expander, retriever or reranker."""
+    settings: Json = field(default_factory=dict)
+    """What it says of itself, and what its output depends on; free in form."""
+
+    @property
+    def name(self) -> str:
+        """The stage without its arguments."""
+        return self.spec.partition("(")[0]
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """A stage as a record has it."""
+        settings = {name: value for name, value in content.items() if name not in ("spec", "kind")}
+        return cls(str(content["spec"]), content.get("kind", ""), settings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stage for a record."""
+        return {"spec": self.spec, "kind": self.kind, **self.settings}
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bill of a model's replies, kept answers included: what it costs to make them, whoever paid and when."""
+
+    requests: int = 0
+    cached: int = 0
+    """Of these, how many came from the kept answers and cost nothing this time."""
+    failed: int = 0
+    incomplete: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = 0.0
+    """US dollars; None as soon as one price is unknown."""
+    paid: float | None = 0.0
+    """The part of `cost` that was spent this time."""
+    seconds: float = 0.0
+    """The sum over requests, not the time on the clock."""
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """An account as a record has it."""
+        return cls(**_known(cls, content))
+
+    def as_json(self) -> dict[str, int | float | None]:
+        """The account for a record."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step of the system took, in seconds by phase."""
+
+    stage: str = ""
+    load: float = 0.0
+    """To bring models into memory."""
+    index: float = 0.0
+    """To encode or index the documents."""
+    search: float = 0.0
+    """To answer the queries, waiting for other models not included."""
+    ask: float = 0.0
+    """To ask a language model, on the clock."""
+    account: Account | None = None
+    """Of the language model that it asked, if any."""
+    reused: tuple[str, ...] = ()
+    """What was taken from the cache of an earlier run, so that the time is not all that it takes."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all phases."""
+        return self.load + self.index + self.search + self.ask
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """A step as a record has it."""
+        account = {"account": Account.from_json(content["account"])} if "account" in content else {}
+        return cls(**{**_known(cls, content), "reused": tuple(content.get("reused", ())), **account})
+
+    def as_json(self) -> dict[str, Any]:
+        """The step for a record."""
+        content = asdict(self) | {"reused": list(self.reused) or None}
+        return {name: value for name, value in content.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run was made."""
+
+    platform: str | None = None
+    architecture: str | None = None
+    cores: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As far as it tells a machine from others.
+
+        >>> Machine("linux", "x86_64", 2).name
+        'linux x86_64 2'
+        """
+        return " ".join(str(value) for value in astuple(self) if value is not None)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """With what, and where, a run was made."""
+
+    r2med: str | None = None
+    python: str | None = None
+    packages: Mapping[str, str] | None = None
+    """The versions of what computes the scores."""
+    machine: Machine | None = None
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """The part of a record that says it."""
+        machine = content.get("machine")
+        known = _known(cls, content) | {"machine": None if machine is None else Machine(**_known(Machine, machine))}
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All that is remembered of a run beside its lists and scores."""
+
+    data: DataIdentity = field(default_factory=DataIdentity)
+    documents: int | None = None
+    """How many there were to search."""
+    stages: tuple[StageRecord, ...] | None = None
+    oracle: bool = False
+    """Whether the system was shown gold answers."""
+    warnings: tuple[str, ...] = ()
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """Queries for which the system did not do all it should have, and why."""
+    notes: Json = field(default_factory=dict)
+    """Stage to the facts that it noted while it worked; free in form."""
+    work: tuple[StepRecord, ...] | None = None
+    """Every step once, those that several branches share too."""
+    provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def accounts(self) -> list[Account]:
+        """The bills of all language models that were asked. Earlier versions kept them in the notes, however deep."""
+        if self.work is not None:
+            return [step.account for step in self.work if step.account is not None]
+        return [account for _, account in dict.fromkeys(_noted(self.notes))]
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """The record of a run that this or an earlier version made.
+
+        >>> record = RunRecord.from_json({"r2med": "0.1.0", "stages": [{"spec": "bm25", "kind": "retriever"}]})
+        >>> record.provenance.r2med, record.stages[0].spec, record.documents
+        ('0.1.0', 'bm25', None)
+        """
+        stages, work = content.get("stages"), content.get("work")
+        return cls(
+            data=DataIdentity(**_known(DataIdentity, content.get("data", {}))),
+            documents=content.get("documents"),
+            stages=None if stages is None else tuple(map(StageRecord.from_json, stages)),
+            oracle=bool(content.get("oracle", False)),
+            warnings=tuple(content.get("warnings", ())),
+            incomplete=content.get("incomplete", {}),
+            notes=content.get("notes", {}),
+            work=None if work is None else tuple(map(StepRecord.from_json, work)),
+            provenance=Provenance.from_json(content),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The record for JSON; what is not known is left out."""
+        return {
+            **_stated(asdict(self.provenance)),
+            "data": _stated(asdict(self.data)),
+            **_stated({"documents": self.documents}),
+            **({} if self.stages is None else {"stages": [stage.as_json() for stage in self.stages]}),
+            "oracle": self.oracle,
+            "warnings": list(self.warnings),
+            "incomplete": dict(self.incomplete),
+            "notes": dict(self.notes),
+            **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
+        }
+
+
+def _known(kind: type[Any], content: Json) -> dict[str, Any]:
+    """What JSON says of the fields of a dataclass."""
+    return {each.name: content[each.name] for each in fields(kind) if each.name in content}
+
+
+def _stated(content: Json) -> dict[str, Any]:
+    """What is known, at every depth."""
     return {
-        "r2med": r2med.__version__,
-        "python": platform.python_version(),
-        "packages": {package: version for package, version in found.items() if version},
-        "machine": {"platform": sys.platform, "architecture": platform.machine(), "cores": os.cpu_count()},
+        name: _stated(value) if isinstance(value, Mapping) else value
+        for name, value in content.items()
+        if value is not None
     }
 
 
-def source_hash(kind: Any) -> str:
-    """A hash of the file that a class is in, or of its code where it is in none, as in a notebook."""
-    try:
-        file = inspect.getsourcefile(kind)
-    except (TypeError, OSError):
-        file = None
-    data = Path(file).read_bytes() if file and Path(file).is_file() else "\n".join(_code_of(kind)).encode()
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def _code_of(kind: Any) -> Iterator[str]:
-    """What a class does, as text that is the same in every process."""
-    yield getattr(kind, "__qualname__", type(kind).__qualname__)
-    for name, value in sorted(getattr(kind, "__dict__", {}).items()):
-        code = getattr(getattr(value, "fget", None) or getattr(value, "__func__", value), "__code__", None)
-        yield from (name, *_instructions(code)) if code is not None else ()
-
-
-def _instructions(code: CodeType) -> Iterator[str]:
-    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
-    for constant in code.co_consts:
-        yield from _instructions(constant) if isinstance(constant, CodeType) else (repr(constant),)
-
-
-def user_code(kind: type) -> str:
-    """A hash of all code that a class has from outside this package: the version it states, or its files."""
-    outside = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _PACKAGED]
-    if not outside:
-        return ""
-    stated = getattr(kind, "version", "")
-    hashes = [stated] if isinstance(stated, str) and stated else [source_hash(each) for each in outside]
-    return hashlib.blake2b("\n".join(hashes).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-_PACKAGED = {"r2med", *sys.stdlib_module_names}
+def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Account]]:
+    """The accounts in notes, with the stage that each belongs to."""
+    if isinstance(notes, dict):
+        if isinstance(notes.get("account"), dict):
+            yield label, Account.from_json(notes["account"])
+        for name, value in notes.items():
+            yield from _noted(value, name)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import counted
 from r2med.runs.cost import Cost
+from r2med.runs.record import RunRecord
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,8 @@ class Result:
     group: str
     """full, nano, sample or custom."""
     query_ids: tuple[str, ...]
-    documents: int
+    documents: int | None
+    """How many there were to search; None where no run says it."""
     scores: Mapping[str, NDArray[np.float64]]
     """Measure to per-query values, in the order of `query_ids`."""
     seconds: float
@@ -38,7 +40,7 @@ class Result:
     """The run's id in the ledger; empty when it was not kept."""
     cached: bool = False
     """Whether it came from the ledger."""
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: RunRecord = field(default_factory=RunRecord)
     """Everything remembered with the run."""
 
     @cached_property
@@ -54,13 +56,12 @@ class Result:
     @property
     def incomplete(self) -> Mapping[str, str]:
         """Queries for which the system did not do all it should have, and why."""
-        found: Mapping[str, str] = self.record.get("incomplete", {})
-        return found
+        return self.record.incomplete
 
     @property
     def oracle(self) -> bool:
         """Whether the system was shown gold answers."""
-        return bool(self.record.get("oracle", False))
+        return self.record.oracle
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""

@@ -256,8 +256,8 @@ def differing_data(one: Entry, other: Entry) -> str:
     """What two runs on a task did not see alike, in words; empty when they saw the same data."""
     if one.data == other.data and set(one.queries) == set(other.queries):
         return ""
-    left, right = one.record.get("data", {}), other.record.get("data", {})
-    parts = [words for part, words in _PARTS.items() if left.get(part) != right.get(part)]
+    left, right = one.record.data, other.record.data
+    parts = [words for part, words in _PARTS.items() if getattr(left, part) != getattr(right, part)]
     return " and ".join(parts) or "data"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from r2med.runs.ledger import Entry
-from r2med.runs.record import provenance
+from r2med.runs.provenance import provenance
+from r2med.runs.record import Machine, Provenance
 
 
 @dataclass(frozen=True)
@@ -31,32 +31,30 @@ def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
     data: dict[str, dict[str, None]] = {}
     runs: dict[str, int] = {}
     for entry in entries:
-        facts = entry.record.get("data", {})
-        data.setdefault(entry.task, {})[str(facts.get("fingerprint", "?"))[:16]] = None
-        where = f"r2med {entry.record.get('r2med', '?')} on {_machine(entry.record.get('machine'))}"
+        data.setdefault(entry.task, {})[(entry.record.data.fingerprint or "?")[:16]] = None
+        where = f"r2med {entry.record.provenance.r2med or '?'} on {_machine(entry.record.provenance.machine)}"
         runs[where] = runs.get(where, 0) + 1
     return Colophon(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command,
         _versions(here),
-        _machine(here["machine"]),
+        _machine(here.machine),
         {task: ", ".join(found) for task, found in data.items()},
         {where: f"{count} {'run' if count == 1 else 'runs'}" for where, count in runs.items()},
     )
 
 
-def _versions(facts: Mapping[str, Any]) -> str:
-    packages = [f"{name} {version}" for name, version in facts["packages"].items()]
-    return ", ".join([f"r2med {facts['r2med']}", f"Python {facts['python']}", *packages])
+def _versions(facts: Provenance) -> str:
+    packages = [f"{name} {version}" for name, version in (facts.packages or {}).items()]
+    return ", ".join([f"r2med {facts.r2med}", f"Python {facts.python}", *packages])
 
 
-def _machine(facts: Any) -> str:
+def _machine(machine: Machine | None) -> str:
     """A machine in words.
 
-    >>> _machine({"platform": "linux", "architecture": "x86_64", "cores": 2})
+    >>> _machine(Machine("linux", "x86_64", 2))
     'linux, x86_64, 2 cores'
     """
-    if not isinstance(facts, dict):
+    if machine is None:
         return "a machine that was not recorded"
-    words = [str(facts.get(name, "?")) for name in ("platform", "architecture")]
-    return ", ".join([*words, f"{facts.get('cores', '?')} cores"])
+    return f"{machine.platform or '?'}, {machine.architecture or '?'}, {machine.cores or '?'} cores"

@@ -123,7 +123,7 @@ class Library:
 
     def oracles(self, group: str) -> list[str]:
         """Those of a group's systems that were shown the gold answers."""
-        return sorted({entry.system for entry in self.entries() if entry.group == group and entry.record.get("oracle")})
+        return sorted({entry.system for entry in self.entries() if entry.group == group and entry.oracle})
 
     def tasks(self) -> set[str]:
         """Every task that a page may show documents of: those of runs, and those that come with the package."""

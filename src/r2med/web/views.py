@@ -160,7 +160,7 @@ def system_page(library: Library, request: Request) -> Shown:
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
         "others": others,
         "chart": charts.responsive(charts.points, marks, f"nDCG@10 of {system} by task") if marks else "",
-        "oracle": any(entry.record.get("oracle") for entry in runs.values()),
+        "oracle": any(entry.oracle for entry in runs.values()),
         "panels": boards.cause_panels([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
         "job": library.jobs.newest("causes", system, group),
@@ -247,7 +247,7 @@ def runs_page(library: Library, request: Request) -> Shown:
     matching = [
         e for e in library.entries() if all(word in f"{e.id}\n{e.system}\n{e.task}".casefold() for word in wanted)
     ]
-    entries = [e for e in matching if oracles or not e.record.get("oracle")]
+    entries = [e for e in matching if oracles or not e.oracle]
     pages = Pages.of(len(entries), _number(asked, "page"))
     values = {
         "entries": entries[pages.cut()],
@@ -274,11 +274,11 @@ def run_page(library: Library, request: Request) -> Shown:
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
     pages = Pages.of(len(rows), _number(asked, "page"))
-    record = orjson.dumps(entry.record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode("utf-8", "replace")
+    record = orjson.dumps(entry.record.as_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
     return "run.html", {
         "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
         "rows": rows[pages.cut()], "pages": pages,
-        "links": links, "record": record, "cost": Cost.of_runs([entry]),
+        "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
         "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip

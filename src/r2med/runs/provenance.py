@@ -1,0 +1,80 @@
+"""Where a result comes from: versions, the machine, and the code of a user's own classes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import r2med
+from r2med.runs.record import Machine, Provenance
+
+_WATCHED = (
+    "numpy", "polars", "wordllama", "torch", "transformers", "sentence-transformers",
+    "tokenizers", "onnxruntime", "openai", "peft",
+)  # fmt: skip
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of a package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def provenance() -> Provenance:
+    """Versions of r2med, Python and what computes the scores, and the machine, for a result's record."""
+    found = {package: version_of(package) for package in _WATCHED}
+    return Provenance(
+        r2med.__version__,
+        platform.python_version(),
+        {package: version for package, version in found.items() if version},
+        Machine(sys.platform, platform.machine(), os.cpu_count()),
+    )
+
+
+def source_hash(kind: Any) -> str:
+    """A hash of the file that a class is in, or of its code where it is in none, as in a notebook."""
+    try:
+        file = inspect.getsourcefile(kind)
+    except (TypeError, OSError):
+        file = None
+    data = Path(file).read_bytes() if file and Path(file).is_file() else "\n".join(_code_of(kind)).encode()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _code_of(kind: Any) -> Iterator[str]:
+    """What a class does, as text that is the same in every process."""
+    yield getattr(kind, "__qualname__", type(kind).__qualname__)
+    for name, value in sorted(getattr(kind, "__dict__", {}).items()):
+        code = getattr(getattr(value, "fget", None) or getattr(value, "__func__", value), "__code__", None)
+        yield from (name, *_instructions(code)) if code is not None else ()
+
+
+def _instructions(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for constant in code.co_consts:
+        yield from _instructions(constant) if isinstance(constant, CodeType) else (repr(constant),)
+
+
+def user_code(kind: type) -> str:
+    """A hash of all code that a class has from outside this package: the version it states, or its files."""
+    outside = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _PACKAGED]
+    if not outside:
+        return ""
+    stated = getattr(kind, "version", "")
+    hashes = [stated] if isinstance(stated, str) and stated else [source_hash(each) for each in outside]
+    return hashlib.blake2b("\n".join(hashes).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+_PACKAGED = {"r2med", *sys.stdlib_module_names}
