@@ -30,7 +30,7 @@ types: $(VENV)/.test
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# What is made from the program: the reference, the cards, CITATION.cff, outputs in the how-tos. The tests compare.
+# What is made from the program: the reference, the cards, CITATION.cff, outputs on the pages. The tests compare.
 reference: $(VENV)/.test
 	$(BIN)/python scripts/make_reference.py
 

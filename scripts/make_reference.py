@@ -1,4 +1,4 @@
-"""Write what is made from the program: every verb, every card, how to cite, and the output shown in the how-tos.
+"""Write what is made from the program: every verb, every card, how to cite, and the output shown on the pages.
 
     python scripts/make_reference.py
 
@@ -8,6 +8,7 @@ The tests compare the files with what this gives; `make reference` renews them.
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import re
 import shlex
@@ -19,7 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import click
+import page_blocks
 from click.testing import CliRunner
+from page_blocks import blocks
 from schemas import SHAPES, schema_file
 
 import r2med
@@ -31,7 +34,7 @@ from r2med.llm import find_model, model_names
 from r2med.rerank.reranker_cards import api_cards as reranking_servers
 from r2med.rerank.reranker_cards import cards as rerankers
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = page_blocks.ROOT
 STAR = "\\*"
 MADE = "<!-- Written by scripts/make_reference.py from the program itself; renew it with: make reference -->"
 
@@ -198,8 +201,12 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def howto_page(path: str) -> str:
-    """A page with the output of its commands as it is now; files that the page shows are there for them."""
+def page_with_outputs(path: str) -> str:
+    """A page with the output of its commands as it is now; files that the page shows are there for them.
+
+    Before a block, `<!-- from: TEXT -->` leaves out what is printed before that text, `<!-- without: PATTERN -->` the
+    lines that match.
+    """
     text = (ROOT / path).read_text("utf-8")
     back = Path.cwd()
     with tempfile.TemporaryDirectory() as scratch:
@@ -207,21 +214,47 @@ def howto_page(path: str) -> str:
             folder = load(task).task.folder
             assert folder is not None
             shutil.copytree(folder, Path(scratch, name))
-        for name, content in re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL):
-            Path(scratch, name).write_text(content, "utf-8")
+        for block in blocks(path):
+            if block.file:
+                Path(scratch, block.file).write_text(block.text, "utf-8")
         os.chdir(scratch)
         try:
-            return re.sub(r"(?<=```console\n)\$ r2med (.*?)\n.*?(?=```)", _shown, text, flags=re.DOTALL)
+            return re.sub(_CONSOLE, _shown, text)
         finally:
             os.chdir(back)
 
 
-def _shown(command: re.Match[str]) -> str:
+_CONSOLE = re.compile(
+    r"(?P<head>(?:^<!-- from: (?P<start>.+) -->\n)?(?:^<!-- without: (?P<without>.+) -->\n)?^```console\n)"
+    r"\$ (?P<command>.*)\n(?:.*\n)*?(?=```$)",
+    re.MULTILINE,
+)
+
+
+def _shown(block: re.Match[str]) -> str:
     env = {"R2MED_HOME": str(Path.cwd() / ".home"), "COLUMNS": "120", "NO_COLOR": "1"}
-    done = CliRunner().invoke(app, shlex.split(command[1]), env=env, catch_exceptions=False)
+    words = shlex.split(_demo() if block["command"] == "make demo" else block["command"])
+    done = CliRunner().invoke(app, words[1:], env=env, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
-    return "\n".join([f"$ r2med {command[1]}", *lines, ""])
+    if block["start"]:
+        lines = ["...", *itertools.dropwhile(lambda line: not line.startswith(block["start"]), lines)]
+    if block["without"]:
+        lines = list(_without(lines, re.compile(block["without"])))
+    return block["head"] + "\n".join([f"$ {block['command']}", *lines, ""])
+
+
+def _demo() -> str:
+    """What `make demo` runs, as `r2med ...`."""
+    recipe = re.search(r"(?m)^demo:.*\n\t\$\(BIN\)/(r2med .*)$", (ROOT / "Makefile").read_text("utf-8"))
+    assert recipe is not None
+    return recipe[1]
+
+
+def _without(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """The lines that do not match, with dots for those that do."""
+    for left_out, group in itertools.groupby(lines, lambda line: pattern.search(line) is not None):
+        yield from [" ..."] if left_out else group
 
 
 def package_stub() -> str:
@@ -231,13 +264,14 @@ def package_stub() -> str:
     return "\n".join([f"# {MADE[5:-4]}", "", *lines, "", "__version__: str", ""])
 
 
-HOWTO = sorted(f"docs/howto/{file.name}" for file in (ROOT / "docs" / "howto").glob("*.md"))
+SHOWING = [page for page in page_blocks.PAGES if "\n```console\n$ " in (ROOT / page).read_text("utf-8")]
+"""The pages that show what commands print."""
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference.md": reference_page,
     "docs/cards.md": cards_page,
     "CITATION.cff": citation_file,
     "src/r2med/__init__.pyi": package_stub,
-    **{path: partial(howto_page, path) for path in HOWTO},
+    **{path: partial(page_with_outputs, path) for path in SHOWING},
     **{f"docs/schemas/{name}.json": partial(schema_file, name) for name in SHAPES},
 }
 """Every file that is made, and what makes it."""

@@ -142,6 +142,7 @@ def written(side: Side) -> Iterator[tuple[str, str]]:
 def _documents(found: Sequence[Seen], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
     """A table of documents; `swapped` for those that are looked at from the other run."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in ("rank", "score", "mark", "document"):
@@ -151,7 +152,7 @@ def _documents(found: Sequence[Seen], case: Case, kinds: Kinds, pen: Pen, *, swa
         rank, other = (seen.other, seen.rank) if swapped else (seen.rank, seen.other)
         place = _rank(rank) + (f" ({_rank(other)})" if case.other is not None else "")
         score = "" if seen.score is None or swapped else f"{seen.score:.4g}"
-        mark = "[bold green]+[/]" if seen.relevant else "-"
+        mark = Text("+", style="bold green") if seen.relevant else "-"
         table.add_row(place, score, mark, pen.marked(seen.document, {}), pen.excerpt(seen.text, kinds))
     return table
 
