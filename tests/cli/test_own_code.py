@@ -133,7 +133,8 @@ def test_emoji_codes_and_markup_of_a_user_stay_text(module: Path) -> None:
     "args", [("report", "bm25", "--no-causes", "--out"), ("inspect", "bm25", "--html"), ("plot", "board", "--out")]
 )
 def test_outputs_make_the_folders_on_their_way_and_replace_what_was_there(module: Path, args: tuple[str, ...]) -> None:
-    pytest.importorskip("matplotlib" if args[0] == "plot" else "jinja2")
+    if args[0] == "plot":
+        pytest.importorskip("matplotlib")
     run(module, "run", "bm25", "--tasks", "sample/Biology")
     file = module / "some" / "where" / ("x.svg" if args[0] == "plot" else "x.html")
     for _ in range(2):

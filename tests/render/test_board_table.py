@@ -39,9 +39,8 @@ def board() -> Board:
 
 
 def page(board: Board) -> str:
-    pytest.importorskip("jinja2", reason="the web extra is not installed")
+    from r2med.render.html import environment
     from r2med.web.boards import Hrefs, sorted_table
-    from r2med.web.pages import environment
 
     macros = environment().get_template("_board.html").module
     return str(macros.board_table(sorted_table(board, board.lines), None, Hrefs(lambda name: "#")))

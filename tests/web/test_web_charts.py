@@ -71,8 +71,8 @@ def test_causes_fill_the_bar():
 
 
 def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
+    from r2med.render.html import static
     from r2med.render.plots import HATCHES, shades
-    from r2med.web.pages import static
 
     pytest.importorskip("matplotlib")
     style = static("style.css")

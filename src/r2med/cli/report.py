@@ -27,7 +27,6 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
       r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
     """
     from r2med.data.tasks import resolve
-    from r2med.errors import require_extra
     from r2med.measure.metrics import Measure
     from r2med.pipeline.engine import Engine
     from r2med.runs.ledger import Ledger
@@ -35,7 +34,6 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     from r2med.storage.files import write_file
     from r2med.web.report_file import ReportChoice, report
 
-    require_extra("web", "jinja2")
     chosen = ReportChoice(
         runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command()
     )

@@ -19,5 +19,5 @@ def command(port: int) -> None:
     from r2med.errors import require_extra
     from r2med.web.app import serve
 
-    require_extra("web", "starlette", "uvicorn", "jinja2")
+    require_extra("web", "starlette", "uvicorn")
     serve(port, lambda: click.echo(f"http://127.0.0.1:{port}  (Ctrl-C stops it)", err=True))

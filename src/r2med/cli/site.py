@@ -25,13 +25,11 @@ def command(runs: tuple[str, ...], out: Path, metric: str, reports: bool) -> Non
       r2med site --out public
       r2med site bm25 "rrf(bm25, wordllama)" --out public
     """
-    from r2med.errors import require_extra
     from r2med.measure.metrics import Measure
     from r2med.pipeline.engine import Engine
     from r2med.runs.ledger import Ledger
     from r2med.web.site import Site, write_site
 
-    require_extra("web", "jinja2")
     with Ledger() as ledger:
         site = Site(runs, str(Measure.parse(metric)), reports, typed_command())
         files = write_site(ledger, site, out, Engine(messages()))

@@ -11,12 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError, require_extra
-from r2med.web import boards, views
+from r2med.render.html import Frame, environment, render, static
+from r2med.web import boards, published_page, views
 from r2med.web.board_query import first_group
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
 from r2med.web.library import Library
-from r2med.web.pages import Frame, environment, render, static
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -40,7 +40,7 @@ Page = Callable[[Library, "Request"], tuple[str, dict[str, Any]]]
 
 def create_app(library: Library | None = None) -> Starlette:
     """The whole application."""
-    require_extra("web", "starlette", "jinja2")
+    require_extra("web", "starlette")
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
@@ -51,8 +51,8 @@ def create_app(library: Library | None = None) -> Starlette:
     routes = [
         Route("/", _page(chosen, views.board_page, "Board")),
         *(Route(f"/board.{ending}", _download(chosen)) for ending in views.FILES.values()),
-        Route("/published", _page(chosen, views.published_page, "Board")),
-        Route("/sources", _page(chosen, views.sources_page, "Board")),
+        Route("/published", _page(chosen, published_page.published_page, "Board")),
+        Route("/sources", _page(chosen, published_page.sources_page, "Board")),
         Route("/system", _page(chosen, views.system_page, "Board")),
         Route("/compare", _page(chosen, views.compare_page, "Compare")),
         Route("/query", _page(chosen, views.query_view, "Runs")),

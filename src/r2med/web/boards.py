@@ -14,8 +14,8 @@ from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.errors import R2medError
 from r2med.render.board_table import BoardTable, board_table
+from r2med.render.html import drawn
 from r2med.web.charts import ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, responsive, small
-from r2med.web.pages import drawn
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.board.model import AVERAGE
 from r2med.data.task_names import task_headings
+from r2med.render.html import drawn
 from r2med.render.plots import HATCHES
-from r2med.web.pages import drawn
 from r2med.web.svg import Scale, axis, drawing, hint, shortened, span, tag, words
 
 if TYPE_CHECKING:

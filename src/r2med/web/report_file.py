@@ -6,7 +6,6 @@ What a report carries beside its page: queries, documents and lists, which a bro
 from __future__ import annotations
 
 import base64
-import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,11 +28,11 @@ from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.engine import Engine
 from r2med.render.case_screen import harmless
+from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
 from r2med.web import boards, charts
 from r2med.web.boards import Panel
 from r2med.web.colophon import colophon
-from r2med.web.pages import Frame, drawn, render, static
 
 _SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks", "Queries": "#browse"}
 
@@ -76,12 +75,9 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
     found = gather(ledger, choice, engine)
     board = _board(ledger, found, str(choice.measure))
     packed = pack_all(found.blocks, found.lists)
-    style, script = static("style.css"), static("app.js") + static("report.js")
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'"
-    frame = Frame(_SECTIONS, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
     return render(
         "report.html",
-        frame,
+        inlined(_SECTIONS, "app.js", "report.js"),
         title=choice.title,
         table=boards.sorted_table(board, board.lines),
         panels=_panels(ledger, choice, found, board),
@@ -95,11 +91,6 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
         groups_title=GROUP_TITLES.get(board.group, board.group),
         hrefs=boards.Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
     )
-
-
-def _hash(text: str) -> str:
-    """How a policy names the one script or style that it allows."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> Gathered:

@@ -16,12 +16,13 @@ from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.render.board_text import FORMATS
+from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import select
 from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web import boards, charts
 from r2med.web.colophon import Colophon, colophon
-from r2med.web.pages import Frame, render, source_facts, static
+from r2med.web.published_page import source_facts
 from r2med.web.report_file import ReportChoice, report
 
 Runs = Mapping[str, Mapping[str, Entry]]

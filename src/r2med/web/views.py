@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from r2med.data.published import KINDS, find_published
+from r2med.data.published import KINDS
 from r2med.diagnose.causes import Cause, QueryCause
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
 from r2med.render.board_text import FORMATS
+from r2med.render.html import address
 from r2med.runs.cost import Cost
 from r2med.storage.progress import in_progress
 from r2med.web import boards, charts, comparing, searching
@@ -20,7 +21,6 @@ from r2med.web.board_query import board_groups, board_measures, one_of, read_boa
 from r2med.web.boards import Pages
 from r2med.web.cases import DEEP, WORDS, query_page, run_kinds
 from r2med.web.library import Library
-from r2med.web.pages import address, source_facts
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
@@ -117,25 +117,6 @@ def _published_address(name: str, group: str) -> str:
 
 def _source_address(name: str) -> str:
     return f"/sources#{name}"
-
-
-def published_page(library: Library, request: Request) -> Shown:
-    """One published system: what each source says of it."""
-    asked = request.query_params
-    rows = [row for row in find_published(asked.get("name", "")) if row.source.group == asked.get("group", "full")]
-    if not rows:
-        raise R2medError(f"nothing was published on {asked.get('group', '')} under the name {asked.get('name', '')!r}")
-    measures = list(dict.fromkeys(name for row in rows for name in row.figures))
-    measure = one_of(asked.get("metric", "") or measures[0], measures, "published measure of this system")
-    tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
-    own = [name for name in library.systems(rows[0].source.group) if name == rows[0].system]
-    values = {"rows": rows, "tasks": tasks, "measures": measures, "measure": measure, "group": rows[0].source.group}
-    return "published.html", {**values, "own": own[0] if own else "", "own_href": system_address}
-
-
-def sources_page(library: Library, request: Request) -> Shown:
-    """Where the published figures come from."""
-    return "site_sources.html", source_facts()
 
 
 def system_page(library: Library, request: Request) -> Shown:

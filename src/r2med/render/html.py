@@ -1,30 +1,29 @@
-"""Pages from templates: one environment for all outputs, in which every text is escaped unless it was drawn here."""
+"""The one way to make HTML: templates in one environment, in which every text is escaped unless it was drawn here."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 import r2med
 from r2med.board.model import percent
-from r2med.data.published import published, sources
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
-from r2med.errors import require_extra
 from r2med.render.case_screen import harmless
 from r2med.runs.cost import Cost
 from r2med.text.highlight import Kinds, excerpt, parts
 
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,24 @@ class Frame:
 
 def static(name: str) -> str:
     """A static file's text."""
-    return resources.files("r2med.web").joinpath("static", name).read_text("utf-8")
+    return resources.files("r2med.render").joinpath("static", name).read_text("utf-8")
+
+
+def inlined(links: Mapping[str, str], *scripts: str) -> Frame:
+    """The frame of a page that needs no other file: it holds its style and scripts, and its policy allows these alone.
+
+    >>> inlined({}).policy.startswith("default-src 'none'; style-src 'sha256-")
+    True
+    """
+    style, script = static("style.css"), "".join(map(static, scripts))
+    allowed = f"script-src {_digest(script)}; " if script else ""
+    policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src data:; base-uri 'none'"
+    return Frame(links, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
+
+
+def _digest(text: str) -> str:
+    """How a policy names the one script or style that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def render(template: str, frame: Frame, **values: Any) -> str:
@@ -62,11 +78,8 @@ def short(task: str, tasks: Sequence[str] = ()) -> str:
 @cache
 def environment() -> Environment:
     """The templates with everything that they use."""
-    require_extra("web", "jinja2")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     made = Environment(
-        loader=PackageLoader("r2med.web"),
+        loader=PackageLoader("r2med.render"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -81,6 +94,7 @@ def environment() -> Environment:
         "percent": percent,
         "address": address,
         "places": places,
+        "start_of": start_of,
     }
     made.globals |= {
         "version": r2med.__version__,
@@ -131,8 +145,6 @@ def marked(text: str, kinds: Kinds) -> Markup:
 @lru_cache(maxsize=2048)
 def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
     """What `marked` gives, kept: the same documents are looked at again and again."""
-    from markupsafe import Markup, escape
-
     pieces = []
     for part in parts(text, dict(pairs)):
         inner = str(escape(harmless(part.text)))
@@ -150,11 +162,13 @@ def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> st
     return excerpt(text, dict(pairs), words)
 
 
-def source_facts() -> dict[str, Any]:
-    """Where published figures come from, how many systems each source has, and what is remarked about some."""
-    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
-    notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
-    return {"sources": sources().values(), "counts": counts, "remarks": notes}
+def start_of(text: str, letters: int) -> str:
+    """The first words of a text.
+
+    >>> start_of("swollen, bleeding gums", 18)
+    'swollen, bleeding'
+    """
+    return re.sub(r"\s+\S{0,40}$", "", text[:letters])
 
 
 def places(text: str) -> list[tuple[str, str]]:
@@ -172,8 +186,6 @@ def places(text: str) -> list[tuple[str, str]]:
 
 def drawn(svg: str) -> Markup:
     """A drawing of ours, which is markup already."""
-    from markupsafe import Markup
-
     return Markup(svg)
 
 
