@@ -11,19 +11,19 @@ from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 
 from encoders import context
 from r2med.data.dataset import Texts
-from r2med.encode import json_server
 from r2med.encode.batching import encode_all
 from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
 from r2med.encode.encoder import Role
-from r2med.encode.json_server import ApiLimits
 from r2med.encode.vector_store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
+from r2med.models import json_server
+from r2med.models.http import RequestLimits
 from r2med.pipeline.engine import begin_command
 
 pytest.importorskip("httpx")
 
 KEY = "sk-secret-0123456789abcdef"
-QUICK = ApiLimits(concurrency=4, timeout=2.0, retries=3, backoff=0.01)
+QUICK = RequestLimits(concurrency=4, timeout=2.0, retries=3, backoff=0.01)
 
 
 def serve(*steps: Say, then: Say | None = None) -> EmbeddingServer:
@@ -31,7 +31,7 @@ def serve(*steps: Say, then: Say | None = None) -> EmbeddingServer:
     return EmbeddingServer(lambda nth, body: steps[nth] if nth < len(steps) else then or Say())
 
 
-def encoder_at(server: EmbeddingServer, limits: ApiLimits = QUICK, **fields) -> ApiEncoder:
+def encoder_at(server: EmbeddingServer, limits: RequestLimits = QUICK, **fields) -> ApiEncoder:
     return ApiEncoder(ApiModel("tiny", server.url, **fields), limits)
 
 
@@ -80,7 +80,7 @@ def test_requests_keep_to_their_tokens():
     ids=lambda say: f"{say.status} {say.body or ''} {'cut' if say.cut else ''} {say.delay}",
 )
 def test_a_passing_fault_is_asked_again(fault):
-    limits = ApiLimits(concurrency=1, timeout=0.5, retries=3, backoff=0.01)
+    limits = RequestLimits(concurrency=1, timeout=0.5, retries=3, backoff=0.01)
     with serve(fault, fault) as server:
         found = encoder_at(server, limits).encode(TEXTS[:2], Role.DOCUMENT)
         np.testing.assert_array_equal(found, wanted(TEXTS[:2]))
@@ -88,7 +88,7 @@ def test_a_passing_fault_is_asked_again(fault):
 
 
 def test_a_server_that_trickles_is_not_waited_for():
-    limits = ApiLimits(concurrency=1, timeout=0.3, retries=1, backoff=0.01)
+    limits = RequestLimits(concurrency=1, timeout=0.3, retries=1, backoff=0.01)
     with serve(Say(trickle=0.02)) as server:
         np.testing.assert_array_equal(encoder_at(server, limits).encode(["a"], Role.QUERY), wanted(["a"]))
         assert len(server.bodies) == 2
@@ -101,14 +101,14 @@ def test_the_server_is_left_alone_as_long_as_it_asks():
 
 
 def test_what_one_request_is_told_holds_for_the_others():
-    limits = ApiLimits(concurrency=2, timeout=5.0, retries=3, backoff=0.01)
+    limits = RequestLimits(concurrency=2, timeout=5.0, retries=3, backoff=0.01)
     with serve(Say(429, {"Retry-After": "0.5"}), Say(delay=0.15)) as server:
         encoder_at(server, limits, request_texts=1).encode(["a", "b", "c"], Role.QUERY)
         assert min(server.times[2:]) - server.times[0] >= 0.5
 
 
 def test_without_a_wish_the_wait_grows():
-    limits = ApiLimits(concurrency=1, timeout=5.0, retries=3, backoff=0.1)
+    limits = RequestLimits(concurrency=1, timeout=5.0, retries=3, backoff=0.1)
     with serve(Say(500), Say(500)) as server:
         encoder_at(server, limits).encode(["a"], Role.QUERY)
         first, second = np.diff(server.times)
@@ -135,7 +135,10 @@ def test_it_gives_up_after_the_last_retry_in_one_line():
             "refused the key of tiny .401.: check R2MED_EMB",
         ),
         (Say(403, body=b""), "refused the key of tiny .403."),
-        (Say(429, body=b'{"error": {"code": "insufficient_quota", "message": "pay"}}'), "429 from .*: pay"),
+        (
+            Say(429, body=b'{"error": {"code": "insufficient_quota", "message": "pay"}}'),
+            "takes no requests to tiny .429.: pay",
+        ),
         (Say(429, {"Retry-After": "7200"}), "429 from"),
     ],
 )
@@ -292,7 +295,7 @@ def test_a_broken_character_is_replaced():
 
 def test_what_was_paid_for_is_kept_when_a_later_batch_fails():
     texts = Texts([f"d{n}" for n in range(40)], [f"{text} {'w' * (40 - n)}" for n, text in enumerate(TEXTS)])
-    limits = ApiLimits(concurrency=1, timeout=2.0, retries=0)
+    limits = RequestLimits(concurrency=1, timeout=2.0, retries=0)
     with serve(Say(), Say(), then=Say(400, body=b"no")) as server:
         with pytest.raises(R2medError, match="400"):
             encode_all(encoder_at(server, limits, request_tokens=100), texts, Role.DOCUMENT, context())

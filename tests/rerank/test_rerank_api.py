@@ -6,8 +6,8 @@ import pytest
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 from rerank_server import RerankServer, Say, fit
 
-from r2med.encode.json_server import ApiLimits
 from r2med.errors import R2medError, SpecError
+from r2med.models.http import RequestLimits
 from r2med.pipeline.system import System
 from r2med.rerank.rerank_api import ApiRerank, api_model
 
@@ -17,8 +17,8 @@ KEY = "secret-0123456789"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):
-    limits = ApiLimits(timeout=5.0, retries=2, backoff=0.01)
-    monkeypatch.setattr(ApiLimits, "configured", lambda: limits)
+    limits = RequestLimits(timeout=5.0, retries=2, backoff=0.01)
+    monkeypatch.setattr(RequestLimits, "configured", lambda: limits)
 
 
 def expected(query: str, documents=DOCUMENTS) -> list[str]:

@@ -126,7 +126,7 @@ def asking(
     from r2med.llm import Limits, session
 
     settings = RequestSettings(timeout, retries, rpm, concurrency)
-    with requesting(settings), session(Limits.configured(max_cost, max_tokens)):
+    with requesting(settings), session(Limits.configured(max_cost=max_cost, max_tokens=max_tokens)):
         yield
 
 

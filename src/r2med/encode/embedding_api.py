@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.json_server import ApiLimits, Link
 from r2med.errors import R2medError, SpecError
+from r2med.models.http import AttemptError, RequestLimits
+from r2med.models.json_server import JsonServer
 from r2med.models.servers import check_url, server_name
 from r2med.pipeline.stage import Requirements
 
@@ -81,13 +82,30 @@ def model_at(address: str) -> ApiModel:
     return ApiModel(name, url)
 
 
+class EmbeddingServer(JsonServer[Vectors]):
+    """The connection to a server of vectors."""
+
+    path = "embeddings"
+    made = "vectors"
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Vectors:
+        """The vectors in the order of the texts."""
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        places = [row["index"] for row in rows]
+        vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+        count = len(body["input"])
+        if places != list(range(count)) or vectors.ndim != 2:
+            raise AttemptError(f"{self.url} sent {len(places)} vectors for {count} texts")
+        return vectors
+
+
 class ApiEncoder(Encoder):
     """A model behind HTTP."""
 
-    def __init__(self, model: ApiModel, limits: ApiLimits | None = None) -> None:
+    def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
         self.model = model
-        self.limits = limits or ApiLimits.configured()
-        self._link: Link | None = None
+        self.limits = limits or RequestLimits.configured()
+        self._server: EmbeddingServer | None = None
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """What is sent, to whom, and how it was cut; never the key."""
@@ -121,11 +139,11 @@ class ApiEncoder(Encoder):
         """Look for the library and the key; nothing is sent yet."""
         self._connected()
 
-    def _connected(self) -> Link:
-        if self._link is None:
+    def _connected(self) -> EmbeddingServer:
+        if self._server is None:
             model = self.model
-            self._link = Link(model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key)
-        return self._link
+            self._server = EmbeddingServer(model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key)
+        return self._server
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Tokens by the tokenizer where it is known, or by bytes."""
@@ -154,7 +172,7 @@ class ApiEncoder(Encoder):
 
     def spent(self) -> Mapping[str, int]:
         """Requests answered, and the tokens that the server counted."""
-        return {} if self._link is None else {"requests": self._link.requests, "tokens": self._link.tokens}
+        return {} if self._server is None else {"requests": self._server.requests, "tokens": self._server.tokens}
 
     def _prompt(self, role: Role) -> str:
         return self.model.query_prompt if role is Role.QUERY else self.model.document_prompt

@@ -15,7 +15,6 @@ from r2med.llm.llm_cards import add_model, find_model, model_names
 from r2med.llm.reasoning import FORMATS, Trace, split_trace
 from r2med.llm.scripted import scripted
 from r2med.llm.types import (
-    AttemptError,
     Failed,
     LimitReached,
     Message,
@@ -24,11 +23,12 @@ from r2med.llm.types import (
     Reply,
     Request,
     Sampling,
-    ServerError,
     Token,
     Usage,
     chat,
 )
+from r2med.models.http import AttemptError
+from r2med.models.servers import ServerError
 from r2med.runs.record import Account
 
 __all__ = [

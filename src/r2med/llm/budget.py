@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from r2med.config import RequestSettings, request_settings
 from r2med.errors import R2medError
 from r2med.llm.http_server import guess_tokens, prompt_text
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
+from r2med.models.http import RequestLimits
 from r2med.runs.record import Account
 
 _TURN = 16
@@ -24,40 +24,26 @@ _BYTES_PER_TOKEN = 3
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(RequestLimits):
     """What a client may do. None of it changes an answer, so none of it is part of a request's key."""
 
     concurrency: int = 16
-    """Requests under way at a time, for each server."""
-    requests_per_minute: float | None = None
     timeout: float = 600.0
-    """Seconds until a request counts as lost."""
-    retries: int = 6
-    """How often a request is asked again after the first failure."""
     max_cost: float | None = None
     """US dollars to spend at the most while the client lives."""
     max_tokens: int | None = None
     """Tokens, read and written, to use at the most while the client lives."""
-    backoff: float = 1.0
-    """The first wait before a retry, in seconds."""
     grace: float = 120.0
     """How long requests under way may still take after the first Ctrl-C."""
     lease: float = 10.0
     """How long another process that asks the same is waited for after its last sign of life, in seconds."""
 
     def __post_init__(self) -> None:
-        problem = RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).problem()
-        if not problem and self.max_cost is not None and not self.max_cost >= 0:
-            problem = f"max cost must not be negative, not {self.max_cost:g}"
-        if not problem and self.max_tokens is not None and self.max_tokens < 0:
-            problem = f"max tokens must not be negative, not {self.max_tokens}"
-        if problem:
-            raise R2medError(problem)
-
-    @classmethod
-    def configured(cls, max_cost: float | None = None, max_tokens: int | None = None) -> Limits:
-        """As the user's files and the command have it."""
-        return cls(max_cost=max_cost, max_tokens=max_tokens, **request_settings().given())
+        super().__post_init__()
+        if self.max_cost is not None and not self.max_cost >= 0:
+            raise R2medError(f"max cost must not be negative, not {self.max_cost:g}")
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise R2medError(f"max tokens must not be negative, not {self.max_tokens}")
 
 
 @dataclass(frozen=True)

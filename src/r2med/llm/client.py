@@ -20,7 +20,9 @@ from r2med.llm.http_server import HttpServer, Server
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.types import AttemptError, Failed, Model, RawAnswer, Reply, Request, ServerError
+from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
+from r2med.models.http import AttemptError
+from r2med.models.servers import ServerError
 from r2med.pipeline.engine import Progress, at_command_start
 from r2med.storage.home import home
 

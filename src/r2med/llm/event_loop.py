@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -11,6 +10,7 @@ from concurrent.futures import wait as wait_for_futures
 from typing import Any, TypeVar
 
 from r2med.errors import R2medError
+from r2med.models.http import say_waiting
 
 Value = TypeVar("Value")
 
@@ -89,14 +89,6 @@ class Loop:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
                 self._thread.start()
             return self._loop
-
-
-def say_waiting(requests: int, seconds: float) -> None:
-    """Tell the person at once what a first Ctrl-C waits for."""
-    if requests:
-        some = "1 request" if requests == 1 else f"{requests} requests"
-        sys.stderr.write(f"stopping: {some} under way may still take {seconds:g} s; Ctrl-C again stops at once\n")
-        sys.stderr.flush()
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,4 @@
-"""One attempt at a request over HTTP, on the official `openai` library; every way it can go wrong is a `Trouble`.
+"""One attempt at a request over HTTP, on the official `openai` library; every way it can go wrong is an `AttemptError`.
 
 A request as the body of an HTTP call, and the body of a response as an answer, for every dialect of the protocol.
 """
@@ -7,39 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from r2med.errors import require_extra
-from r2med.llm.types import (
-    AttemptError,
-    FatalServerError,
-    Message,
-    Model,
-    RawAnswer,
-    Request,
-    Token,
-    Unreachable,
-    Usage,
-)
-from r2med.models.http import retry_after
+from r2med.llm.types import Message, Model, RawAnswer, Request, Token, Usage
+from r2med.models.http import Address, AttemptError, FatalServerError, Unreachable, error_text, is_count
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
 
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-_WAIT_LONGER = {408, 409, 425, 429}
-_SETUP = {402, 405}
 _CONNECT = 10.0
 """Seconds to reach a server; how long it may take to answer is the client's limit."""
 _LARGEST = 16 << 20
@@ -52,7 +37,7 @@ class Server(Protocol):
     """Whatever answers requests."""
 
     async def answer(self, request: Request) -> RawAnswer:
-        """One attempt; raises `Trouble` when it fails."""
+        """One attempt; raises `AttemptError` when it fails."""
 
     async def close(self) -> None:
         """Let go of connections and processes."""
@@ -71,12 +56,9 @@ class HttpServer:
 
     def __init__(self, model: Model, timeout: float) -> None:
         require_extra("llm", "openai")
-        self._url = model.url
-        self._key_env = model.key_env
-        self._timeout = timeout
-        self._key = os.environ.get(model.key_env, "").strip() if model.key_env else ""
-        if model.needs_key and not self._key:
-            raise FatalServerError(f"{model.name} needs a key: set {model.key_env} in the environment")
+        self._address = _address(model)
+        self._url, self._timeout = model.url, timeout
+        self._key = self._address.key()
         self._lanes: list[_Lane] = []
 
     def _free_lane(self) -> _Lane:
@@ -90,8 +72,6 @@ class HttpServer:
     def _connect(self) -> AsyncOpenAI:
         import openai
 
-        # A proxy of the environment cannot reach a server on this machine.
-        direct = urlsplit(self._url).hostname in _LOOPBACK
         return openai.AsyncOpenAI(
             base_url=self._url,
             api_key=self._key or "none",
@@ -100,7 +80,7 @@ class HttpServer:
             # An answer that is sent packed could be of any size; a redirect could take the key elsewhere.
             default_headers={"Accept-Encoding": "identity"},
             http_client=openai.DefaultAsyncHttpxClient(
-                trust_env=not direct, follow_redirects=False, event_hooks={"response": [_bound]}
+                trust_env=self._address.trust_env, follow_redirects=False, event_hooks={"response": [_bound]}
             ),
         )
 
@@ -149,30 +129,21 @@ class HttpServer:
         if isinstance(error.__cause__, AttemptError):
             return error.__cause__
         if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
-            return Unreachable(f"no server is listening at {self._url}; is the server running?")
+            return Unreachable(self._url)
         return AttemptError("the connection broke", billed=True)
 
     def _status_trouble(self, error: APIStatusError, model: Model) -> AttemptError:
-        code = error.status_code
-        if 300 <= code < 400:
-            return FatalServerError(redirected(self._url, error.response.headers.get("location", "")))
         said = self._safe(error_text(error.body if error.body is not None else error.response.text))
-        if code == 401:
-            return FatalServerError(f"{self._url} refused the key of {model.name}: check {self._key_env or 'its key'}")
-        if code == 404:
-            return FatalServerError(f"{self._url} does not know the model {model.id}, or is no chat server: {said}")
-        if code in _SETUP or "insufficient_quota" in (error.code, error.type):
-            return FatalServerError(f"{self._url} takes no requests to {model.name} ({code}): {said}")
-        again = code in _WAIT_LONGER or code >= 500
-        return AttemptError(f"{code} from {self._url}: {said}", retry=again, wait=retry_after(error.response.headers))
+        quota = "insufficient_quota" in (error.code, error.type)
+        return _address(model).refusal(error.status_code, error.response.headers, said, fatal=quota)
 
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
 
-def redirected(url: str, target: str) -> str:
-    """What to say about a server that sends its visitors elsewhere: keys and questions do not follow."""
-    return f"{url} redirects to {target[:200] or 'another address'}; name the address that answers itself"
+def _address(model: Model) -> Address:
+    # With 403, some servers refuse a single prompt for what it says.
+    return Address(model.name, model.id, model.url, "chat/completions", model.key_env, model.needs_key)
 
 
 async def _bound(response: Any) -> None:
@@ -251,7 +222,7 @@ def body(request: Request) -> dict[str, Any]:
 
 
 def read_answer(content: bytes, request: Request) -> RawAnswer:
-    """The answer in the body of a successful response; `Trouble` for anything that is not one."""
+    """The answer in the body of a successful response; `AttemptError` for anything that is not one."""
     data = _json(content)
     if data.get("error"):
         raise AttemptError(f"the server answered with an error: {error_text(data)}")
@@ -273,14 +244,6 @@ def read_answer(content: bytes, request: Request) -> RawAnswer:
         refusal=_text(message.get("refusal")),
         logprobs=_tokens(choice.get("logprobs")) if request.logprobs else (),
     )
-
-
-def error_text(data: Any) -> str:
-    """The message inside an error body, however the server wraps it, on one line."""
-    error = data.get("error", data) if isinstance(data, dict) else data
-    found = error.get("message") or error.get("detail") if isinstance(error, dict) else error
-    line = " ".join(str(found or error).split())
-    return line if len(line) <= 200 else line[:200] + "..."
 
 
 def _json(content: bytes) -> dict[str, Any]:
@@ -325,15 +288,6 @@ def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
         completion=completion if is_count(completion) else guess_tokens(text) + guess_tokens(reasoning),
         reasoning=thought if is_count(thought) else 0,
     )
-
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a server's number of tokens can be believed: whole, not negative, and not a truth value.
-
-    >>> [is_count(value) for value in (7, 0, -7, True, 7.0, "7")]
-    [True, True, False, False, False, False]
-    """
-    return type(value) is int and value >= 0
 
 
 def _tokens(data: Any) -> tuple[Token, ...]:

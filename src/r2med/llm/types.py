@@ -20,36 +20,6 @@ class LimitReached(R2medError):
     """A spending limit would be passed by the next request; everything answered so far is kept."""
 
 
-class ServerError(R2medError):
-    """A server that cannot be used at all: wrong key, unknown model, nobody there."""
-
-
-class AttemptError(Exception):
-    """One attempt at a request that gave no answer. Never leaves the client: it becomes a retry or a `Failed`."""
-
-    def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        """One line for a person, without keys."""
-        self.retry = retry
-        """Whether asking again may help."""
-        self.wait = wait
-        """How long the server asked to be left alone, in seconds."""
-        self.billed = billed
-        """Whether the server may have done (and charged) the work although nothing usable arrived."""
-
-
-class FatalServerError(AttemptError):
-    """A trouble that every other request to this server and model would meet too."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, retry=False)
-
-
-class Unreachable(AttemptError):
-    """Nobody listens at the address."""
-
-
 class Message(NamedTuple):
     """One turn of a conversation."""
 

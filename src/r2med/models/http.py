@@ -1,13 +1,139 @@
-"""When to ask again: what the server wished for, or a growing wait with some chance in it."""
+"""What every client of a server does alike: limits, retries and waits, and refusals told in one line.
+
+A refusal for now (429, 5xx, a lost or slow connection) is asked again after a wait that grows, has some chance in it,
+and is never shorter than the server wished. A key is read from the environment and is in no message.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import sys
+import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Any, Self, TypeGuard
+from urllib.parse import urlsplit
 
+from r2med.config import RequestSettings, request_settings
+from r2med.errors import R2medError
+from r2med.models.servers import Health, ServerError
+
+PATIENCE = 600.0
+"""The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0
+"""The longest wait that nobody asked for, in seconds."""
+_REFUSED, _REFUSED_WAIT = 2, 0.5
+"""Retries where no server listens, and the first wait before one: there is no use in asking for minutes."""
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_AGAIN = {408, 409, 425, 429}
+_SETUP = {402, 405}
+
+
+class AttemptError(Exception):
+    """One attempt at a request that gave no answer. Never leaves a client: it becomes a retry or a failure."""
+
+    def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        """One line for a person, without keys."""
+        self.retry = retry
+        """Whether asking again may help."""
+        self.wait = wait
+        """How long the server asked to be left alone, in seconds."""
+        self.billed = billed
+        """Whether the server may have done (and charged) the work although nothing usable arrived."""
+
+
+class FatalServerError(AttemptError):
+    """An error that every other request to this server and model would meet too."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, retry=False)
+
+
+class Unreachable(AttemptError):
+    """Nobody listens at the address."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"no server is listening at {url}; is the server running?")
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """How hard a server is worked. None of it changes an answer, so none of it is part of a key."""
+
+    concurrency: int = 8
+    """Requests under way at a time, for each server."""
+    timeout: float = 120.0
+    """Seconds until a request counts as lost."""
+    retries: int = 6
+    """How often a request is asked again after the first failure."""
+    backoff: float = 1.0
+    """The first wait before a retry, in seconds."""
+    requests_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        problem = RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).problem()
+        if problem:
+            raise R2medError(problem)
+
+    @classmethod
+    def configured(cls, **more: Any) -> Self:
+        """As the user's files and the command have it."""
+        return cls(**more, **request_settings().given())
+
+    def may_retry(self, error: AttemptError, attempt: int, health: Health) -> bool:
+        """Whether to ask again after attempt number `attempt` (the first is 0)."""
+        retries = min(_REFUSED, self.retries) if refused(error, health) else self.retries
+        return error.retry and attempt < retries and (error.wait or 0.0) <= PATIENCE
+
+    def wait(self, error: AttemptError, attempt: int, health: Health) -> float:
+        """How long to wait before asking again, in seconds."""
+        base = min(_REFUSED_WAIT, self.backoff) if refused(error, health) else self.backoff
+        return backoff(attempt + 1, base, error.wait)
+
+
+def refused(error: AttemptError, health: Health) -> bool:
+    """Whether no server listens and none ever did; one that has answered may be starting anew."""
+    return isinstance(error, Unreachable) and not health.answered
+
+
+class Pace:
+    """When the next request may start: as often as allowed, and not while the server wants to be left alone."""
+
+    def __init__(self, requests_per_minute: float | None) -> None:
+        self._gap = 0.0 if requests_per_minute is None else 60.0 / requests_per_minute
+        self._lock = threading.Lock()
+        self._quiet_until = self._next_start = 0.0
+
+    def leave_alone(self, seconds: float) -> None:
+        """What one request was told holds for all of them."""
+        with self._lock:
+            self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
+
+    def turn(self) -> float:
+        """How long to wait until the next request may start, in seconds; the turn counts as taken."""
+        with self._lock:
+            now = time.monotonic()
+            start = max(now, self._quiet_until)
+            if self._gap:
+                start = max(start, self._next_start)
+                self._next_start = start + self._gap
+            return start - now
+
+
+def backoff(attempt: int, base: float, wished: float | None = None) -> float:
+    """The wait before attempt number `attempt` (the first retry is 1): doubling, with chance, never less than wished.
+
+    The chance keeps many requests that failed together from coming back together.
+    """
+    grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
+    if wished is None:
+        return grown * random.uniform(0.5, 1.0)
+    return wished + random.uniform(0.0, min(1.0, grown))
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
@@ -31,19 +157,86 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
-def backoff(attempt: int, base: float, wished: float | None = None) -> float:
-    """The wait before attempt number `attempt` (the first retry is 1): doubling, with chance, never less than wished.
-
-    The chance keeps many requests that failed together from coming back together.
-    """
-    grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
-    if wished is None:
-        return grown * random.uniform(0.5, 1.0)
-    return wished + random.uniform(0.0, min(1.0, grown))
-
-
 def _until(date: str, now: float) -> float:
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except ValueError:
         return -1.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """A model of a server, where it is asked, and with which key."""
+
+    name: str
+    """What people call the model."""
+    id: str
+    """The name the server knows it by."""
+    url: str
+    """The server's base URL."""
+    path: str
+    """What is asked for, after the base URL."""
+    key_env: str
+    """The environment variable with the key; empty when none is needed."""
+    needs_key: bool = False
+    """Whether the server is known to refuse requests without a key."""
+    key_codes: tuple[int, ...] = (401,)
+    """With which codes the server refuses a key."""
+
+    def key(self) -> str:
+        """The key of the environment; empty when there is none and none is needed."""
+        key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
+        if self.needs_key and not key:
+            raise ServerError(f"{self.name} needs a key: set {self.key_env} in the environment")
+        return key
+
+    @property
+    def trust_env(self) -> bool:
+        """Whether proxies of the environment are used: they cannot reach a server on this machine."""
+        return urlsplit(self.url).hostname not in _LOOPBACK
+
+    def refusal(self, code: int, headers: Mapping[str, str], said: str, *, fatal: bool = False) -> AttemptError:
+        """What a response that is no answer means; `fatal` when its body says that no request would be answered."""
+        if 300 <= code < 400:
+            target = headers.get("location", "")[:200] or "another address"
+            return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")
+        if code in self.key_codes:
+            # What the server says here may quote a part of the key.
+            check = self.key_env or "its key"
+            return FatalServerError(f"{self.url} refused the key of {self.name} ({code}): check {check}")
+        if code == 404:
+            return FatalServerError(f"{self.url} does not know the model {self.id}, or has no /{self.path}: {said}")
+        if fatal or code in _SETUP:
+            return FatalServerError(f"{self.url} takes no requests to {self.name} ({code}): {said}")
+        again = code in _AGAIN or code >= 500
+        return AttemptError(f"{code} from {self.url}: {said}", retry=again, wait=retry_after(headers))
+
+
+def error_text(data: Any) -> str:
+    """The message inside an error body, however the server wraps it, on one line."""
+    error = data.get("error", data) if isinstance(data, dict) else data
+    message = error.get("message") or error.get("detail") if isinstance(error, dict) else error
+    line = " ".join(str(message or error).split())
+    return line if len(line) <= 200 else line[:200] + "..."
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a server's number of tokens can be believed: whole, not negative, and not a truth value.
+
+    >>> [is_count(value) for value in (7, 0, -7, True, 7.0, "7")]
+    [True, True, False, False, False, False]
+    """
+    return type(value) is int and value >= 0
+
+
+def with_attempts(reason: str, attempts: int) -> str:
+    """A reason, and how often it was met where that is more than once."""
+    return reason if attempts == 1 else f"{reason} ({attempts} attempts)"
+
+
+def say_waiting(requests: int, seconds: float) -> None:
+    """Tell the person at once what a first Ctrl-C waits for."""
+    if requests:
+        some = "1 request" if requests == 1 else f"{requests} requests"
+        sys.stderr.write(f"stopping: {some} under way may still take {seconds:g} s; Ctrl-C again stops at once\n")
+        sys.stderr.flush()

@@ -9,12 +9,13 @@ share what they answer when `r2med.toml` (or `config.toml` in `R2MED_HOME`) give
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from r2med.config import server_sets
-from r2med.errors import SpecError
+from r2med.errors import R2medError, SpecError
 from r2med.pipeline.engine import at_command_start
 
 _PORTS = {"http": 80, "https": 443}
@@ -53,20 +54,31 @@ def server_name(url: str) -> str:
     return url
 
 
+class ServerError(R2medError):
+    """A server that cannot be used at all: wrong key, unknown model, nobody there."""
+
+
 @dataclass
-class Outages:
-    """Which embedding and rerank servers answered in this command, and which came to nothing and are left alone."""
+class Health:
+    """How one model at one address has fared: once dead, it is not asked again."""
 
-    answered: set[str] = field(default_factory=set)
-    dead: dict[str, str] = field(default_factory=dict)
-    """Why a server is not asked again."""
+    answered: bool = False
+    failures: int = 0
+    """Requests in a row that came to nothing."""
+    dead: str = ""
+    """Why nothing more is asked; empty while it lives."""
 
-    def clear(self) -> None:
-        """Give every server another chance: a new command begins."""
-        self.answered.clear()
-        self.dead.clear()
+    def check(self) -> None:
+        """Raise when the model is known to be dead."""
+        if self.dead:
+            raise ServerError(self.dead)
+
+    def give_up(self, reason: str) -> ServerError:
+        """Ask no more, and say why."""
+        self.dead = reason
+        return ServerError(reason)
 
 
-OUTAGES = Outages()
-"""Of this process."""
-at_command_start(OUTAGES.clear)
+HEALTH: defaultdict[str, Health] = defaultdict(Health)
+"""How embedding and rerank servers have fared in this process since the command began."""
+at_command_start(HEALTH.clear)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
-from r2med.encode.json_server import ApiLimits, Link, RequestFailed
-from r2med.errors import R2medError, SpecError
-from r2med.llm.types import AttemptError
+from r2med.errors import SpecError
+from r2med.models.http import AttemptError, RequestLimits
+from r2med.models.json_server import JsonServer, RequestFailed
 from r2med.models.prompts import cut_words
 from r2med.models.servers import check_url, server_name
 from r2med.pipeline.registry import spec_of
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
 
 _OWN_KEY = "R2MED_RERANK_KEY"
-_HOPELESS = 3
-"""Requests that come to nothing, with none answered, until the server counts as no good."""
 
 
 def api_model(address: str) -> ApiCard:
@@ -53,48 +49,21 @@ def api_model(address: str) -> ApiCard:
     return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
 
 
-class RerankLink(Link):
+class RerankServer(JsonServer[NDArray[np.float64]]):
     """The connection to a reranking server."""
 
     path = "rerank"
     made = "scores"
+    retry_unreadable = False
 
-    def ask_each(self, bodies: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, NDArray[np.float64] | str]]:
-        """Each request's place with its scores as they come, or why it has none; raises when none can do better."""
-        self._stop.clear()
-        with ThreadPoolExecutor(max_workers=min(self._limits.concurrency, len(bodies))) as pool:
-            places = {pool.submit(self._ask, body): place for place, body in enumerate(bodies)}
-            failed = 0
-            try:
-                for future in as_completed(places):
-                    try:
-                        yield places[future], future.result().astype(np.float64, copy=False)
-                    except RequestFailed as error:
-                        failed += 1
-                        if failed >= _HOPELESS and not self.requests:
-                            raise R2medError(str(error)) from error
-                        yield places[future], str(error)
-            except KeyboardInterrupt:
-                self._say_waiting(places)
-                raise
-            finally:
-                self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-
-    def _read(self, content: bytes, body: Mapping[str, Any]) -> Any:
-        """The scores of an answer in the order of the documents, whatever the order of the results."""
+    def read(self, answer: Any, body: Mapping[str, Any]) -> NDArray[np.float64]:
+        """The scores in the order of the documents, whatever the order of the results."""
         count = len(body["documents"])
-        try:
-            answer = orjson.loads(content)
-            rows = answer.get("results") or answer.get("data") or []
-            found = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
-            used = (answer.get("usage") or {}).get("total_tokens")
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise AttemptError(f"{self._url} sent an answer that cannot be read", retry=False) from error
-        if sorted(found) != list(range(count)):
-            raise AttemptError(f"{self._url} sent {len(found)} scores for {count} documents", retry=False)
-        self._count(used)
-        return np.array([found[place] for place in range(count)], dtype=np.float64)
+        rows = answer.get("results") or answer.get("data") or []
+        scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
+        if sorted(scores) != list(range(count)):
+            raise AttemptError(f"{self.url} sent {len(scores)} scores for {count} documents", retry=False)
+        return np.array([scores[place] for place in range(count)], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -160,23 +129,23 @@ class ApiRerank(Reranker):
                 context.reuse("scores of pairs")
             asked = [part for each in pairs for part in self._parts(each, known)]
             if asked:
-                link = RerankLink(
+                server = RerankServer(
                     self.card.id,
                     self.card.url,
                     self.card.key_env,
-                    ApiLimits.configured(),
+                    RequestLimits.configured(),
                     needs_key=self.card.needs_key,
                 )
                 with context.engine.progress(str(self), len(asked)) as bar:
-                    for place, found in link.ask_each([self._body(part) for part in asked]):
+                    for place, scores in server.ask_each([self._body(part) for part in asked]):
                         bar.advance()
-                        if isinstance(found, str):
-                            problems[asked[place][0].query] = found
+                        if isinstance(scores, RequestFailed):
+                            problems[asked[place][0].query] = str(scores)
                             continue
-                        scored = {w.digest: Scored(s) for w, s in zip(asked[place], found.tolist(), strict=True)}
+                        scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
                         store.keep(list(scored), list(scored.values()))
                         known |= scored
-                context.notes.facts |= {"requests": link.requests, "tokens": link.tokens}
+                context.notes.facts |= {"requests": server.requests, "tokens": server.tokens}
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = []
         for each, wanted in zip(shown, pairs, strict=True):

@@ -1,0 +1,196 @@
+"""Asking a server that takes and gives JSON, politely and in parallel, from plain threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import orjson
+
+from r2med.errors import R2medError, require_extra
+from r2med.models.http import (
+    Address,
+    AttemptError,
+    FatalServerError,
+    Pace,
+    RequestLimits,
+    Unreachable,
+    error_text,
+    is_count,
+    refused,
+    say_waiting,
+    with_attempts,
+)
+from r2med.models.servers import HEALTH, Health
+
+if TYPE_CHECKING:
+    import httpx
+
+_LARGEST = 128 << 20
+"""Bytes of a response: more than a request's vectors take with any model."""
+_HOPELESS = 3
+"""Requests that come to nothing, with none answered, until the server counts as no good."""
+
+Value = TypeVar("Value")
+
+
+class RequestFailed(R2medError):
+    """One request that came to nothing; others may fare better."""
+
+
+class JsonServer(ABC, Generic[Value]):
+    """The connection to one server, for several threads."""
+
+    path: str
+    """What is asked for, after the server's base URL."""
+    made: str
+    """What comes back, as people call it."""
+    retry_unreadable = True
+    """Whether an answer that cannot be read is asked for again."""
+
+    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
+        require_extra("api", "httpx")
+        import httpx
+
+        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
+        self.url, self._limits, self._key = url, limits, self._address.key()
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=self._address.trust_env)
+        self._pace = Pace(limits.requests_per_minute)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.requests = 0
+        """How many were answered."""
+        self.tokens = 0
+        """How many tokens the server counted in them."""
+
+    @abstractmethod
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
+        """What an answer holds for a request; raises `AttemptError` for one that does not fit it.
+
+        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
+        """
+
+    def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Value]:
+        """The answer to every request, in order; the first that fails for good stops the others."""
+        answers: dict[int, Value] = {}
+        with closing(self.ask_each(bodies)) as coming:
+            for place, answer in coming:
+                if isinstance(answer, RequestFailed):
+                    raise answer
+                answers[place] = answer
+        return [answers[place] for place in range(len(bodies))]
+
+    def ask_each(self, bodies: Sequence[Mapping[str, Any]]) -> Generator[tuple[int, Value | RequestFailed], None, None]:
+        """Each request's place with its answer as it comes, or why it has none; raises when none can do better."""
+        self._stop.clear()
+        with ThreadPoolExecutor(max_workers=min(self._limits.concurrency, len(bodies))) as pool:
+            places = {pool.submit(self._ask, body): place for place, body in enumerate(bodies)}
+            failed = 0
+            try:
+                for future in as_completed(places):
+                    try:
+                        yield places[future], future.result()
+                    except RequestFailed as error:
+                        failed += 1
+                        if failed >= _HOPELESS and not self.requests:
+                            raise R2medError(str(error)) from error
+                        yield places[future], error
+            except KeyboardInterrupt:
+                say_waiting(sum(future.running() for future in places), self._limits.timeout)
+                raise
+            finally:
+                self._stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def _health(self) -> Health:
+        return HEALTH[f"{self._address.id}@{self.url}/{self.path}"]
+
+    def _ask(self, body: Mapping[str, Any]) -> Value:
+        """One request, until it is answered or hopeless."""
+        for attempt in range(self._limits.retries + 1):
+            self._health.check()
+            self._sleep(self._pace.turn())
+            try:
+                return self._attempt(body)
+            except AttemptError as error:
+                if not self._limits.may_retry(error, attempt, self._health):
+                    raise self._given_up(error, attempt + 1) from error
+                wait = self._limits.wait(error, attempt, self._health)
+                if error.wait is not None:
+                    self._pace.leave_alone(error.wait)
+            self._sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
+        """What is raised when no attempt is left; a server that never answered is not asked again in this command."""
+        line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
+        health, fatal = self._health, isinstance(error, FatalServerError)
+        if fatal or (error.retry and not health.answered):
+            health.dead = line
+        return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
+            raise R2medError("stopped")
+
+    def _attempt(self, body: Mapping[str, Any]) -> Value:
+        response, content = self._post(body)
+        if response.status_code != 200:
+            raise self._refusal(response, content.decode("utf-8", "replace"))
+        try:
+            answer = orjson.loads(content)
+            value = self.read(answer, body)
+            tokens = (answer.get("usage") or {}).get("total_tokens")
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=self.retry_unreadable) from error
+        self._count(tokens)
+        return value
+
+    def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
+        import httpx
+
+        slow = f"no answer from {self.url} within {self._limits.timeout:g} s"
+        late = time.monotonic() + self._limits.timeout
+        received = bytearray()
+        try:
+            with self._client.stream("POST", f"{self.url}/{self.path}", content=orjson.dumps(body)) as response:
+                for piece in response.iter_bytes():
+                    received += piece
+                    # The library's own timeout is for each read; a server that trickles would never meet it.
+                    if time.monotonic() > late:
+                        raise AttemptError(slow)
+                    if len(received) > _LARGEST:
+                        raise AttemptError(f"{self.url} sent more than {_LARGEST >> 20} MB", retry=False)
+        except httpx.TimeoutException as error:
+            raise AttemptError(slow) from error
+        except httpx.ConnectError as error:
+            raise Unreachable(self.url) from error
+        except httpx.HTTPError as error:
+            raise AttemptError(f"the connection to {self.url} broke") from error
+        except httpx.InvalidURL as error:
+            raise FatalServerError(f"{self.url} is no address of a server: {error}") from error
+        return response, bytes(received)
+
+    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+        safe = text.replace(self._key, "***") if self._key else text
+        try:
+            said = error_text(orjson.loads(safe))
+        except orjson.JSONDecodeError:
+            said = error_text(safe)
+        quota = "insufficient_quota" in text
+        return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
+
+    def _count(self, tokens: Any) -> None:
+        """Note a request that was answered, and the tokens that the server counted in it."""
+        self._health.answered = True
+        with self._lock:
+            self.requests += 1
+            self.tokens += tokens if is_count(tokens) else 0
