@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from r2med.text import analyze
+
 
 @click.command("analyze")
 @click.argument("text", required=False)
@@ -17,8 +19,6 @@ def command(text: str | None) -> None:
       r2med analyze "The patient's β-blocker wasn't working"
       cat notes.txt | r2med analyze -
     """
-    from r2med.text import analyze
-
     if text is not None and text != "-":
         lines = text.split("\n")
     else:

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import ManyValues, asking, asking_options, json_option, output, remark, write_json
+from r2med.data.task_names import task_names
+from r2med.data.tasks import resolve
+from r2med.diagnose.answer_quality import judge_runs
+from r2med.measure.metrics import Measure
+from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
     from r2med.diagnose.answer_quality import AnswerReport
@@ -33,10 +38,6 @@ def command(
       r2med answers "replay >> bm25" --tasks sample/MedQA-Diag
       r2med answers "hyde(gpt-4o) >> bm25" "answer(o3-mini) >> bm25" --judge gpt-4o
     """
-    from r2med.data.tasks import resolve
-    from r2med.diagnose.answer_quality import judge_runs
-    from r2med.measure.metrics import Measure
-
     names = [task.name for task in resolve(tasks)]
     with asking(**settings):
         report = judge_runs(runs, judge, str(Measure.parse(metric)), names)
@@ -48,9 +49,6 @@ def command(
 
 
 def _show(report: AnswerReport) -> None:
-    from r2med.data.task_names import task_names
-    from r2med.render.grid import Column, Table, key, numbers
-
     names = task_names(each.task for each in report.results)
     figures = numbers("accuracy", "exact", "contained", "judged", "unparsable", "missing")
     table = Table(key("system"), Column("task", folds=True, key=True), *figures)

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
+from r2med.board.leaderboard import View, board
 from r2med.cli.options import ManyValues, output
+from r2med.data.tasks import resolve
+from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
+from r2med.render.board_terminal import show_board
+from r2med.render.board_text import FORMATS
+from r2med.runs.ledger import Ledger
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
@@ -55,10 +62,6 @@ def command(**given: Any) -> None:
       r2med board --tasks path/to/your/folder --ci
       r2med board --group sample --format latex --baseline bm25 > table.tex
     """
-    from r2med.board.leaderboard import View, board
-    from r2med.measure.metrics import Measure
-    from r2med.runs.ledger import Ledger
-
     group, tasks = _columns(given["group"], given["tasks"])
     view = View(
         group=group,
@@ -80,12 +83,8 @@ def command(**given: Any) -> None:
     with Ledger() as ledger:
         found = board(ledger, view)
     if given["form"] != "terminal":
-        from r2med.render.board_text import FORMATS
-
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return
-    from r2med.render.board_terminal import show_board
-
     show_board(found, output())
     if not found.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
@@ -93,9 +92,6 @@ def command(**given: Any) -> None:
 
 def _columns(group: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The group, and those of its tasks that were asked for by name."""
-    from r2med.data.tasks import resolve
-    from r2med.errors import R2medError
-
     tasks = resolve(names)
     groups = sorted({task.group for task in tasks})
     if len(groups) > 1:

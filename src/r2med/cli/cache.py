@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from r2med.cli.options import json_option, output, write_json
-
-if TYPE_CHECKING:
-    from r2med.llm.reply_cache import ReplyCache
+from r2med.encode.encoder_cards import cards as encoder_cards
+from r2med.encode.vector_store import clear as clear_vectors
+from r2med.encode.vector_store import sizes
+from r2med.errors import R2medError, suggest
+from r2med.llm import find_model, model_names
+from r2med.llm.reply_cache import ReplyCache
+from r2med.render.grid import Column, Table, numbers
+from r2med.rerank.pair_scores import clear_scores, kept_scores
+from r2med.rerank.reranker_cards import api_cards
+from r2med.rerank.reranker_cards import cards as reranker_cards
+from r2med.storage.cache import Cache
+from r2med.storage.files import human_size
+from r2med.storage.home import home
 
 
 @click.group("cache", invoke_without_command=True)
@@ -21,10 +31,6 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models."""
     if ctx.invoked_subcommand is not None:
         return
-    from r2med.encode.vector_store import sizes
-    from r2med.storage.cache import Cache
-    from r2med.storage.files import human_size
-
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
     rows += [
         ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
@@ -34,8 +40,6 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
-    from r2med.render.grid import Column, Table, numbers
-
     table = Table(Column("kind", key=True), Column("what", folds=True), *numbers("holds", "size"))
     for kind, what, holds, size in rows:
         table.add(kind, what, holds, human_size(size))
@@ -43,8 +47,6 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 def _score_rows() -> list[tuple[str, str, str, int]]:
-    from r2med.rerank.pair_scores import kept_scores
-
     return [
         (
             "scores",
@@ -70,9 +72,6 @@ def _answer_rows() -> list[tuple[str, str, str, int]]:
 @contextmanager
 def _answers() -> Iterator[ReplyCache | None]:
     """The file of kept answers, if there is one."""
-    from r2med.llm.reply_cache import ReplyCache
-    from r2med.storage.home import home
-
     if not (home() / "llm.sqlite").is_file():
         yield None
         return
@@ -111,27 +110,17 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
     else:
         _clear_vectors(what or "")
     if everything:
-        import shutil
-
-        from r2med.storage.cache import Cache
-
         shutil.rmtree(Cache.default().root, ignore_errors=True)
         click.echo("removed all indexes")
 
 
 def _clear_vectors(model: str) -> None:
-    from r2med.encode.encoder_cards import cards
-    from r2med.encode.vector_store import clear as clear_vectors
-    from r2med.storage.files import human_size
-
-    known = {name.lower(): card.id for name, card in cards().items()}
+    known = {name.lower(): card.id for name, card in encoder_cards().items()}
     for each in clear_vectors(known.get(model.lower(), model)):
         click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human_size(each.bytes)}")
 
 
 def _clear_answers(model: str, unusable: bool) -> None:
-    from r2med.errors import R2medError, suggest
-
     with _answers() as answers:
         models = {each.model for each in answers.holdings()} if answers is not None else set()
         name = _model_id(model)
@@ -144,20 +133,14 @@ def _clear_answers(model: str, unusable: bool) -> None:
 
 def _model_id(name: str) -> str:
     """The name that the server knows a model by, from its card; any other name is that name already."""
-    from r2med.llm import find_model, model_names
-
     return find_model(name).id if name in model_names() else name
 
 
 def _clear_scores(model: str) -> None:
-    from r2med.errors import R2medError, suggest
-    from r2med.rerank.pair_scores import clear_scores, kept_scores
-    from r2med.rerank.reranker_cards import api_cards, cards
-
     models = {each.model for each in kept_scores()}
     known = {
         **{name: card.id for name, card in api_cards().items()},
-        **{name: card.id for name, card in cards().items()},
+        **{name: card.id for name, card in reranker_cards().items()},
     }
     name = known.get(model, model)
     if name and name.lower() not in {each.lower() for each in models}:

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
+from r2med.data.task_names import task_names
+from r2med.data.tasks import resolve
+from r2med.diagnose.compare import compare
+from r2med.measure.metrics import Measure
+from r2med.measure.significance import p_text
+from r2med.render.grid import Figure, Table, key, numbers, percent
+from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
     from r2med.diagnose.compare import Comparison
@@ -36,11 +43,6 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
       r2med compare bm25 bm25-classic
       r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
     """
-    from r2med.data.tasks import resolve
-    from r2med.diagnose.compare import compare
-    from r2med.measure.metrics import Measure
-    from r2med.runs.ledger import Ledger
-
     if len(systems) < 2 and not systems[0].endswith(".toml"):
         raise click.UsageError("name at least two systems")
     with Ledger() as ledger:
@@ -54,9 +56,6 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
-    from r2med.data.task_names import task_names
-    from r2med.render.grid import Table, key, numbers
-
     console = output()
     names = task_names(found[0].tasks)
     for each in found:
@@ -79,9 +78,6 @@ def _show(found: Sequence[Comparison], metric: str) -> None:
 
 
 def _row(name: str, value: Difference) -> list[Cell]:
-    from r2med.measure.significance import p_text
-    from r2med.render.grid import Figure, percent
-
     low, high = percent(value.low, sign="+"), percent(value.high, sign="+")
     return [
         name,

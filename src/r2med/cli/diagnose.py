@@ -10,6 +10,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
+from r2med.data import load
+from r2med.data.tasks import resolve
+from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.causes import summary
+from r2med.diagnose.complement import complementarity
+from r2med.diagnose.coverage import coverage
+from r2med.diagnose.frontier import COSTS, frontier, price
+from r2med.diagnose.gap import climb, floor_and_ceiling, measure_gap
+from r2med.diagnose.labels import read_labels
+from r2med.diagnose.loaded_runs import open_shared
+from r2med.diagnose.slices import cut, rows
+from r2med.errors import R2medError
+from r2med.pipeline.engine import Engine
+from r2med.render.diagnosis_tables import (
+    show_causes,
+    show_ceiling,
+    show_changes,
+    show_complement,
+    show_costs,
+    show_coverage,
+    show_gap,
+    show_slices,
+)
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import lacks, share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,9 +100,6 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
       r2med diagnose bm25 --slices --labels body_system.tsv
       r2med diagnose --cost --tasks sample
     """
-    from r2med.pipeline.engine import Engine
-    from r2med.runs.ledger import Ledger
-
     chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
     asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
@@ -92,20 +114,12 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
 
 
 def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:
-    from r2med.data.tasks import resolve
-    from r2med.diagnose.loaded_runs import open_shared
-    from r2med.runs.selection import share
-
     shared = share(ledger, names, [task.name for task in resolve(asked.tasks)])
     remark(shared.notes)
     return open_shared(ledger, shared)
 
 
 def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.attribution import diagnose
-    from r2med.diagnose.causes import summary
-    from r2med.render.diagnosis_tables import show_causes, show_changes
-
     names = asked.names(1, "a diagnosis")
     by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
     found = [list(column) for column in zip(*by_task, strict=True)]
@@ -121,9 +135,6 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
 
 
 def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.gap import climb, floor_and_ceiling, measure_gap
-    from r2med.render.diagnosis_tables import show_ceiling, show_gap
-
     gaps, rows = [], {}
     for dataset, systems in _to_climb(asked, ledger):
         gaps.append(measure_gap(dataset, asked.encoder, engine))
@@ -143,10 +154,6 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
 
 def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
     """Each task with the scores of the runs on it; without runs, the tasks alone."""
-    from r2med.data import load
-    from r2med.data.tasks import resolve
-    from r2med.errors import R2medError
-
     if asked.runs:
         for opened in _opened(asked, ledger, asked.runs):
             yield opened[0].dataset, [each.values for each in opened]
@@ -160,27 +167,17 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 
 
 def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.complement import complementarity
-    from r2med.render.diagnosis_tables import show_complement
-
     names = asked.names(2, "--complement")
     found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
     return Part(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.coverage import coverage
-    from r2med.render.diagnosis_tables import show_coverage
-
     found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
     return Part(lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit))
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.diagnose.labels import read_labels
-    from r2med.diagnose.slices import cut, rows
-    from r2med.render.diagnosis_tables import show_slices
-
     names = asked.names(1, "--slices")
     if len(names) > 2:
         raise click.UsageError("--slices takes one run or two")
@@ -194,11 +191,6 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
 
 
 def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Part:
-    from r2med.data.tasks import resolve
-    from r2med.diagnose.frontier import COSTS, frontier, price
-    from r2med.render.diagnosis_tables import show_costs
-    from r2med.runs.selection import lacks
-
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
     found = price(ledger, asked.runs, tasks)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.doctor import examine
 
 
 @click.command("doctor")
 @json_option()
 def command(as_json: bool) -> None:
     """Versions, extras, devices, caches, and what is missing with the command that brings it."""
-    from r2med.doctor import examine
-
     found = examine()
     if as_json:
         write_json(found)

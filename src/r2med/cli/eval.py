@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
+from r2med.board.report_rows import Shown
 from r2med.cli.options import ManyValues, json_option, output, write_json
+from r2med.exchange.score_run_files import judgements, score_files
+from r2med.measure.metrics import DEFAULT, parse_all
+from r2med.render.board_terminal import show_report
+from r2med.render.board_text import format_report
 
 
 @click.command("eval", cls=ManyValues)
@@ -44,12 +49,6 @@ def command(
       r2med eval bm25.trec --task sample/Biology
       r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
     """
-    from r2med.board.report_rows import Shown
-    from r2med.exchange.score_run_files import judgements, score_files
-    from r2med.measure.metrics import DEFAULT, parse_all
-    from r2med.render.board_terminal import show_report
-    from r2med.render.board_text import format_report
-
     source = qrels if task is None else task
     if source is None or (task is not None and qrels is not None):
         raise click.UsageError("give the judgements: either --task NAME or --qrels FILE")

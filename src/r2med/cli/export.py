@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from r2med.cli.options import ManyValues
+from r2med.data.tasks import resolve
+from r2med.exchange.export_results import Target, export
+from r2med.runs.ledger import Ledger
 
 
 @click.command("export", cls=ManyValues)
@@ -30,10 +33,6 @@ def command(runs: tuple[str, ...], form: str, out: Path, tasks: tuple[str, ...],
       r2med export bm25 --format trec --out runs
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    from r2med.data.tasks import resolve
-    from r2med.exchange.export_results import Target, export
-    from r2med.runs.ledger import Ledger
-
     wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
         for path in export(ledger, runs, form, Target(out, name, revision), wanted):

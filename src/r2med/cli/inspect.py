@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
+from r2med.data.tasks import resolve
+from r2med.diagnose.cases import CaseChoice, look
+from r2med.diagnose.loaded_runs import open_shared
+from r2med.render.case_page import page
+from r2med.render.case_screen import show_cases
+from r2med.render.consoles import written_to
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import share
+from r2med.storage.files import write_file
 
 if TYPE_CHECKING:
-    from r2med.diagnose.cases import Case, CaseChoice
+    from r2med.diagnose.cases import Case
 
 
 @click.command("inspect", cls=ManyValues)
@@ -41,12 +51,6 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
       r2med inspect bm25 --query mqd-q01
       r2med inspect "replay >> bm25" --against bm25 --worst 5 --html cases.html
     """
-    from r2med.data.tasks import resolve
-    from r2med.diagnose.cases import look
-    from r2med.diagnose.loaded_runs import open_shared
-    from r2med.runs.ledger import Ledger
-    from r2med.runs.selection import share
-
     names = [run, against] if against else [run]
     choice = _choice(given)
     with Ledger() as ledger:
@@ -62,8 +66,6 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
 
 
 def _choice(given: dict[str, Any]) -> CaseChoice:
-    from r2med.diagnose.cases import CaseChoice
-
     asked = {kind: given[kind] for kind in ("failures", "worst", "sample") if given[kind] is not None}
     if len(asked) + bool(given["query"]) > 1:
         raise click.UsageError("choose one of --query, --failures, --worst and --sample")
@@ -74,11 +76,6 @@ def _choice(given: dict[str, Any]) -> CaseChoice:
 
 def _show(cases: Sequence[Case], words: int) -> None:
     """Print, a page at a time where somebody looks."""
-    from io import StringIO
-
-    from r2med.render.case_screen import show_cases
-    from r2med.render.consoles import written_to
-
     if not cases:
         click.echo("no query is like that")
         return
@@ -92,8 +89,5 @@ def _show(cases: Sequence[Case], words: int) -> None:
 
 
 def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
-    from r2med.render.case_page import page
-    from r2med.storage.files import write_file
-
     write_file(path, page(cases, " against ".join(names)), parents=True)
     click.echo(f"{len(cases)} queries are in {path}", err=True)

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import ManyValues, asking, asking_options, json_option, messages, write_json
+from r2med.data import load
+from r2med.data.problems import Findings
+from r2med.data.tasks import resolve
+from r2med.data.texts import read_queries
+from r2med.diagnose.labels import counts, label_queries, scheme, write_labels
+from r2med.llm import find_model
+from r2med.pipeline.engine import Engine
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Texts
@@ -32,10 +39,6 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
     Example:
       r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
     """
-    from r2med.diagnose.labels import counts, label_queries, scheme, write_labels
-    from r2med.llm import find_model
-    from r2med.pipeline.engine import Engine
-
     chosen, model, engine = scheme(by), find_model(llm), Engine(messages())
     rows: list[tuple[str, str, str]] = []
     lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
@@ -66,11 +69,6 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
 
 def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
     """The queries of each task, or of each file, which belongs to no task."""
-    from r2med.data import load
-    from r2med.data.problems import Findings
-    from r2med.data.tasks import resolve
-    from r2med.data.texts import read_queries
-
     for name in names:
         if Path(name).is_file():
             found = Findings()

@@ -8,6 +8,12 @@ from typing import Any
 import click
 
 from r2med.cli.options import FailedWith2, ManyValues, json_option, messages, output, write_json
+from r2med.errors import R2medError, debug
+from r2med.leakage.check import check
+from r2med.leakage.exclude import exclude, targets
+from r2med.leakage.settings import METHODS, Settings
+from r2med.pipeline.engine import Engine
+from r2med.render.leakage_tables import show
 
 
 @click.command("leakage", cls=ManyValues)
@@ -40,12 +46,6 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
       r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl
       r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json
     """
-    from r2med.errors import R2medError, debug
-    from r2med.leakage.check import check
-    from r2med.leakage.exclude import exclude, targets
-    from r2med.pipeline.engine import Engine
-    from r2med.render.leakage_tables import show
-
     try:
         places = targets(files, clean) if clean is not None else {}
         report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
@@ -65,8 +65,6 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
 
 
 def _settings(given: dict[str, Any]) -> Any:
-    from r2med.leakage.settings import METHODS, Settings
-
     return Settings(
         methods=given["methods"] or METHODS,
         threshold=given["threshold"],

@@ -6,6 +6,7 @@ import builtins
 import os
 import signal
 import sys
+import warnings
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 import r2med
+from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debugging, suggest
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
@@ -64,8 +66,6 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A verb by name, with the nearest one suggested for a wrong name."""
-        from r2med.errors import suggest
-
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             ctx.fail(f"no verb {args[0]!r}{suggest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
@@ -90,8 +90,6 @@ def app(debug: bool) -> None:
 
 def main() -> None:
     """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
-    from r2med.errors import R2medError, debug, one_line, set_debugging
-
     _prepare_streams()
     # What batch systems send before they kill is met like Ctrl-C: what is under way may finish and is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -123,10 +121,6 @@ def main() -> None:
 
 def _prepare_streams() -> None:
     """Have what the terminal cannot show escaped, not refused, and warnings about kept values as one line."""
-    import warnings
-
-    from r2med.errors import StoreWarning
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

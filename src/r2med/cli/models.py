@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import json_option, output, write_json
+from r2med.data.tasks import task as find_task
+from r2med.encode.resolve import describe_model, export_model, list_models
+from r2med.llm.llm_cards import find_model, model_names
+from r2med.models.prompts import Template
+from r2med.render.grid import Column, Table, key, numbers
+from r2med.rerank.reranker_cards import api_cards, cards
 
 if TYPE_CHECKING:
     from r2med.encode.encoder_cards import EncoderCard
-    from r2med.render.grid import Table
 
 
 @click.group("models", invoke_without_command=True)
@@ -39,14 +44,10 @@ def command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
 
 
 def _encoders() -> list[dict[str, Any]]:
-    from r2med.encode.resolve import list_models
-
     return [_plain(card) for card in list_models()]
 
 
 def _rerankers() -> list[dict[str, Any]]:
-    from r2med.rerank.reranker_cards import api_cards, cards
-
     local = [
         {"name": card.name, "id": card.id, "parameters": card.parameters or None, "context": card.max_length}
         | {"licence": card.licence, "needs": "a GPU" if card.needs_gpu else ""}
@@ -61,8 +62,6 @@ def _rerankers() -> list[dict[str, Any]]:
 
 
 def _llms() -> list[dict[str, Any]]:
-    from r2med.llm.llm_cards import find_model, model_names
-
     models = [find_model(name) for name in model_names()]
     return [
         {"name": model.name, "id": model.id, "reasoning": model.reasoning}
@@ -80,8 +79,6 @@ _KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
-    from r2med.render.grid import Column, Table, key, numbers
-
     model = (key("name"), Column("model", folds=True))
     if kind == "llm":
         table = Table(
@@ -119,8 +116,6 @@ def _size(millions: float | None) -> str:
 
 def _plain(card: EncoderCard) -> dict[str, Any]:
     """The card as JSON has it: a prompt as its text, or as texts by family."""
-    from r2med.models.prompts import Template
-
     found = {field.name: getattr(card, field.name) for field in fields(card)}
     return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
 
@@ -131,9 +126,6 @@ def _plain(card: EncoderCard) -> dict[str, Any]:
 @json_option()
 def show(model: str, task: str, as_json: bool) -> None:
     """All about one model, with the exact strings that would be encoded for a task."""
-    from r2med.data.tasks import task as find_task
-    from r2med.encode.resolve import describe_model
-
     found = describe_model(model, find_task(task))
     facts = _plain(found.card)
     strings = {"query": found.query, "document": found.document, "passage": found.passage}
@@ -154,8 +146,6 @@ def show(model: str, task: str, as_json: bool) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="A new folder; by default where backend=onnx looks.")
 def export(model: str, int8: bool, out: Path | None) -> None:
     """Write a model as ONNX, in fp32 or int8."""
-    from r2med.encode.resolve import export_model
-
     folder = export_model(model, out, int8=int8)
     click.echo(f"{folder}")
     if out is not None:

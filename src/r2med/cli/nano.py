@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from r2med.build.nano_agreement import agree
+from r2med.build.nano_profile import profile
+from r2med.build.nano_recipe import Recipe
+from r2med.build.nano_set_builder import build
 from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.pipeline.engine import Engine
+from r2med.pipeline.evaluate import Options
+from r2med.render.nano_tables import show_agreement, show_profile
+from r2med.runs.report import failure_lines
 
 if TYPE_CHECKING:
     from r2med.build.nano_set_builder import Built
@@ -43,9 +52,6 @@ def build_set(**given: Any) -> None:
 
     All relevant documents come first, then others: in the order of the source, the systems' hardest, or drawn.
     """
-    from r2med.build.nano_set_builder import build
-    from r2med.pipeline.engine import Engine
-
     built = build(list(given["sources"]), given["out"], _recipe(given), Engine(messages()))
     for sentence in built.warnings:
         click.echo(f"warning: {sentence}", err=True)
@@ -56,8 +62,6 @@ def build_set(**given: Any) -> None:
 
 
 def _recipe(given: dict[str, Any]) -> Any:
-    from r2med.build.nano_recipe import Recipe
-
     if given["seed"] is not None and given["policy"] != "random":
         raise click.UsageError("--seed goes with --policy random")
     if given["hard_systems"] and given["policy"] != "hard":
@@ -90,15 +94,10 @@ def _summarise(built: Built) -> None:
 @json_option()
 def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
     """How the BM25, dense and hybrid candidates of nano sets do: `nano`, some of its tasks, or folders."""
-    from r2med.build.nano_profile import profile
-    from r2med.pipeline.engine import Engine
-
     found = profile(sets, Engine(messages()))
     if as_json:
         write_json([each.as_dict() for each in found])
         return
-    from r2med.render.nano_tables import show_profile
-
     for each in found:
         show_profile(each, output())
 
@@ -114,19 +113,11 @@ def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, as_json
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
-    from r2med.build.nano_agreement import agree
-    from r2med.measure.metrics import DEFAULT, Measure
-    from r2med.pipeline.engine import Engine
-    from r2med.pipeline.evaluate import Options
-    from r2med.runs.report import failure_lines
-
     measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
     found = agree(nano, full, systems, Options(measures=measures, engine=Engine(messages())))
     if as_json:
         write_json(found.as_dict())
     else:
-        from r2med.render.nano_tables import show_agreement
-
         for each in [*found.tasks, *([found.average] if found.average else [])]:
             show_agreement(each, output())
     for line in failure_lines(found.failures):

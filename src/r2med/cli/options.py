@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
+import orjson
 
+from r2med.config import RequestSettings, requesting
+from r2med.llm import Limits, session
 from r2med.render.consoles import messages, output
 
 if TYPE_CHECKING:
@@ -122,9 +125,6 @@ def asking(
     max_tokens: int | None = None,
 ) -> Iterator[None]:
     """One client for the whole command, asking as the command line and the user's files say."""
-    from r2med.config import RequestSettings, requesting
-    from r2med.llm import Limits, session
-
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with requesting(settings), session(Limits.configured(max_cost=max_cost, max_tokens=max_tokens)):
         yield
@@ -137,8 +137,6 @@ def json_option() -> Callable[[Function], Function]:
 
 def write_json(value: object) -> None:
     """JSON for machines, on standard output."""
-    import orjson
-
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     click.echo(text.decode("utf-8", "replace"))
 

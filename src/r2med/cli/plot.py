@@ -10,6 +10,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import ManyValues, messages, remark
+from r2med.data import load
+from r2med.data.tasks import resolve
+from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.compare import compare
+from r2med.diagnose.frontier import left_out, price
+from r2med.diagnose.gap import measure_gap
+from r2med.diagnose.loaded_runs import load_runs
+from r2med.diagnose.score_series import board, complete_systems
+from r2med.errors import require_extra
+from r2med.measure.metrics import Measure
+from r2med.pipeline.engine import Engine
+from r2med.render.plots import (
+    ENDINGS,
+    board_plot,
+    cause_plot,
+    difference_plot,
+    frontier_plot,
+    gap_plot,
+    save,
+    task_plot,
+)
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import lacks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,12 +78,6 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
       r2med plot board --tasks sample --out board.svg
       r2med plot differences bm25 "replay >> bm25" --out differences.png
     """
-    from r2med.data.tasks import resolve
-    from r2med.errors import require_extra
-    from r2med.render.plots import ENDINGS, save
-    from r2med.runs.ledger import Ledger
-    from r2med.runs.selection import lacks
-
     require_extra("plots", "matplotlib")
     if out.suffix.lower() not in ENDINGS:
         raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
@@ -73,32 +90,18 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
 
 
 def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
-    from r2med.diagnose.score_series import complete_systems
-
     return list(asked.runs) or complete_systems(ledger, asked.tasks)
 
 
 def _board(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.diagnose.score_series import board
-    from r2med.measure.metrics import Measure
-    from r2med.render.plots import board_plot
-
     return board_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
 def _tasks(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.diagnose.score_series import board
-    from r2med.measure.metrics import Measure
-    from r2med.render.plots import task_plot
-
     return task_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
 def _differences(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.diagnose.compare import compare
-    from r2med.measure.metrics import Measure
-    from r2med.render.plots import difference_plot
-
     if len(asked.runs) != 2:
         raise click.UsageError("differences are drawn of two runs")
     measure = str(Measure.parse(asked.metric))
@@ -106,10 +109,6 @@ def _differences(asked: PlotRequest, ledger: Ledger) -> Figure:
 
 
 def _frontier(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.diagnose.frontier import left_out, price
-    from r2med.measure.metrics import Measure
-    from r2med.render.plots import frontier_plot
-
     measure = str(Measure.parse(asked.metric))
     systems = price(ledger, asked.runs, asked.tasks, measure)
     figure = frontier_plot(systems, asked.by, measure)
@@ -119,20 +118,10 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> Figure:
 
 
 def _gap(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.data import load
-    from r2med.diagnose.gap import measure_gap
-    from r2med.pipeline.engine import Engine
-    from r2med.render.plots import gap_plot
-
     return gap_plot([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
 
 
 def _causes(asked: PlotRequest, ledger: Ledger) -> Figure:
-    from r2med.diagnose.attribution import diagnose
-    from r2med.diagnose.loaded_runs import load_runs
-    from r2med.pipeline.engine import Engine
-    from r2med.render.plots import cause_plot
-
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(each, ledger, Engine(messages())) for each in several] for several in opened]
     return cause_plot([list(column) for column in zip(*by_task, strict=True)], asked.of)

@@ -7,6 +7,13 @@ from pathlib import Path
 import click
 
 from r2med.cli.options import ManyValues, messages, remark, typed_command
+from r2med.data.tasks import resolve
+from r2med.measure.metrics import Measure
+from r2med.pipeline.engine import Engine
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import lacks
+from r2med.storage.files import write_file
+from r2med.web.report_file import ReportChoice, report
 
 
 @click.command("report", cls=ManyValues)
@@ -26,14 +33,6 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     Examples:
       r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
     """
-    from r2med.data.tasks import resolve
-    from r2med.measure.metrics import Measure
-    from r2med.pipeline.engine import Engine
-    from r2med.runs.ledger import Ledger
-    from r2med.runs.selection import lacks
-    from r2med.storage.files import write_file
-    from r2med.web.report_file import ReportChoice, report
-
     chosen = ReportChoice(
         runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command()
     )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from r2med.board.reproduce import check_needs, compare, needs, reproductions
 from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.data.tasks import resolve
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.pipeline.engine import Engine
+from r2med.pipeline.evaluate import Options, evaluate
+from r2med.render.grid import Column, Table, key, numbers
+from r2med.runs.report import failure_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +45,6 @@ def command(**given: Any) -> None:
       r2med reproduce hyde/gpt4/bm25 --tasks Biology MedQA-Diag
       r2med reproduce table:base
     """
-    from r2med.board.reproduce import check_needs, reproductions
-
     found = reproductions(given["names"], generate=given["generate"])
     if given["dry_run"]:
         _announce(found, given)
@@ -55,8 +60,6 @@ def _tasks(found: Sequence[Reproduction], given: dict[str, Any]) -> list[str]:
 
 
 def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
-    from r2med.data.tasks import resolve
-
     facts = [_facts(each) for each in found]
     tasks = [task.name for task in resolve(_tasks(found, given))]
     if given["as_json"]:
@@ -74,18 +77,11 @@ def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
 
 
 def _facts(each: Reproduction) -> dict[str, Any]:
-    from r2med.board.reproduce import needs
-
     rows = [f"{row.name} ({row.source.name})" for row in each.rows]
     return {"system": each.system, "published": rows, "needs": needs(each.system), "notes": each.notes}
 
 
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
-    from r2med.board.reproduce import compare
-    from r2med.measure.metrics import DEFAULT, Measure
-    from r2med.pipeline.engine import Engine
-    from r2med.pipeline.evaluate import Options, evaluate
-
     measure = Measure.parse(given["metric"])
     options = Options(
         measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], engine=Engine(messages())
@@ -105,8 +101,6 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
 
 
 def _complain(report: Report) -> None:
-    from r2med.runs.report import failure_lines
-
     for line in failure_lines(report.failures):
         click.secho(line, fg="red", err=True)
     incomplete = sum(len(result.incomplete) for result in report.results)
@@ -115,8 +109,6 @@ def _complain(report: Report) -> None:
 
 
 def _show(each: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
-    from r2med.render.grid import Column, Table, key, numbers
-
     console.print(each.system, style="bold")
     for row in each.rows:
         figures = numbers(f"published ({row.source.name})", "measured", "difference", "95% interval")

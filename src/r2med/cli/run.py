@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from r2med.board.report_rows import Shown
 from r2med.cli.options import ManyValues, Size, asking, asking_options, json_option, messages, output, write_json
+from r2med.config import read_experiment
+from r2med.exchange.export import write_results
+from r2med.measure.metrics import DEFAULT, parse_all
+from r2med.pipeline.engine import Engine
+from r2med.pipeline.evaluate import Options, evaluate
+from r2med.pipeline.plan import plan
+from r2med.pipeline.system import System
+from r2med.render.board_terminal import show_report
+from r2med.render.board_text import format_report
+from r2med.render.plan_text import show_plan
+from r2med.runs.report import failure_lines
 
 if TYPE_CHECKING:
-    from r2med.pipeline.system import System
     from r2med.runs.report import Report
 
 
@@ -94,10 +105,6 @@ def command(**given: Any) -> None:
 
 def _with_experiments(asked: RunRequest) -> RunRequest:
     """The systems, tasks and metrics of experiment files in place of the files; what was typed wins."""
-    from dataclasses import replace
-
-    from r2med.config import read_experiment
-
     systems: list[str] = []
     names: list[str] = []
     for text in asked.systems:
@@ -115,8 +122,6 @@ def _with_experiments(asked: RunRequest) -> RunRequest:
 
 def _systems(asked: RunRequest) -> list[System]:
     """The systems, with what was asked of all of them."""
-    from r2med.pipeline.system import System
-
     built = [System.parse(text) for text in asked.systems]
     if asked.drop_self is not None:
         built = [system.with_option("drop_self", asked.drop_self) for system in built]
@@ -137,12 +142,6 @@ def _names(asked: RunRequest, systems: list[System]) -> dict[str, str]:
 
 
 def _run(asked: RunRequest, systems: list[System]) -> None:
-    from r2med.board.report_rows import Shown
-    from r2med.measure.metrics import DEFAULT, parse_all
-    from r2med.pipeline.engine import Engine
-    from r2med.pipeline.evaluate import Options, evaluate
-    from r2med.render.board_terminal import show_report
-
     measures = parse_all(asked.metrics)
     options = Options(
         measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
@@ -158,15 +157,11 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
-        from r2med.exchange.export import write_results
-
         write_results(report, asked.out)
         click.echo(f"results and run files are in {asked.out}", err=True)
     if asked.as_json:
         write_json(report.as_dict())
     elif asked.format != "terminal":
-        from r2med.render.board_text import format_report
-
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
         if asked.format == "csv" or not report.results:
             _explain(report.named(names))
@@ -180,8 +175,6 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
 
 def _explain(report: Report) -> None:
     """What failed, for a table that has no room for it."""
-    from r2med.runs.report import failure_lines
-
     for line in failure_lines(report.failures):
         click.echo(line, err=True)
 
@@ -199,9 +192,6 @@ def _limits(asked: RunRequest) -> AbstractContextManager[object]:
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    from r2med.pipeline.plan import plan
-    from r2med.render.plan_text import show_plan
-
     plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import Function, json_option, output, write_json
+from r2med.data.run_files import write_run
+from r2med.exchange.export import file_name
+from r2med.render.grid import Column, Table, numbers, percent
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import Filter, filtered
 
 if TYPE_CHECKING:
-    from r2med.runs.ledger import Entry, Ledger
+    from r2med.runs.ledger import Entry
 
 
 def filters(function: Function) -> Function:
@@ -40,9 +45,6 @@ def command(ctx: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> 
     """
     if ctx.invoked_subcommand is not None:
         return
-    from r2med.runs.ledger import Ledger
-    from r2med.runs.selection import Filter, filtered
-
     with Ledger() as ledger:
         entries = filtered(ledger, Filter(**wanted))
         means = ledger.means()
@@ -73,8 +75,6 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
 
 
 def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
-    from r2med.render.grid import Column, Table, numbers, percent
-
     names = (Column("system", folds=True, key=True), Column("task", folds=True))
     table = Table(Column("run", key=True), *names, Column("when (UTC)"), *numbers("nDCG@10", "seconds"))
     for entry in entries:
@@ -90,8 +90,6 @@ def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
 @json_option()
 def show(run: str, out: Path | None, as_json: bool) -> None:
     """Everything recorded of a run."""
-    from r2med.runs.ledger import Ledger
-
     with Ledger() as ledger:
         entry = ledger.get(run)
         details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record.as_json()}
@@ -108,9 +106,6 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
 
 
 def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
-    from r2med.data.run_files import write_run
-    from r2med.exchange.export import file_name
-
     write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
 
@@ -125,9 +120,6 @@ def remove(runs: tuple[str, ...], yes: bool, **wanted: Any) -> None:
     Examples:
       r2med runs rm --system bm25 --task sample/Biology
     """
-    from r2med.runs.ledger import Ledger
-    from r2med.runs.selection import Filter, filtered
-
     if bool(runs) == any(wanted.values()):
         raise click.UsageError("name runs by their ids, or choose them by --system, --task and --group")
     with Ledger() as ledger:

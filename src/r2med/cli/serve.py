@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from r2med.errors import require_extra
+from r2med.web.app import serve
+
 
 @click.command("serve")
 @click.option("--port", default=8421, show_default=True, type=click.IntRange(1, 65535), help="On the loopback.")
@@ -16,8 +19,5 @@ def command(port: int) -> None:
     Example:
       r2med serve --port 8421
     """
-    from r2med.errors import require_extra
-    from r2med.web.app import serve
-
     require_extra("web", "starlette", "uvicorn")
     serve(port, lambda: click.echo(f"http://127.0.0.1:{port}  (Ctrl-C stops it)", err=True))

@@ -7,6 +7,10 @@ from pathlib import Path
 import click
 
 from r2med.cli.options import ManyValues, messages, typed_command
+from r2med.measure.metrics import Measure
+from r2med.pipeline.engine import Engine
+from r2med.runs.ledger import Ledger
+from r2med.web.site import Site, write_site
 
 
 @click.command("site", cls=ManyValues)
@@ -25,11 +29,6 @@ def command(runs: tuple[str, ...], out: Path, metric: str, reports: bool) -> Non
       r2med site --out public
       r2med site bm25 "rrf(bm25, wordllama)" --out public
     """
-    from r2med.measure.metrics import Measure
-    from r2med.pipeline.engine import Engine
-    from r2med.runs.ledger import Ledger
-    from r2med.web.site import Site, write_site
-
     with Ledger() as ledger:
         site = Site(runs, str(Measure.parse(metric)), reports, typed_command())
         files = write_site(ledger, site, out, Engine(messages()))

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import json_option, output, write_json
+from r2med.data import load
+from r2med.data.tasks import resolve
+from r2med.data.validate import stats
+from r2med.render.grid import Table, key, numbers
 
 if TYPE_CHECKING:
     from r2med.data.validate import Lengths, Stats
@@ -26,10 +30,6 @@ def command(tasks: tuple[str, ...], as_json: bool) -> None:
       r2med stats
       r2med stats MedQA-Diag path/to/folder --json
     """
-    from r2med.data import load
-    from r2med.data.tasks import resolve
-    from r2med.data.validate import stats
-
     found = [stats(load(task)) for task in resolve(tasks or ("sample",))]
     if as_json:
         write_json([each.as_dict() for each in found])
@@ -38,8 +38,6 @@ def command(tasks: tuple[str, ...], as_json: bool) -> None:
 
 
 def _show(found: Sequence[Stats]) -> None:
-    from r2med.render.grid import Table, key, numbers
-
     table = Table(key("task"), *numbers(*_HEADINGS))
     for each in found:
         table.add(

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import ManyValues
+from r2med.data.tasks import resolve
+from r2med.exchange.submission import About, submit
+from r2med.exchange.verify import verify
+from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
@@ -31,11 +35,6 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], **about: A
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    from r2med.data.tasks import resolve
-    from r2med.exchange.submission import About, submit
-    from r2med.exchange.verify import verify
-    from r2med.runs.ledger import Ledger
-
     wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
         entries = submit(ledger, runs, out, About(**about), wanted)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import json_option, output, write_json
+from r2med.data.tasks import groups, registry, resolve
+from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -24,8 +26,6 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
       r2med tasks
       r2med tasks nano clinical-case
     """
-    from r2med.data.tasks import groups, registry, resolve
-
     chosen = resolve(names) if names else list(registry().values())
     if as_json:
         write_json([_facts(task) for task in chosen])
@@ -59,8 +59,6 @@ def _licences(tasks: Sequence[Task]) -> list[str]:
 
 
 def _show(tasks: Sequence[Task]) -> None:
-    from r2med.render.grid import Column, Table, key, numbers
-
     texts = [Column(heading, folds=True) for heading in ("family", "scenario")]
     table = Table(key("task"), *texts, *numbers("#Q", "#D", "qrels"), Column("from", folds=True))
     for task in tasks:

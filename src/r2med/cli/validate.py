@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.data.validate import validate
 from r2med.errors import counted
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ def command(paths: tuple[str, ...], split: str | None, most: int, as_json: bool)
       r2med validate path/to/folder
       r2med validate sample/Biology other/folder --json
     """
-    from r2med.data.validate import validate
-
     reports = [validate(path, split=split) for path in paths]
     if as_json:
         write_json([report.as_dict() for report in reports])

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.exchange.verify import verify
 
 
 @click.command("verify")
@@ -20,8 +21,6 @@ def command(file: Path, as_json: bool) -> None:
     The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
     when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
     """
-    from r2med.exchange.verify import verify
-
     found = verify(file)
     if as_json:
         write_json(found.as_dict())
