@@ -12,6 +12,7 @@ from r2med.board.model import AVERAGE
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.significance import ALPHA, holm, randomisation_test
+from r2med.pipeline.system import System
 
 Floats = NDArray[np.float64]
 BETTER, WORSE = "†", "‡"
@@ -82,8 +83,6 @@ def find_baseline(samples: Collection[str], name: str) -> str:
     """The system of a name in any spelling of its spec."""
     chosen = name
     if name not in samples:
-        from r2med.pipeline.system import System
-
         try:
             chosen = System.parse(name).spec
         except SpecError:

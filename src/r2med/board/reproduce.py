@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from r2med.data.published import TABLE, PublishedFigures, PublishedSystem, find_published
+from r2med.encode.encoder_cards import cards
 from r2med.errors import EXTRAS, R2medError, require_extra
+from r2med.measure.bootstrap import task_intervals
 from r2med.pipeline.stage import Requirements, Stage
 from r2med.pipeline.system import System
 from r2med.runs.report import Report
@@ -47,8 +49,6 @@ class Reproduction:
 
 def _card_notes(spec: str) -> list[str]:
     """Where the cards of the encoders say that the published figures were made otherwise."""
-    from r2med.encode.encoder_cards import cards
-
     names = [stage.spec.name for stage in System.parse(spec).walk()]
     told = {name: cards()[name].published for name in names if name in cards()}
     return [f"{name}, as published: {text}" for name, text in told.items() if text]
@@ -187,8 +187,6 @@ def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float 
 
 def _alone(report: Report, system: str, task: str, measure: str) -> Interval:
     """The interval on one task of a system that lacks another."""
-    from r2med.measure.bootstrap import task_intervals
-
     result = report.result(system, task)
     if result is None:
         raise KeyError(f"{system} has no result on {task}")

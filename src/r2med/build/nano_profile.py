@@ -19,6 +19,7 @@ from r2med.build.nano_recipe import HYBRID_DEPTH, Recipe
 from r2med.data import load
 from r2med.data.nano_candidates import candidates, offered
 from r2med.data.nano_manifest import NanoSet, read_manifest
+from r2med.data.published import find_published
 from r2med.data.run import Run
 from r2med.data.tasks import Task, groups, registry, resolve
 from r2med.errors import DataError
@@ -138,8 +139,6 @@ def published() -> Mapping[str, Profiles]:
     >>> round(published()["NanoR2MEDBiology"]["dense"].ndcg_at_10, 4)
     0.4953
     """
-    from r2med.data.published import find_published
-
     rows = {kind: find_published(f"nano/{kind}")[0].figures for kind in KINDS}
     tasks = sorted(groups()["nano"], key=lambda task: task.split)
     return {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from r2med.data.dataset import Collection
+from r2med.data.hub_tasks import fetch_config
 from r2med.data.layout import config_files, listing
 from r2med.data.nano_manifest import read_manifest
 from r2med.data.problems import Findings, Spot
@@ -59,8 +60,6 @@ def candidate_files(collection: Collection, kind: str) -> list[Path]:
         return files
     if not task.hub:
         raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
-    from r2med.data.hub_tasks import fetch_config
-
     # The folder of a download is named by its commit: the lists must come from the same one as the documents.
     return fetch_config(replace(task, revision=folder.name), config)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from r2med.data.dataset import Dataset
+from r2med.data.hub_tasks import fetch_task
 from r2med.data.problems import ERROR, KINDS, Findings, Problem
 from r2med.data.qrels import read_judgements
 from r2med.data.reader import read_contents
@@ -113,8 +114,6 @@ def validate(source: str | Path | Task, *, split: str | None = None) -> Validati
 def _folder(task: Task) -> Path:
     if task.folder is not None:
         return task.folder
-    from r2med.data.hub_tasks import fetch_task
-
     return fetch_task(task).folder
 
 

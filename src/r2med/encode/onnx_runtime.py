@@ -22,7 +22,7 @@ import orjson
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
-from r2med.encode.transformer import FUNCTIONS, both_ways, positions_of
+from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways, positions_of
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, load_dense, load_transformer
 from r2med.models.prompts import Template
@@ -62,8 +62,6 @@ class OnnxEncoder(ModelEncoder):
 
     def build(self) -> Build:
         """What the file is made from."""
-        from r2med.encode.transformer import TorchEncoder
-
         plain = replace(self.card, backend="torch", dtype="float32")
         return TorchEncoder(plain, self.prompts).build(Role.DOCUMENT)
 

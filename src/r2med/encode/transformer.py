@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from r2med.encode.batching import release_memory
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
+from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, accepted, load_dense, load_transformer
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
@@ -115,8 +117,6 @@ class TorchEncoder(ModelEncoder):
 def _start(build: Build, devices: tuple[str, ...]) -> Runner:
     if len(devices) == 1:
         return LoadedEncoder(build, devices[0])
-    from r2med.encode.workers import Pool
-
     return Pool(build, devices)
 
 
@@ -177,8 +177,6 @@ class LoadedEncoder:
 
     def close(self) -> None:
         """Let the weights go."""
-        from r2med.encode.batching import release_memory
-
         del self.model, self.dense
         release_memory()
 

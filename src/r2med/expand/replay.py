@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r2med.data.dataset import Generation
+from r2med.data.tasks import registry
 from r2med.errors import DataError, SpecError, expanded, suggest
 from r2med.expand.expander import attach_generations
 from r2med.expand.generation_files import HYDOC, Written, mismatched, read_written
@@ -162,8 +163,6 @@ class Replay(Expander):
 
 def published_task(task: Task) -> Task:
     """The task of the benchmark whose repository holds the generations; a nano task has the full one's queries."""
-    from r2med.data.tasks import registry
-
     if task.group == "full":
         return task
     if task.base not in registry():

@@ -17,6 +17,7 @@ from r2med.llm.budget import Budget, Estimate, Limits, estimate
 from r2med.llm.endpoint import Endpoint
 from r2med.llm.event_loop import Loop
 from r2med.llm.http_server import HttpServer, Server
+from r2med.llm.local_server import LocalServer
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
@@ -220,8 +221,6 @@ class Client:
             if model.answer is not None:
                 server = ScriptedServer()
             elif model.gguf:
-                from r2med.llm.local_server import LocalServer
-
                 server = await asyncio.to_thread(LocalServer, model, self.limits.timeout)
             else:
                 server = HttpServer(model, self.limits.timeout)

@@ -10,7 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from r2med.errors import SpecError, suggest
+from r2med.llm.local_server import local_model
 from r2med.llm.reasoning import FORMATS
+from r2med.llm.scripted import scripted_file
 from r2med.llm.types import Model, Sampling
 from r2med.models.card_registry import CardRegistry
 from r2med.models.servers import check_url, server_name
@@ -61,12 +63,8 @@ def find_model(text: str) -> Model:
         return _ADDED[text]
     kind, _, rest = text.partition(":")
     if kind == "local":
-        from r2med.llm.local_server import local_model
-
         return local_model(rest)
     if kind == "scripted" and rest:
-        from r2med.llm.scripted import scripted_file
-
         return scripted_file(Path(rest))
     name, _, url = text.partition("@")
     if url:

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from r2med.diagnose.causes import LEVELS, Cause, changes, moves, overall
+from r2med.diagnose.complement import summed
+from r2med.diagnose.frontier import COSTS, frontier, left_out
+from r2med.diagnose.gap import PAIRS
 from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
@@ -100,8 +103,6 @@ def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], consol
 
 def show_gap(found: Sequence[Gap], console: Console) -> None:
     """Print the nearness of queries, answers and documents: tasks down, pairs across."""
-    from r2med.diagnose.gap import PAIRS
-
     sides = (("lexical overlap x 100, by rarity", "overlap"), (f"cosine x 100 by {found[0].encoder}", "similarity"))
     for title, side in sides:
         _say(console, title, "bold")
@@ -149,8 +150,6 @@ def _climb(climb: Climb, *, alone: bool) -> list[str]:
 
 def show_complement(found: Sequence[Complementarity], console: Console) -> None:
     """Print who finds what, pair by pair."""
-    from r2med.diagnose.complement import summed
-
     rows = [*found, summed(found)] if len(found) > 1 else list(found)
     for place, pair in enumerate(found[0].pairs):
         _say(console, f"relevant documents found:  A = {pair.a}  B = {pair.b}", "bold")
@@ -213,8 +212,6 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
 
 def show_costs(found: Sequence[Priced], console: Console) -> None:
     """Print every system with its score and bill, and which are on the frontier of each kind of cost."""
-    from r2med.diagnose.frontier import COSTS, frontier, left_out
-
     best = {by: {each.system for each in frontier(found, by)} for by in COSTS}
     table = Table(key("system"), *numbers("nDCG@10", *(f"{by}/query" for by in COSTS)), *_texts("on the frontier of"))
     for each in found:

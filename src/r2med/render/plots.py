@@ -14,6 +14,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from r2med.data.task_names import task_headings
+from r2med.data.tasks import families
+from r2med.diagnose.causes import LEVELS, Cause, overall
+from r2med.diagnose.frontier import COSTS, comparable, frontier
 from r2med.errors import R2medError, require_extra
 from r2med.storage.files import draft_file
 
@@ -169,8 +172,6 @@ def task_plot(board: ScoreSeries) -> Figure:
 
 def difference_plot(found: Comparison, measure: str) -> Figure:
     """B minus A by task, family and overall: filled where there is a difference after Holm."""
-    from r2med.data.tasks import families
-
     headings = task_headings(list(found.tasks))
     names: Mapping[str, Callable[[str], str]]
     names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
@@ -189,8 +190,6 @@ def difference_plot(found: Comparison, measure: str) -> Figure:
 
 def frontier_plot(systems: Sequence[Priced], by: str, measure: str) -> Figure:
     """Score against cost: the frontier as a stair, systems on it filled; oracles and unknown costs left out."""
-    from r2med.diagnose.frontier import COSTS, comparable, frontier
-
     known = comparable(systems, by)
     if not known:
         raise R2medError(f"no system has a known cost in {by}; try one of {', '.join(COSTS)}")
@@ -269,8 +268,6 @@ def gap_plot(found: Sequence[Gap]) -> Figure:
 
 def cause_plot(found: Sequence[Sequence[Diagnosis]], of: str = "documents") -> Figure:
     """The shares of causes, a bar a system, over all its tasks."""
-    from r2med.diagnose.causes import LEVELS, Cause, overall
-
     systems = list(reversed(found))
     totals = [overall(each, of) for each in systems]
     used = [cause for cause in Cause if any(total[cause].mean for total in totals)]

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.transformer import MODEL_CACHE
+from r2med.encode.transformer import MODEL_CACHE, find_devices
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.loading import Build
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
@@ -21,7 +21,7 @@ from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidate_lists import candidates, check_depth, reranked
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
-from r2med.rerank.pair_models import Columns, PairModel, TorchPairModel, scores_of, weights_size
+from r2med.rerank.pair_models import Columns, OnnxJudge, PairModel, TorchPairModel, scores_of, weights_size
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
 from r2med.rerank.reranker_cards import DTYPES, HEADS, RerankerCard, card, card_of, cards
 
@@ -308,15 +308,11 @@ class LoadedCrossEncoder:
     def _judge(self, build: Build, tokenizer: Tokenizer, device: str) -> PairModel:
         if self.backend == "torch":
             return TorchPairModel(build, tokenizer, self.card.answers, device)
-        from r2med.rerank.pair_models import OnnxJudge
-
         return OnnxJudge(build, tokenizer, self.card.answers, self.weights())
 
     def _device(self) -> str:
         if self.backend == "onnx":
             return "cpu"
-        from r2med.encode.transformer import find_devices
-
         return find_devices(self.device)[0]
 
     def _build(self) -> Build:

@@ -21,7 +21,7 @@ from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
-from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
+from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex, build_index
 from r2med.retrieve.query_text import search_texts
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
@@ -47,8 +47,6 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
     key = index_key(documents)
 
     def build(folder: Path) -> None:
-        from r2med.retrieve.inverted_index import build_index
-
         with context.engine.progress("indexing", len(documents)) as bar:
             build_index(documents, bar.advance).save(folder)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
+from r2med.diagnose.frontier import COSTS, Priced, bill, comparable, left_out
 from r2med.errors import R2medError
 from r2med.render.board_table import BoardTable, board_table
 from r2med.render.html import drawn
@@ -185,8 +186,6 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
 
 def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
     """Score against cost, for every way of counting in which own systems differ."""
-    from r2med.diagnose.frontier import COSTS, Priced, bill, comparable, left_out
-
     whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
     priced = [
         Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.board.model import AVERAGE
 from r2med.data.task_names import task_headings
+from r2med.data.tasks import families
+from r2med.diagnose.causes import Cause
+from r2med.diagnose.frontier import COSTS, comparable, frontier
 from r2med.render.html import drawn
 from r2med.render.plots import HATCHES
 from r2med.web.svg import Scale, axis, drawing, hint, shortened, span, tag, words
@@ -154,8 +157,6 @@ def small(found: Interval, low: float, high: float) -> str:
 
 def differences(found: Comparison, *, layout: Layout = WIDE) -> str:
     """B minus A by task, by family and over all tasks, filled where there is a difference after Holm."""
-    from r2med.data.tasks import families
-
     headings = task_headings(list(found.tasks))
     names: Mapping[str, Callable[[str], str]]
     names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
@@ -217,8 +218,6 @@ def shade_of(value: float, low: float, high: float) -> int:
 
 def frontier_chart(systems: Sequence[Priced], by: str, measure: str, *, layout: Layout = WIDE) -> str:
     """Score against cost a query; what nothing beats for as little is filled, named, and joined by a stair."""
-    from r2med.diagnose.frontier import COSTS, comparable, frontier
-
     known = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
     if not known:
         return ""
@@ -262,8 +261,6 @@ def frontier_chart(systems: Sequence[Priced], by: str, measure: str, *, layout: 
 
 def cause_chart(shares: Mapping[str, Mapping[Cause, float]], *, layout: Layout = WIDE) -> str:
     """The shares of causes, a bar a system, filled as the figures of `r2med plot causes` are."""
-    from r2med.diagnose.causes import Cause
-
     order = list(Cause)
     used = [cause for cause in Cause if any(row.get(cause, 0.0) for row in shares.values())]
     scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)

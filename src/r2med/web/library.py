@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from r2med.board.board_significance import Sample, intervals
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
+from r2med.data import load
 from r2med.data.dataset import Dataset
+from r2med.data.hub_tasks import cached_task
 from r2med.data.run import Run
-from r2med.data.tasks import Task, registry
+from r2med.data.tasks import Task, registry, resolve
 from r2med.diagnose.attribution import load_cached_diagnosis
 from r2med.diagnose.causes import Diagnosis
 from r2med.diagnose.loaded_runs import LoadedRun
@@ -236,9 +238,6 @@ class Library:
 
 def place_of(name: str) -> Task | None:
     """A task whose files are on this machine; None for any other."""
-    from r2med.data.hub_tasks import cached_task
-    from r2med.data.tasks import resolve
-
     try:
         task = resolve([name])[0]
         return task if task.folder is not None or cached_task(task) is not None else None
@@ -249,8 +248,6 @@ def place_of(name: str) -> Task | None:
 
 def at_hand(name: str) -> Dataset | None:
     """The data of a task when it needs no download; None otherwise."""
-    from r2med.data import load
-
     task = place_of(name)
     try:
         return None if task is None else load(task)
