@@ -235,7 +235,7 @@ def _shown(block: re.Match[str]) -> str:
     env = {"R2MED_HOME": str(Path.cwd() / ".home"), "COLUMNS": "120", "NO_COLOR": "1"}
     words = shlex.split(_demo() if block["command"] == "make demo" else block["command"])
     done = CliRunner().invoke(app, words[1:], env=env, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0 or "failed: " in done.stdout, done.output
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
     if block["start"]:
         lines = ["...", *itertools.dropwhile(lambda line: not line.startswith(block["start"]), lines)]

@@ -25,6 +25,7 @@ PUBLIC = {
     "WeightedSum": "r2med.retrieve.fusion",
     "CombMNZ": "r2med.retrieve.fusion",
     "Views": "r2med.retrieve.fusion",
+    "retriever": "r2med.retrieve.user_engine",
     "HyDE": "r2med.expand.methods",
     "Query2Doc": "r2med.expand.methods",
     "LameR": "r2med.expand.methods",

@@ -276,7 +276,7 @@ def test_the_key_of_a_class_is_its_options_task_and_source(own):
     ("name", "options", "message"),
     [
         ("no_such_module:Thing", {}, "cannot import no_such_module"),
-        ("my_letters:Nothing", {}, "my_letters has no class Nothing"),
+        ("my_letters:Nothing", {}, "my_letters has no class or function Nothing"),
         ("my_letters:Half", {}, "has no method encode_documents"),
         ("my_letters:Letters", {"sounds": 1}, "unexpected keyword argument 'sounds'; it takes letters"),
     ],

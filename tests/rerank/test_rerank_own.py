@@ -129,7 +129,7 @@ def test_an_edited_class_is_another_reranker(here: Path) -> None:
         ("faulty_module:Faulty(3)", "name the options"),
         ("faulty_module:Faulty(depth=many)", "depth must be a whole number"),
         ("faulty_module:Faulty(depth=0)", "depth must be at least 1"),
-        ("faulty_module:Nothing", "has no class Nothing"),
+        ("faulty_module:Nothing", "has no class or function Nothing"),
         ("no_such_module:Faulty", "cannot import no_such_module"),
     ],
 )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import SIMILARITIES
-from r2med.errors import R2medError, SpecError, blame
+from r2med.errors import R2medError, SpecError, blame, suggest
 from r2med.runs.provenance import source_hash
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _check_methods(address: str, found: Any) -> None:
 
 
 def import_class(address: str) -> Any:
-    """What `module:Class` names; modules beside where the command was started are found too."""
+    """What `module:Class` or `module:function` names; modules beside where the command was started are found too."""
     module_name, _, attribute = address.partition(":")
     here = str(Path.cwd())
     added = here not in sys.path
@@ -139,8 +139,9 @@ def import_class(address: str) -> Any:
         if added:
             sys.path.remove(here)
     found = getattr(module, attribute, None)
-    if not callable(found):
-        raise SpecError(f"{address}: {module_name} has no class {attribute}")
+    if not callable(found) and not callable(getattr(found, "search", None)):
+        near = suggest(attribute, [name for name, value in vars(module).items() if callable(value)])
+        raise SpecError(f"{address}: {module_name} has no class or function {attribute}{near}")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,13 +46,15 @@ class Options:
 
 
 def evaluate(
-    systems: System | Stage | str | Sequence[System | Stage | str],
+    systems: System | Stage | str | Callable[..., Any] | Sequence[System | Stage | str | Callable[..., Any]],
     tasks: Dataset | Task | Path | str | Sequence[Dataset | Task | Path | str] = "sample",
     options: Options | None = None,
     *,
     measures: Sequence[str | Measure] = (),
 ) -> Report:
     """Measure systems on tasks; what the ledger already has is taken from there. `measures` come before the usual ones.
+
+    A system may also be a function of the user's own, `search(queries, k)`, or an object with such a method.
 
     >>> report = evaluate("bm25", "sample/Biology")
     >>> report.results[0].metrics["nDCG@10"] > 0
@@ -88,7 +90,7 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _system(value: System | Stage | str) -> System:
+def _system(value: System | Stage | str | Callable[..., Any]) -> System:
     system = build_system(value)
     system.check()
     return system

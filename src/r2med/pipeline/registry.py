@@ -19,6 +19,9 @@ from r2med.pipeline.stage import Stage
 if TYPE_CHECKING:
     from r2med.pipeline.system import System
 
+Engine = Callable[[list[str], int], Any]
+"""A search function of a user's own: queries and how many documents each wants, to a list for each query."""
+
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
     "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
@@ -43,8 +46,14 @@ STAGES: Mapping[str, str] = {
 }
 """Every stage that is known by a name of its own, and where it lives; nothing is imported until it is used."""
 
-FAMILIES = ("r2med.rerank.find_reranker:find_reranker", "r2med.retrieve.dense:find_dense")
+FAMILIES = (
+    "r2med.rerank.find_reranker:find_reranker",
+    "r2med.retrieve.user_engine:find_engine",
+    "r2med.retrieve.dense:find_dense",
+)
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
+_FROM_OBJECT = "r2med.retrieve.user_engine:from_object"
+"""Who makes a stage of a user's own function or object."""
 _CARDS = ("r2med.rerank.reranker_cards:cards", "r2med.encode.encoder_cards:cards")
 
 Bound = TypeVar("Bound", bound=Stage)
@@ -74,8 +83,8 @@ def _named(address: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def build_system(value: Value | Stage | System) -> System:
-    """A system from its spec in any form: text, a call, a chain, a lone stage, or the system itself."""
+def build_system(value: Value | Stage | System | Engine) -> System:
+    """A system from its spec in any form: text, a call, a chain, a lone stage, a search function, or itself."""
     from r2med.pipeline.system import System
 
     if isinstance(value, System):
@@ -86,6 +95,8 @@ def build_system(value: Value | Stage | System) -> System:
         value = parse(value)
     if isinstance(value, Call):
         value = Chain((value,))
+    if callable(value) or hasattr(value, "search"):
+        return System((_named(_FROM_OBJECT)(value),))
     if not isinstance(value, Chain):
         raise SpecError(f"expected a system, found {value!r}")
     return System(tuple(build_stage(call) for call in expand_aliases(value, _aliases()).calls))
@@ -99,6 +110,20 @@ def _aliases() -> Mapping[str, str]:
         name = min(hidden)
         raise SpecError(f"the alias {name} has the name of a built-in stage or model; give it another name")
     return known
+
+
+def check_free(name: str) -> None:
+    """Refuse a name for something of the user's own that no spec can hold, or that stands for something else."""
+    try:
+        plain = parse(name) == Chain((Call(name),))
+    except SpecError:
+        plain = False
+    if not plain or name.startswith((".", "/", "~")) or set(name) & {":", "@", "/"}:
+        raise SpecError(f"{name!r} cannot be a name in a system; use letters, digits, '-', '_' and '.'")
+    kinds = {"a stage": STAGES, "a model": model_names(), "an alias": aliases()}
+    for kind, names in kinds.items():
+        if name in names:
+            raise SpecError(f"{name} is the name of {kind} already; choose another")
 
 
 def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from r2med.errors import R2medError
 from r2med.runs.provenance import user_code
 from r2med.runs.record import StepRecord
 from r2med.storage.cache import Cache, cache_key
@@ -252,3 +253,17 @@ class Reranker(Stage):
     @abstractmethod
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """The same documents in a better order; what lies below the depth keeps its order under it."""
+
+
+def note_incomplete(
+    stage: Stage, reasons: Mapping[str, str], queries: int, context: Context, kept: str = "keep the order they had"
+) -> None:
+    """Count queries that a stage did not do all it should for; an error where the context is strict."""
+    if not reasons:
+        return
+    query, reason = next(iter(reasons.items()))
+    line = f"{stage}: {len(reasons)} of {queries} queries {kept}; the first is {query}: {reason}"
+    if context.strict:
+        raise R2medError(line)
+    context.notes.incomplete |= reasons
+    context.warn(line)

@@ -7,7 +7,7 @@ the one ranking rule keeps the order. A query whose new scores cannot be used ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection
 from r2med.data.run import Ranking, Run, Scores, as_float32
-from r2med.errors import R2medError, SpecError
-from r2med.pipeline.stage import Context, Stage
+from r2med.errors import SpecError
+from r2med.pipeline.stage import Context, Stage, note_incomplete
 
 _LOWEST = float(np.finfo(np.float32).min) / 2
 """Below this there may be no room left for the tail of a list."""
@@ -124,20 +124,6 @@ def reranked(
             lists[found.query] = _with_tail(run[found.query], outcome)
     note_incomplete(stage, unusable, len(shown), context)
     return Run.from_lists(lists)
-
-
-def note_incomplete(
-    stage: Stage, reasons: Mapping[str, str], queries: int, context: Context, kept: str = "keep the order they had"
-) -> None:
-    """Count queries that a stage did not do all it should for; an error where the context is strict."""
-    if not reasons:
-        return
-    query, reason = next(iter(reasons.items()))
-    line = f"{stage}: {len(reasons)} of {queries} queries {kept}; the first is {query}: {reason}"
-    if context.strict:
-        raise R2medError(line)
-    context.notes.incomplete |= reasons
-    context.warn(line)
 
 
 def _with_tail(ranking: Ranking, scores: Scores) -> tuple[Sequence[str], Scores]:

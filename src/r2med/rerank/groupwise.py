@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply
-from r2med.rerank.candidate_lists import (
-    CandidateList,
-    KeptOrder,
-    Outcome,
-    candidates,
-    in_order,
-    note_incomplete,
-    reranked,
-)
+from r2med.pipeline.stage import Context, note_incomplete
+from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_grades, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
-    from r2med.pipeline.stage import Context
 
 
 def groups(documents: int, size: int, number: int = 0, seed: str = "") -> list[list[int]]:

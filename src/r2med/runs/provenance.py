@@ -44,27 +44,39 @@ def provenance() -> Provenance:
 
 
 def source_hash(kind: Any) -> str:
-    """A hash of the file that a class is in, or of its code where it is in none, as in a notebook."""
-    try:
-        file = inspect.getsourcefile(kind)
-    except (TypeError, OSError):
-        file = None
-    data = Path(file).read_bytes() if file and Path(file).is_file() else "\n".join(_code_of(kind)).encode()
+    """A hash of the file that a class or a function is in, or of its code where it is in none, as in a notebook."""
+    file = source_file(kind)
+    data = file.read_bytes() if file else "\n".join(_code_of(kind)).encode()
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def source_file(kind: Any) -> Path | None:
+    """The file that a class or a function is in; None where it is in none."""
+    try:
+        file = inspect.getsourcefile(kind)
+    except (TypeError, OSError):
+        return None
+    return Path(file) if file and Path(file).is_file() else None
+
+
 def _code_of(kind: Any) -> Iterator[str]:
-    """What a class does, as text that is the same in every process."""
+    """What a class or a function does, as text that is the same in every process."""
     yield getattr(kind, "__qualname__", type(kind).__qualname__)
-    for name, value in sorted(getattr(kind, "__dict__", {}).items()):
+    for name, value in sorted({**getattr(kind, "__dict__", {}), "": kind}.items()):
         code = getattr(getattr(value, "fget", None) or getattr(value, "__func__", value), "__code__", None)
-        yield from (name, *_instructions(code)) if code is not None else ()
+        yield from (name, *instructions(code)) if code is not None else ()
 
 
-def _instructions(code: CodeType) -> Iterator[str]:
+def instructions(code: CodeType) -> Iterator[str]:
+    """What a function does, as text that is the same in every process."""
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
     for constant in code.co_consts:
-        yield from _instructions(constant) if isinstance(constant, CodeType) else (repr(constant),)
+        yield from instructions(constant) if isinstance(constant, CodeType) else (_constant(constant),)
+
+
+def _constant(value: Any) -> str:
+    """A constant as text; the order in which a set shows its members is chance."""
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 def user_code(kind: type) -> str:
