@@ -13,8 +13,8 @@ from r2med.board.leaderboard import View, board
 from r2med.diagnose.compare import Comparison, compare
 from r2med.errors import R2medError
 from r2med.measure.significance import difference
+from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import select
 
 
 def task_folder(folder: Path, *, documents: dict[str, str], queries: dict[str, str], relevant: dict[str, str]) -> Path:

@@ -16,8 +16,8 @@ from r2med.errors import R2medError
 from r2med.llm import Limits, add_model, scripted, session
 from r2med.measure.metrics import Measure
 from r2med.pipeline.evaluate import Options
+from r2med.pipeline.named_runs import select, share
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import select, share
 
 A, B = "sample/Biology", "sample/MedQA-Diag"
 

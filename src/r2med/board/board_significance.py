@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.board.model import AVERAGE
-from r2med.errors import R2medError, SpecError, suggest
+from r2med.errors import R2medError, suggest
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.significance import ALPHA, holm, randomisation_test
-from r2med.pipeline.system import System
+from r2med.pipeline.system import canonical_spec
+from r2med.runs.selection import same_data
 
 Floats = NDArray[np.float64]
 BETTER, WORSE = "†", "‡"
@@ -81,12 +82,7 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
 
 def find_baseline(samples: Collection[str], name: str) -> str:
     """The system of a name in any spelling of its spec."""
-    chosen = name
-    if name not in samples:
-        try:
-            chosen = System.parse(name).spec
-        except SpecError:
-            chosen = name
+    chosen = name if name in samples else canonical_spec(name)
     if chosen not in samples:
         near = suggest(name, samples) if samples else ""
         raise R2medError(f"the baseline {name!r} is not an own system with all tasks of this table{near}")
@@ -100,7 +96,4 @@ def _difference(one: Sample, other: Sample) -> Floats:
 
 def _alike(one: Mapping[str, Sample], other: Mapping[str, Sample]) -> bool:
     """Whether both were measured on the same data, so that they can be paired."""
-    return one.keys() == other.keys() and all(
-        sample.data == other[task].data and set(sample.queries) == set(other[task].queries)
-        for task, sample in one.items()
-    )
+    return one.keys() == other.keys() and all(same_data(sample, other[task]) for task, sample in one.items())

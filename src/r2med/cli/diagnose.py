@@ -23,6 +23,7 @@ from r2med.diagnose.loaded_runs import open_shared
 from r2med.diagnose.slices import cut, rows
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
+from r2med.pipeline.named_runs import lacks, share
 from r2med.render.diagnosis_tables import (
     show_causes,
     show_ceiling,
@@ -34,7 +35,6 @@ from r2med.render.diagnosis_tables import (
     show_slices,
 )
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import lacks, share
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,11 +14,11 @@ from r2med.cli.options import ManyValues, json_option, output, remark, write_jso
 from r2med.data.tasks import resolve
 from r2med.diagnose.cases import CaseChoice, look
 from r2med.diagnose.loaded_runs import open_shared
+from r2med.pipeline.named_runs import share
 from r2med.render.case_page import page
 from r2med.render.case_screen import show_cases
 from r2med.render.consoles import written_to
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import share
 from r2med.storage.files import write_file
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from r2med.diagnose.score_series import board, complete_systems
 from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
+from r2med.pipeline.named_runs import lacks
 from r2med.render.plots import (
     ENDINGS,
     board_plot,
@@ -32,7 +33,6 @@ from r2med.render.plots import (
     task_plot,
 )
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import lacks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

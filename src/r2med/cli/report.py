@@ -10,8 +10,8 @@ from r2med.cli.options import ManyValues, messages, remark, typed_command
 from r2med.data.tasks import resolve
 from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
+from r2med.pipeline.named_runs import lacks
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import lacks
 from r2med.storage.files import write_file
 from r2med.web.report_file import ReportChoice, report
 

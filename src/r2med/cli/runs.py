@@ -10,9 +10,9 @@ import click
 from r2med.cli.options import Function, json_option, output, write_json
 from r2med.data.run_files import write_run
 from r2med.exchange.export import file_name
+from r2med.pipeline.named_runs import Filter, filtered
 from r2med.render.grid import Column, Table, numbers, percent
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import Filter, filtered
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry

@@ -21,9 +21,10 @@ from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
 from r2med.measure.correlation import Correlation, correlate
 from r2med.models.prompts import Template, bundled
+from r2med.pipeline.named_runs import select
 from r2med.retrieve.query_text import usable
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import Chosen, check_data, each_once, select
+from r2med.runs.selection import Chosen, check_data, each_once
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Dataset, Generation

@@ -18,8 +18,9 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.measure.significance import ALPHA, Difference, difference, holm, p_words
+from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, check_data, share
+from r2med.runs.selection import Chosen, check_data
 
 
 class Look(NamedTuple):

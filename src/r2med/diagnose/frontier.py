@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from r2med.errors import R2medError
+from r2med.pipeline.named_runs import select
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Current, check_same_data, current_data, current_runs, select
+from r2med.runs.selection import Current, check_same_data, comparable_runs
 
 COSTS: Mapping[str, str] = {
     "money": "US dollars a query",
@@ -119,11 +120,9 @@ def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Curre
         for task in {task for found in runs.values() for task in found}:
             check_same_data([found[task] for found in runs.values() if task in found])
         return runs
-    entries = ledger.entries()
-    data = current_data(entries)
     every = {
-        system: {task: run for task, run in found.items() if run.data == data[task] and (not tasks or task in tasks)}
-        for system, found in current_runs(entries).items()
+        system: {task: run for task, run in found.items() if not tasks or task in tasks}
+        for system, found in comparable_runs(ledger.entries()).items()
     }
     return {system: found for system, found in every.items() if found}
 

@@ -12,8 +12,9 @@ from r2med.data.run import Run
 from r2med.diagnose.compare import query_values
 from r2med.measure.metrics import Measure
 from r2med.measure.score import positive
+from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Shared, check_data, share
+from r2med.runs.selection import Shared, check_data
 
 TOP = 10
 """A document counts as found when it is among so many."""

@@ -12,7 +12,7 @@ from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import current_data, current_runs
+from r2med.runs.selection import comparable_runs
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class ScoreSeries:
 
 def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
     """The systems that the ledger has on all of these tasks, the best first; oracles are no systems."""
-    means, entries = ledger.means(), ledger.entries()
-    data = current_data(entries)
+    means = ledger.means()
     whole: dict[str, float] = {}
-    for system, runs in current_runs(entries).items():
-        row = [runs[task] for task in tasks if task in runs and runs[task].data == data[task]]
+    for system, runs in comparable_runs(ledger.entries()).items():
+        row = [runs[task] for task in tasks if task in runs]
         if len(row) == len(tasks) and not any(entry.oracle for entry in row):
             whole[system] = float(np.mean([means[entry.id].get(str(HEADLINE), 0.0) for entry in row]))
     if not whole:

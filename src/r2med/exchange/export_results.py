@@ -18,8 +18,9 @@ from r2med.exchange.export import file_name
 from r2med.exchange.formats import Measured, Named
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
+from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import check_data, each_once, require_all, select
+from r2med.runs.selection import check_data, each_once, require_all
 from r2med.storage.files import write_file
 
 GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "mteb": "full", "r2med": "full", "hakari": "nano"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from r2med.errors import SpecError
+from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
 from r2med.runs.record import PHASES, Account, StepRecord
@@ -124,6 +124,18 @@ class System:
             state, notes = context.memo[done]
             context.notes.absorb(str(stage), notes)
         return state
+
+
+def canonical_spec(name: str) -> str:
+    """The spec of a system in any spelling; empty when there is no such system.
+
+    >>> canonical_spec("bm25( k1 = 1.20 )"), canonical_spec("bm52")
+    ('bm25(k1=1.2)', '')
+    """
+    try:
+        return System.parse(name).spec
+    except R2medError:
+        return ""
 
 
 def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:

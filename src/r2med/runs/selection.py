@@ -1,4 +1,4 @@
-"""Which runs are meant: what a person typed, turned into runs of the ledger; and whether runs saw the same data.
+"""Which runs count: the current one of every system on every task, and whether runs saw the same data.
 
 A task's current data is that of the run on it that was made or used last. The current run of a system on a task is its
 last one on that data; where it has none, its last one at all, which then cannot be compared with the others.
@@ -7,22 +7,16 @@ last one on that data; where it has none, its last one at all, which then cannot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Protocol
 
-from r2med.config import read_experiment
-from r2med.data.tasks import place_of_folder, registry, resolve
-from r2med.errors import DataError, R2medError, suggest
-from r2med.runs.ledger import Entry, Ledger
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Dataset
+from r2med.data.dataset import Dataset
+from r2med.data.tasks import registry
+from r2med.errors import DataError, R2medError
+from r2med.runs.ledger import Entry
 
 Current = Mapping[str, Mapping[str, Entry]]
 """System to task to its current run."""
-_LONG_ENOUGH = 4
-"""So many signs of an id are taken for one before a spec is thought of: `e5` is a model."""
 _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or answers"}
 
 
@@ -42,6 +36,11 @@ class Chosen:
     def lack(self) -> str:
         """A sentence about the tasks without a run; empty when there is none."""
         return f"{self.label} has no run on {', '.join(self.missing)}" if self.missing else ""
+
+    @property
+    def advice(self) -> str:
+        """The same, and how to have them."""
+        return f"{self.lack} in the ledger; r2med run {self.system!r} --tasks {' '.join(self.missing)}"
 
 
 @dataclass(frozen=True)
@@ -89,134 +88,14 @@ def _in_order(runs: Mapping[str, Entry]) -> dict[str, Entry]:
     return {task: runs[task] for task in sorted(runs, key=lambda task: (places.get(task, len(places)), task))}
 
 
-def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> list[Chosen]:
-    """The current runs that names stand for, all of them or those on some tasks.
-
-    A name is the spec of a system in any spelling, an alias, the id of a run or the start of one, an experiment file
-    (all its systems) or one system of it, `FILE.toml:NAME`.
-    """
-    entries = ledger.entries()
-    current = current_runs(entries)
-    chosen = [each for name in names for each in _named(name, entries, current)]
-    return _told_apart([_narrowed(each, tasks) for each in chosen])
-
-
-def _named(name: str, entries: Sequence[Entry], current: Current) -> list[Chosen]:
-    """The runs of a name on all tasks."""
-    if name in current:
-        return [Chosen(name, name, current[name])]
-    file, _, inner = name.partition(".toml:")
-    if name.endswith(".toml") or inner:
-        return _of_experiment(Path(name if not inner else f"{file}.toml"), inner, current)
-    if len(name) >= _LONG_ENOUGH and (entry := _by_id(name, entries)):
-        return [Chosen(entry.system, entry.system, {entry.task: entry})]
-    system = _spec(name)
-    if system in current:
-        return [Chosen(system, system, current[system])]
-    if entry := _by_id(name, entries):
-        return [Chosen(entry.system, entry.system, {entry.task: entry})]
-    raise R2medError(_unknown(name, system, current))
-
-
-def _of_experiment(path: Path, inner: str, current: Current) -> list[Chosen]:
-    """The systems of an experiment file, or one of them."""
-    specs = read_experiment(path).systems
-    if inner and inner not in specs:
-        raise R2medError(f"{path}: no system {inner!r}{suggest(inner, specs)}")
-    wanted = {name: _spec(text) for name, text in specs.items() if inner in ("", name)}
-    for name, system in wanted.items():
-        if system not in current:
-            raise R2medError(f"{name} of {path} has no run in the ledger; run it first: r2med run {path}")
-    return [Chosen(name, system, current[system]) for name, system in wanted.items()]
-
-
-def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
-    """The run whose id starts with a name."""
-    matches = [entry for entry in entries if name and entry.id.startswith(name)]
-    if len(matches) > 1:
-        raise R2medError(f"several runs start with {name!r}; give more of the id")
-    return matches[0] if matches else None
-
-
-def _spec(name: str) -> str:
-    """The spec of a system in any spelling; empty when there is no such system."""
-    from r2med.pipeline.system import System
-
-    try:
-        return System.parse(name).spec
-    except R2medError:
-        return ""
-
-
-def _unknown(name: str, system: str, current: Current) -> str:
-    """Why a name stands for nothing, and what to do that can work."""
-    if Path(name).is_file():
-        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --task TASK` measures it"
-    near = suggest(name, current) if current else ""
-    advice = f"; run it first: r2med run {system!r}" if system else ""
-    return f"no run of {name!r} in the ledger{near}{advice}"
-
-
-def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
-    """The same on the tasks that were asked for; nothing left is an error."""
-    runs = {task: entry for task, entry in chosen.runs.items() if not tasks or task in tasks}
-    narrowed = replace(chosen, runs=runs, missing=tuple(task for task in tasks if task not in runs))
-    if not runs:
-        raise R2medError(_missing(narrowed))
-    return narrowed
-
-
-def _missing(chosen: Chosen) -> str:
-    """The tasks without a run, and how to have them."""
-    return f"{chosen.lack} in the ledger; r2med run {chosen.system!r} --tasks {' '.join(chosen.missing)}"
-
-
-def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Labels that differ: two runs of one system that were named by their ids are shown with these."""
-    labels = [each.label for each in chosen]
-    return [
-        replace(each, label=f"{each.label} [{next(iter(each.runs.values())).id}]")
-        if labels.count(each.label) > 1 and len(each.runs) == 1
-        else each
-        for each in chosen
-    ]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which runs of the ledger are looked for, current or not; nothing named means all."""
-
-    systems: Sequence[str] = ()
-    """Specs in any spelling."""
-    tasks: Sequence[str] = ()
-    """Names, groups and folders."""
-    group: str | None = None
-
-
-def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
-    """The runs that a filter lets through, the last one used first."""
-    entries = ledger.entries(group=wanted.group or "")
-    systems = {_known(name, _spec(name), {entry.system for entry in entries}, "system") for name in wanted.systems}
-    tasks = {task for name in wanted.tasks for task in _known_tasks(name, {entry.task for entry in entries})}
-    return [
-        entry for entry in entries if (not systems or entry.system in systems) and (not tasks or entry.task in tasks)
-    ]
-
-
-def _known(name: str, spec: str, known: Iterable[str], what: str) -> str:
-    """A name or what it stands for, whichever is in the ledger."""
-    there = set(known)
-    if name not in there and spec not in there:
-        raise R2medError(f"no run of the {what} {name!r} in the ledger{suggest(name, there) if there else ''}")
-    return name if name in there else spec
-
-
-def _known_tasks(name: str, known: set[str]) -> list[str]:
-    """The tasks of a name, a group or a folder, which may be gone."""
-    place = str(place_of_folder(Path(name)))
-    if name in known or place in known:
-        return [name, place]
-    return [task.name for task in resolve([name])]
+def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
+    """Those of the current runs that were made on their tasks' current data."""
+    data = current_data(entries)
+    runs = {
+        system: {task: entry for task, entry in row.items() if entry.data == data[task]}
+        for system, row in current_runs(entries).items()
+    }
+    return {system: row for system, row in runs.items() if row}
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
@@ -228,33 +107,29 @@ def require_all(chosen: Sequence[Chosen]) -> None:
     """Refuse to go on without a run that was asked for by name: what is packed must be whole."""
     for each in chosen:
         if each.missing:
-            raise R2medError(_missing(each))
+            raise R2medError(each.advice)
 
 
-def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
-    """What was asked for by name and has no run, a sentence a system."""
-    return [each.lack for each in select(ledger, names, tasks) if each.lack] if names else []
+class Seen(Protocol):
+    """Something that was measured: what it saw."""
+
+    @property
+    def data(self) -> str:
+        """The fingerprint of the data."""
+
+    @property
+    def queries(self) -> Sequence[str]:
+        """The queries that were measured."""
 
 
-def share(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> Shared:
-    """The named systems on the tasks that all of them were run on; runs that saw different data are refused."""
-    systems = tuple(select(ledger, names, tasks))
-    common = [task for task in systems[0].runs if all(task in each.runs for each in systems)]
-    if not common:
-        labels = " and ".join(dict.fromkeys(each.label for each in systems))
-        raise R2medError("; ".join([f"{labels} have no task in common in the ledger", *Shared(systems, ()).notes]))
-    groups = {systems[0].runs[task].group for task in common}
-    if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
-    shared = Shared(systems, tuple(common))
-    for task in common:
-        check_same_data(shared.on(task))
-    return shared
+def same_data(one: Seen, other: Seen) -> bool:
+    """Whether two saw the same data, so that they can be compared query by query."""
+    return one.data == other.data and set(one.queries) == set(other.queries)
 
 
 def differing_data(one: Entry, other: Entry) -> str:
     """What two runs on a task did not see alike, in words; empty when they saw the same data."""
-    if one.data == other.data and set(one.queries) == set(other.queries):
+    if same_data(one, other):
         return ""
     left, right = one.record.data, other.record.data
     parts = [words for part, words in _PARTS.items() if getattr(left, part) != getattr(right, part)]
@@ -273,9 +148,14 @@ def check_same_data(entries: Sequence[Entry]) -> None:
             )
 
 
+def made_on(entry: Entry, dataset: Dataset) -> bool:
+    """Whether a run was made on the data that the task has now."""
+    return entry.data == dataset.fingerprint
+
+
 def check_data(entry: Entry, dataset: Dataset) -> None:
     """Refuse a run that was made on other data than the task has now."""
-    if entry.data != dataset.fingerprint:
+    if not made_on(entry, dataset):
         raise DataError(
             f"the data of {entry.task} has changed since run {entry.id} of {entry.system};"
             f" run it again: r2med run {entry.system!r} --tasks {entry.task}"

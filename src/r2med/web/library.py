@@ -23,7 +23,7 @@ from r2med.diagnose.loaded_runs import LoadedRun
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Current, current_runs
+from r2med.runs.selection import Current, current_runs, made_on
 from r2med.storage.home import home
 from r2med.web.jobs import Jobs
 
@@ -227,7 +227,7 @@ class Library:
     def opened(self, entry: Entry, measure: str = "nDCG@10") -> LoadedRun | None:
         """A run beside its data; None where that is not at hand or has changed since."""
         dataset = self.dataset(entry.task)
-        if dataset is None or entry.data != dataset.fingerprint:
+        if dataset is None or not made_on(entry, dataset):
             return None
         scores = self.ledger.scores(entry)
         known = scores.get(measure, scores.get("nDCG@10"))

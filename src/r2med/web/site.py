@@ -15,10 +15,10 @@ from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
+from r2med.pipeline.named_runs import select
 from r2med.render.board_text import FORMATS
 from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import select
 from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web import boards, charts
 from r2med.web.colophon import Colophon, colophon
