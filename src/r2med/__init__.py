@@ -52,8 +52,15 @@ __all__ = ["__version__", *PUBLIC]
 
 def __getattr__(name: str) -> Any:
     if name in PUBLIC:
+        if name in ("Report", "evaluate"):
+            import_module("r2med.runs.report").VIEWS["text"] = _report_text
         return getattr(import_module(PUBLIC[name]), name)
     raise AttributeError(f"module 'r2med' has no attribute {name!r}")
+
+
+def _report_text(report: Any) -> str:
+    """The tables of a report, which `print` shows: how things look is decided floors above the report itself."""
+    return str(import_module("r2med.render.board_terminal").as_text(report))
 
 
 def __dir__() -> list[str]:

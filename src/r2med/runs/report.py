@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -241,6 +241,8 @@ class Report:
         return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
 
     def __str__(self) -> str:
-        from r2med.render.board_terminal import as_text
+        return VIEWS.get("text", repr)(self)
 
-        return as_text(self)
+
+VIEWS: dict[str, Callable[[Report], str]] = {}
+"""How a report looks, by form (`text`); put here by the front door, as tables are made floors above this one."""
