@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from r2med.errors import require_extra
-from r2med.web.app import serve
 
 
 @click.command("serve")
@@ -20,4 +19,6 @@ def command(port: int) -> None:
       r2med serve --port 8421
     """
     require_extra("web", "starlette", "uvicorn")
+    from r2med.web.app import serve
+
     serve(port, lambda: click.echo(f"http://127.0.0.1:{port}  (Ctrl-C stops it)", err=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ def load(task: str | Path | Task, *, split: str | None = None, revision: str | N
     >>> dataset.name, dataset.task.family, len(dataset.collection.queries) == len(dataset.gold.qrels)
     ('sample/Biology', 'qa-reference', True)
     """
-    from dataclasses import replace
-
     from r2med.data.reader import read_dataset
     from r2med.data.tasks import resolve
     from r2med.errors import DataError

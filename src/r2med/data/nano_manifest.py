@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from r2med.errors import DataError
 
 MANIFEST = "nano.json"
@@ -64,8 +66,6 @@ def read_manifest(folder: Path) -> NanoSet | None:
     file = folder / MANIFEST
     if not file.is_file():
         return None
-    import orjson
-
     try:
         content = orjson.loads(file.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from r2med.data.run import Run
 from r2med.data.run_rows import FileRows
 from r2med.errors import DataError
@@ -39,7 +41,6 @@ def read(data: bytes, name: str) -> FileRows:
 
 def write(run: Run, _: str) -> bytes:
     """A table with the columns query, document, rank and score."""
-    import numpy as np
     import polars as pl
 
     lengths = np.diff(run.offsets)

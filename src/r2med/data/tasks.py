@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -82,8 +83,6 @@ class Task:
 
 @cache
 def _facts() -> Mapping[str, Any]:
-    import tomllib
-
     return tomllib.loads((_HERE / "tasks.toml").read_text("utf-8"))
 
 
@@ -308,8 +307,6 @@ def _stored_split(folder: Path, split: str) -> str:
 def _task_file(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
-    import tomllib
-
     try:
         stated = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:

@@ -8,6 +8,7 @@ them; the tool is not published as a package.
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -153,8 +154,6 @@ def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
 
     It averages over the queries that it is given lists of, so every judged query has one, be it an empty one.
     """
-    import lzma
-
     judged = positive(qrels)
     payload = _hakari_payload(found, named)
     payload["artifacts"] = {

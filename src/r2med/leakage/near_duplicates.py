@@ -9,6 +9,8 @@ The similarity of texts by their sets of shingles, many pairs at a time.
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +32,6 @@ Signatures = NDArray[np.uint32]
 
 def library() -> str:
     """The version of the MinHash library, on which signatures depend; an error says how to get it."""
-    from importlib.metadata import version
-
     require_extra("leakage", "rensa")
     return version("rensa")
 

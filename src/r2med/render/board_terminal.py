@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from r2med.board.model import Board
 from r2med.board.report_rows import Shown, boards_from_report
 from r2med.data.task_names import GROUP_NOTES
@@ -77,8 +79,6 @@ def _grid(table: BoardTable, *, narrow: bool) -> Table:
 
 def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
     """The rank, the name and the sources of a row."""
-    from rich.text import Text
-
     cells: list[Cell] = [row.rank or NONE] * table.has_ranks
     if not table.has_sources:
         return [*cells, row.label]

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
 from r2med.diagnose.cases import Case, Seen, Side
 from r2med.text.highlight import Kinds, excerpt, parts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
 
 STYLES: Mapping[str, str] = {
     "query": "bold yellow",
@@ -61,8 +63,6 @@ class Pen:
 
     def marked(self, text: str, kinds: Kinds) -> Text:
         """A text with its matching words marked."""
-        from rich.text import Text
-
         found = Text()
         for part in parts(text, kinds):
             sign = SIGNS.get(part.kind, "") if self.signs else ""
@@ -75,8 +75,6 @@ class Pen:
 
     def legend(self) -> Text:
         """What the marks mean."""
-        from rich.text import Text
-
         found = Text("words: ", style="dim")
         for kind, meaning in LEGEND.items():
             sign = SIGNS[kind] if self.signs else ""
@@ -85,9 +83,6 @@ class Pen:
 
 
 def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
-    from rich.rule import Rule
-    from rich.text import Text
-
     kinds = case.kinds()
     title = Text(harmless(f"{case.task}  {case.query}  nDCG@10 {case.side.value:.4f}"), style="bold")
     if case.other is not None:
@@ -105,15 +100,10 @@ def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
 
 
 def _heading(text: str) -> Text:
-    from rich.text import Text
-
     return Text(harmless(text), style="bold")
 
 
 def _facts(case: Case, pen: Pen) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -141,9 +131,6 @@ def written(side: Side) -> Iterator[tuple[str, str]]:
 
 def _documents(found: Sequence[Seen], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
     """A table of documents; `swapped` for those that are looked at from the other run."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in ("rank", "score", "mark", "document"):
         table.add_column(justify="right" if heading in ("rank", "score") else "left", no_wrap=True)

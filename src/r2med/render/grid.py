@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from rich.cells import cell_len
+from rich.text import Text
+
 from r2med.render.consoles import room
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 
 class Column(NamedTuple):
@@ -117,8 +119,6 @@ class Table:
 
     def laid_out(self, width: int | None) -> Text:
         """The whole table as one text, at most so many columns wide if that can be."""
-        from rich.text import Text
-
         text = Text("\n", no_wrap=True, overflow="ignore", end="")
         for number, (places, widths, form) in enumerate(self._blocks(width)):
             text.append("\n" * bool(number))
@@ -209,24 +209,18 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _width(cell: Cell, form: _Form) -> int:
-    from rich.cells import cell_len
-
     if isinstance(cell, Figure):
         return cell_len(cell.narrow if form.narrow else cell.wide)
     return cell_len(cell if isinstance(cell, str) else cell.plain)
 
 
 def _text(cell: Cell, form: _Form) -> Text:
-    from rich.text import Text
-
     if isinstance(cell, Figure):
         return Text(cell.narrow if form.narrow else cell.wide, cell.style)
     return Text(cell) if isinstance(cell, str) else cell
 
 
 def _heading_width(column: Column, form: _Form) -> int:
-    from rich.cells import cell_len
-
     if not form.short:
         return cell_len(column.heading)
     words = (column.short or column.heading).split()
@@ -235,8 +229,6 @@ def _heading_width(column: Column, form: _Form) -> int:
 
 def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -> list[list[Text]]:
     """The headings as the lines they take, on the line of figures where they are short."""
-    from rich.text import Text
-
     heads = [Text(column.short or column.heading if form.short else column.heading) for column in columns]
     folded = [_folded(head, width) for head, width in zip(heads, widths, strict=True)]
     most = max(map(len, folded))
@@ -245,8 +237,6 @@ def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -
 
 def _lines(cells: Sequence[Text], widths: Sequence[int]) -> list[list[Text]]:
     """A row as the lines it takes."""
-    from rich.text import Text
-
     if all(cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
         return [list(cells)]
     folded = [_folded(cell, width) for cell, width in zip(cells, widths, strict=True)]
@@ -272,8 +262,6 @@ def _breaks(text: str, width: int) -> list[int]:
     >>> _breaks("sample/Medical-Sciences", 12)
     [7, 15]
     """
-    from rich.cells import cell_len
-
     found: list[int] = []
     start, used = 0, 0
     for place, sign in enumerate(text):
@@ -287,8 +275,6 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 def _add(table: Text, columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int], style: str) -> None:
-    from rich.text import Text
-
     line = Text()
     for column, cell, width in zip(columns, cells, widths, strict=True):
         blank = " " * (width - cell.cell_len)

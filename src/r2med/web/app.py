@@ -6,22 +6,26 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
 from r2med.board.leaderboard import View
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError
 from r2med.render.html import Frame, environment, render, static
 from r2med.web import boards, published_page, views
 from r2med.web.board_query import first_group
 from r2med.web.boards import SIZE
 from r2med.web.guard import Guard
 from r2med.web.library import Library
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 MENU = {
     "Board": "/",
@@ -35,17 +39,11 @@ _LONGEST = 100_000
 """Bytes of a form."""
 _HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be shown", 413: "That is too much"}
 """What stands over an error page, by its status."""
-Page = Callable[[Library, "Request"], tuple[str, dict[str, Any]]]
+Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 
 
 def create_app(library: Library | None = None) -> Starlette:
     """The whole application."""
-    require_extra("web", "starlette")
-    from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.middleware.gzip import GZipMiddleware
-    from starlette.routing import Route
-
     chosen = library or Library()
 
     routes = [
@@ -85,8 +83,6 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
 
     @wraps(view)
     def endpoint(request: Request) -> Response:
-        from starlette.responses import HTMLResponse
-
         try:
             with library.snapshot():
                 template, values = view(library, request)
@@ -128,8 +124,6 @@ def _download(library: Library) -> Callable[[Request], Response]:
     """A board as a file."""
 
     def endpoint(request: Request) -> Response:
-        from starlette.responses import HTMLResponse, Response
-
         try:
             with library.snapshot():
                 text, kind = views.board_file(library, request)
@@ -144,8 +138,6 @@ def _job_state(library: Library) -> Callable[[Request], Response]:
     """How a job stands, in a word, for a page that waits for it."""
 
     def endpoint(request: Request) -> Response:
-        from starlette.responses import PlainTextResponse
-
         job = library.jobs.get(request.path_params["number"])
         return PlainTextResponse(job.state if job else "gone", headers={"cache-control": "no-store"})
 
@@ -156,9 +148,6 @@ def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], cu
     """What a form asks to be done, as an endpoint; afterwards the browser goes where that can be seen."""
 
     async def endpoint(request: Request) -> Response:
-        from starlette.concurrency import run_in_threadpool
-        from starlette.responses import HTMLResponse, RedirectResponse
-
         body = b""
         async for piece in request.stream():
             body += piece
@@ -178,23 +167,17 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     content = static(name)
 
     def endpoint(request: Request) -> Response:
-        from starlette.responses import Response
-
         return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     return endpoint
 
 
 def _missing(request: Request, error: Exception) -> Response:
-    from starlette.responses import HTMLResponse
-
     return HTMLResponse(_error(404, "there is no such page", back=_before(request)), 404)
 
 
 def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
-    from starlette.requests import Request
-
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     _page(library, views.board_page, "Board")(Request(scope))
     for name in ("query.html", "search.html", "compare.html", "system.html", "run.html"):
@@ -215,9 +198,6 @@ def read_ahead(library: Library) -> None:
 
 def serve(port: int, tell: Callable[[], None]) -> None:
     """Answer on the loopback until it is stopped; `tell` is called once it is known that the port can be had."""
-    require_extra("web", "uvicorn")
-    import uvicorn
-
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as place:
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

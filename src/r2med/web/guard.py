@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from starlette.responses import HTMLResponse
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,7 +50,6 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        from starlette.responses import HTMLResponse
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":

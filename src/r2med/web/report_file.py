@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import orjson
 
 from r2med.board.board_significance import Sample, intervals
@@ -113,8 +114,6 @@ def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
 
 
 def _column(opened: LoadedRun) -> Any:
-    import numpy as np
-
     return np.array([opened.values[query] for query in opened.entry.queries])
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from r2med.data.published import KINDS
 from r2med.diagnose.causes import Cause, QueryCause
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
@@ -242,8 +244,6 @@ def runs_page(library: Library, request: Request) -> Shown:
 
 def run_page(library: Library, request: Request) -> Shown:
     """A run with everything that was recorded, and its queries."""
-    import orjson
-
     entry = library.entry(request.path_params["id"])
     asked = request.query_params
     values, found = library.headline(entry), library.causes(entry)
