@@ -1,92 +1,368 @@
-"""The examples of every `--help` work: each is run as it stands, but for those that need what a test has not."""
+"""Every example works: of each `--help` and of each page, commands are run, Python is executed, TOML is loaded.
+
+What cannot be run here stands in `NOT_RUN` with the reason, and nothing stands there that no page has any more.
+"""
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
+import os
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import polars as pl
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+from page_blocks import PAGES, ROOT, Block, blocks
 
+import r2med
+from r2med import config
 from r2med.cli.main import VERBS, app
+from r2med.data.run_files import read_run, write_run
+from r2med.data.tasks import folder_task, registry
+from r2med.encode import encoder_cards
+from r2med.llm import llm_cards
+from r2med.rerank import reranker_cards
 
-ELSEWHERE = {
-    "full": "the tasks of the hub",
-    "nano": "the tasks of the hub",
-    "MedQA-Diag": "the tasks of the hub",
-    "hyde/gpt4/bm25": "the tasks of the hub",
-    "table:base": "the tasks of the hub",
-    "base/bm25": "the tasks of the hub",
-    "gpt-4o": "a key",
-    "bge": "a model of the hub",
-    "minilm": "a model of the hub",
+sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
+
+from chat_server import ChatServer, Say
+
+HUB = "needs data or models of the hub, or runs on them"
+SERVER = "needs a key, or a server of the reader's own"
+OWN = "names a run, a model or vectors of the reader's own"
+SLOW = "takes minutes on a processor"
+
+NOT_RUN: dict[str, str] = {
+    "r2med board --format latex --family clinical-case --baseline bm25 > table.tex": HUB,
+    "r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results": HUB,
+    "r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl": HUB,
+    "r2med leakage train.jsonl --tasks full --exclude clean.jsonl": HUB,
+    "r2med leakage train.jsonl --tasks full": HUB,
+    "r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json": HUB,
+    "r2med nano build full --out my-nano-r2med --dense bge": HUB,
+    "r2med nano profile nano": HUB,
+    "r2med reproduce base/bm25": HUB,
+    "r2med reproduce hyde/gpt4/bm25 --tasks Biology MedQA-Diag": HUB,
+    "r2med reproduce hyde/gpt4/bm25 --tasks Biology": HUB,
+    "r2med reproduce hyde/gpt4/bm25": HUB,
+    "r2med reproduce table:base": HUB,
+    'r2med run "bm25 >> bge-reranker(depth=100)"': HUB,
+    'r2med run "candidates(hybrid) >> bge-reranker(depth=100)" --tasks nano': HUB,
+    'r2med run "nv >> bge-reranker(depth=10)" --tasks full': HUB,
+    'r2med run "nv >> monobert(depth=10)" --tasks full': HUB,
+    'r2med run "nv >> rankllama(depth=10)" --tasks full': HUB,
+    'r2med run "replay(hub, method=hyde, llm=gpt4) >> bm25" --tasks full': HUB,
+    'r2med run "rrf(bm25, bge) >> bge-reranker(depth=100)" --tasks nano': HUB,
+    "r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json": HUB,
+    "r2med run bm25 --tasks nano": HUB,
+    "r2med run bm25 bm25-classic --tasks full": HUB,
+    "r2med stats MedQA-Diag path/to/folder --json": HUB,
+    "r2med stats": HUB,
+    'r2med submit "rrf(bm25, bge)" --tasks full --title "Our hybrid" --authors "..." --out ours.zip': HUB,
+    'r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip': HUB,
+    'r2med run "bm25 >> api-rerank(BAAI/bge-reranker-v2-m3@http://localhost:8000/v1)"': SERVER,
+    'r2med run "bm25 >> api-rerank(cohere)"': SERVER,
+    'r2med run "bm25 >> api-rerank(jina-reranker-m0@https://api.jina.ai/v1, depth=50)"': SERVER,
+    'r2med run "bm25 >> listwise(deepseek-r1, scores=true)"': SERVER,
+    'r2med run "bm25 >> pointwise(qwen@http://localhost:8000/v1, depth=20)"': SERVER,
+    'r2med run "hyde(gpt-4o) >> bm25" "hyde(qwq-32b@http://localhost:8000/v1) >> bm25" --tasks MedQA-Diag': SERVER,
+    "r2med cache clear minilm": OWN,
+    'r2med run minilm "hf:BAAI/bge-base-en-v1.5(pooling=cls, max_length=512)" ./my-model my.module:MyEncoder': OWN,
+    "r2med runs rm 3f2a": OWN,
+    "r2med runs show 3f2a": OWN,
+    "r2med models export minilm --int8": SLOW,
+    'r2med run "hyde(local) >> bm25"': SLOW,
+    'r2med run "minilm(dtype=int8)"': SLOW,
 }
-"""Words of examples that need a network or a key, which are only read and not run."""
-NEVER = {"serve", "site", "submit", "verify", "plot", "doctor"}
-"""Verbs that have tests of their own for what they write or serve."""
 
 
-def examples() -> Iterator[str]:
+def help_examples() -> Iterator[str]:
     """Every line below `Examples:` in the help of a verb or of a verb below it."""
     with click.Context(app) as context:
         commands = [app.get_command(context, verb) for verb in VERBS]
     for command in commands:
         assert command is not None
-        several = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
-        for each in several:
-            yield from re.findall(r"(?m)^\s+(r2med .+)$", (each.help or "").partition("Example")[2])
+        for part in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            yield from re.findall(r"(?m)^\s+(r2med .+)$", (part.help or "").partition("Example")[2])
 
 
-def offline(line: str) -> bool:
-    words = re.split(r"[\s\"(),>]+", line)
-    return words[1] not in NEVER and not ELSEWHERE.keys() & set(words)
+BLOCKS = [block for page in PAGES if page != "docs/reference.md" for block in blocks(page)]
+"""All blocks, but for those of the reference, which is made from the help texts."""
+SHOWN = {command for block in BLOCKS if block.language == "console" for command in block.commands()}
+"""Commands whose output a page shows; it is compared where the pages are tested."""
+EXAMPLES = sorted(
+    {
+        *(re.split(r"\s+# ", line)[0] for line in help_examples()),
+        *(command for block in BLOCKS for command in block.commands()),
+    }
+    - SHOWN
+)
+RUN = [line for line in EXAMPLES if line not in NOT_RUN and not line.startswith("r2med serve")]
 
 
-OFFLINE = sorted(line for line in examples() if offline(line))
+def test_every_example_is_run_or_listed_with_a_reason() -> None:
+    assert len(EXAMPLES) > 100
+    assert sorted(NOT_RUN.keys() - set(EXAMPLES)) == [], "no page and no help text has these examples any more"
+    assert len(RUN) > len(NOT_RUN)
+
+
+# ---------------------------------------------------------------------------------------------- the place
+
+
+def write_lines(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def read_lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def sample_folders() -> list[Path]:
+    return [task.folder for name, task in registry().items() if name.startswith("sample/") and task.folder]
+
+
+def write_large_folder(folder: Path) -> None:
+    """A folder of 1,100 documents: the sample's, and more of the same."""
+    parts = {name: [row for task in sample_folders() for row in read_lines(task / name)] for name in FILES}
+    corpus = parts["corpus.jsonl"]
+    more = [
+        {"id": f"more-{n}", "text": f"Case {n}. {corpus[n % len(corpus)]['text']}"} for n in range(1100 - len(corpus))
+    ]
+    for name, rows in parts.items():
+        write_lines(folder / name, rows + (more if name == "corpus.jsonl" else []))
+
+
+FILES = ("query.jsonl", "corpus.jsonl", "qrels.jsonl")
+PROMPT = "Write a passage about: {query}"
+SYSTEMS = ("bm25", "bm25-classic", "wordllama", "rrf(bm25, bm25-classic)", "rrf(bm25, wordllama)", "replay >> bm25")
+
+
+def write_inputs(place: Path) -> None:
+    """The files of a user's own that examples name."""
+    write_large_folder(place / "path/to/folder")
+    biology = next(folder for folder in sample_folders() if folder.name == "Biology")
+    for name in ("path/to/your/folder", "other/folder", "my/folder"):
+        shutil.copytree(biology, place / name)
+    shutil.copytree(biology / "hyde/handwritten", place / "my/folder/lamer/mine")
+    queries, documents = read_lines(biology / "query.jsonl"), read_lines(biology / "corpus.jsonl")
+    (place / "expanded.tsv").write_text("".join(f"{row['id']}\t{row['text']} why\n" for row in queries), "utf-8")
+    (place / "my prompt.txt").write_text(PROMPT, "utf-8")
+    (place / "body_system.tsv").write_text("task\tquery\tlabel\nsample/Biology\tbio-q01\tnerves\n", "utf-8")
+    (place / "qrels").mkdir()
+    rows = read_lines(biology / "qrels.jsonl")
+    lines = ["query-id\tcorpus-id\tscore", *(f"{row['q_id']}\t{row['p_id']}\t{row['score']}" for row in rows)]
+    (place / "qrels/test.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    write_lines(place / "train.jsonl", [{"query": "What is touch?", "pos": row["text"]} for row in documents[:3]])
+    with gzip.open(place / "train.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("A line that has nothing to do with any of the documents.\n")
+    pl.DataFrame({"query": ["What is touch?"], "pos": ["Something else."]}).write_parquet(place / "part-1.parquet")
+    for block in BLOCKS:
+        if block.file and (block.language == "python" or block.file == "study.toml"):
+            (place / block.file).write_text(block.text, "utf-8")
+
+
+def say(prompt: str, nth: int) -> Say:
+    """A model that has something to say to every kind of request."""
+    return Say(text="Verdict: yes" if "Verdict" in prompt else "The cerebellum predicts touch: nervous system.")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that the examples name, and a ledger with their runs."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with all that the examples name, a home with their runs, and a server in place of OpenAI's."""
     folder = tmp_path_factory.mktemp("examples")
-    for name in ("path/to/folder", "path/to/your/folder", "other/folder"):
-        data = folder / name
-        data.mkdir(parents=True)
-        (data / "query.jsonl").write_text('{"id": "q", "text": "cat"}\n{"id": "p", "text": "dog"}\n')
-        (data / "corpus.jsonl").write_text('{"id": "a", "text": "dog"}\n{"id": "b", "text": "cat"}\n')
-        (data / "qrels.jsonl").write_text(
-            '{"q_id": "q", "p_id": "b", "score": 1}\n{"q_id": "p", "p_id": "a", "score": 1}\n'
-        )
-    (folder / "body_system.tsv").write_text("task\tquery\tlabel\nsample/Biology\tbio-q01\tnerves\n")
-    with pytest.MonkeyPatch.context() as patch:
+    before = set(sys.modules)
+    write_inputs(folder)
+    with ChatServer(say) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(folder / "home"))
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        patch.setenv("OPENAI_API_KEY", "sk-example")
         patch.chdir(folder)
-        systems = ("bm25", "bm25-classic", "rrf(bm25, bm25-classic)", "replay >> bm25", "wordllama")
-        for args in ((*systems, "--tasks", "sample"), ("bm25(k1=2)", "--tasks", "path/to/your/folder")):
-            done = CliRunner().invoke(app, ["run", *args])
-            assert done.exit_code == 0, done.output
-    return folder
+        call("run", *SYSTEMS, "--tasks", "sample", "--out", "out")
+        call("run", "hyde(gpt-4o) >> bm25", "answer(o3-mini) >> bm25", "--tasks", "sample/MedQA-Diag")
+        call("submit", "bm25", "--tasks", "sample/Biology", "--out", "ours.zip")
+        call("nano", "build", "path/to/folder", "--out", "my-nano", "--docs", "1000")
+        lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
+        for name in ("theirs.trec", "bm25.trec"):
+            shutil.copy(lists, name)
+        with gzip.open("a.trec.gz", "wb") as file:
+            file.write(lists.read_bytes())
+        write_run(read_run(lists)[0], "b.jsonl")
+        patch.setenv("R2MED_HOME", str(folder / "other-home"))
+        call("run", "bm25", "--tasks", "path/to/your/folder")
+        yield folder
+    for name in set(sys.modules) - before:
+        if name in ("my_encoder", "my_reranker"):
+            del sys.modules[name]
 
 
-def test_the_examples_are_found_and_most_can_be_run() -> None:
-    found = list(examples())
-    assert len(found) > 30
-    assert len(OFFLINE) > 15
-    for word in ELSEWHERE:
-        assert any(word in line for line in found), f"no example names {word} any more"
+def call(*words: str, answer: str = "") -> str:
+    """What a command prints, in this process; `answer` is typed when it asks."""
+    done = CliRunner().invoke(app, words, input=answer)
+    assert done.exit_code == 0, f"r2med {shlex.join(words)}\n{done.output}\n{done.exception!r}"
+    return done.output
 
 
-FILES = ("bm25.trec", "a.trec.gz", "train", "part-", "cases.html", "my-nano", "generated", ".tar", "clean.")
-"""Files of a user's own in examples."""
-
-
-@pytest.mark.parametrize("line", [line for line in OFFLINE if not any(name in line for name in FILES)])
-def test_the_example_works(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the examples as the current one, with the home of the runs on the sample."""
     monkeypatch.setenv("R2MED_HOME", str(place / "home"))
     monkeypatch.chdir(place)
-    words = shlex.split(line.partition(" > ")[0].partition("  #")[0])
-    done = CliRunner().invoke(app, words[1:])
-    assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
+    return place
+
+
+@pytest.fixture
+def copied_home(here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home that may be changed."""
+    shutil.copytree(here / "home", tmp_path / "home")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+# ---------------------------------------------------------------------------------------------- commands
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a command as a shell hands them over."""
+    words = shlex.split(line.partition(" > ")[0])[1:]
+    return [found for word in words for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
+
+
+def make_room(words: list[str]) -> None:
+    """Remove what the command is to write, which the fixture or another example wrote before."""
+    for option, name in itertools.pairwise(words):
+        if option in ("--out", "--exclude") and Path(name).exists():
+            shutil.rmtree(name) if Path(name).is_dir() else Path(name).unlink()
+
+
+def changes(words: list[str]) -> bool:
+    """Whether a command removes what others need."""
+    return words[:2] in (["runs", "rm"], ["cache", "clear"])
+
+
+@pytest.mark.parametrize("line", [line for line in RUN if not changes(words_of(line))])
+def test_the_command_works(line: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = words_of(line)
+    make_room(words)
+    if any(name in line for name in ("/folder", "my-nano")):  # runs on one's own data have a ledger of their own here
+        monkeypatch.setenv("R2MED_HOME", str(here / "other-home"))
+    call(*words)
+
+
+@pytest.mark.parametrize("line", [line for line in RUN if changes(words_of(line))])
+@pytest.mark.usefixtures("copied_home")
+def test_the_command_that_removes_works(line: str) -> None:
+    call(*words_of(line), answer="y\n")
+
+
+@pytest.mark.parametrize("line", NOT_RUN)
+def test_the_command_that_is_not_run_can_be_read(line: str) -> None:
+    command: click.Command = app
+    words, context = words_of(line.replace("*", "1")), click.Context(app, info_name="r2med")
+    while isinstance(command, click.Group) and (below := command.get_command(context, words[0])):
+        command, context = below, click.Context(below, parent=context, info_name=words[0])
+        words = words[1:]
+    command.make_context(line, words, parent=context.parent)
+
+
+def read_page(address: str) -> bytes:
+    """A page of a server that may not listen yet."""
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(address, timeout=30) as page:
+                return page.read()
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise AssertionError(f"nothing listens at {address}")
+
+
+def test_the_server_serves(here: Path) -> None:
+    assert "r2med serve --port 8421" in EXAMPLES
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "r2med", "serve", "--port", str(port)]
+    environment = os.environ | {"PYTHONPATH": str(Path(r2med.__file__).parents[1])}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            address = server.stderr.readline().split()[0]
+            assert b"replay &gt;&gt; bm25" in read_page(address)
+        finally:
+            server.send_signal(signal.SIGINT)
+        server.communicate(timeout=30)
+
+
+# ---------------------------------------------------------------------------------------------- blocks of code
+
+PYTHON = [block for block in BLOCKS if block.language == "python" and not block.file]
+TOML = [block for block in BLOCKS if block.language == "toml"]
+JSON = [block for block in BLOCKS if block.language == "json"]
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    for block in BLOCKS:
+        assert block.language in ("", "console", "python", "toml", "json", "bibtex"), block
+        if block.language == "":
+            strange = [
+                line for line in block.text.splitlines() if not re.match(r"(r2med|make|pip|\.venv/bin/\w+) ", line)
+            ]
+            assert strange == [], block
+        assert block.language != "toml" or block.file, f"{block} does not say which file it stands for"
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+@pytest.mark.usefixtures("copied_home")
+def test_the_python_works(block: Block) -> None:
+    make_room(["--out", "my-nano"] if '"my-nano"' in block.text else [])
+    exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+
+
+def _read_settings(_: Path) -> object:
+    return config.aliases() or (config.server_sets() and config.request_settings().given())
+
+
+LOADERS: dict[str, Callable[[Path], object]] = {
+    "r2med.toml": _read_settings,
+    "study.toml": lambda file: config.read_experiment(file).systems,
+    "task.toml": lambda file: folder_task(file.parent).purpose == "triage the referral",
+    "encoders.toml": lambda _: encoder_cards.card("my-bge").pooling == "cls" and encoder_cards.card("my-lora").adapter,
+    "rerankers.toml": lambda _: reranker_cards.card("mine").id == "me/my-reranker",
+    "llms.toml": lambda _: llm_cards.find_model("mine").id == "Qwen/Qwen3-32B",
+}
+"""What reads a file of that name, and gives something true if it took it in."""
+
+
+@pytest.mark.parametrize("block", TOML, ids=str)
+def test_the_settings_are_taken_in(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    biology = next(folder for folder in sample_folders() if folder.name == "Biology")
+    shutil.copytree(biology, tmp_path / "here")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "here"))
+    monkeypatch.chdir(tmp_path / "here")
+    assert block.file is not None
+    assert tomllib.loads(block.text)
+    Path(block.file).write_text(block.text, "utf-8")
+    assert LOADERS[block.file](Path(block.file))
+
+
+@pytest.mark.parametrize("block", JSON, ids=str)
+def test_the_json_is_what_the_schema_says(block: Block) -> None:
+    schema = json.loads((ROOT / "docs" / "schemas" / "run.json").read_text("utf-8"))
+    wrong = [fault.message for fault in Draft202012Validator(schema).iter_errors(json.loads(block.text))]
+    assert wrong == []
