@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from r2med.data.tasks import task
 from r2med.encode.encoder import Prompts, Role
 from r2med.encode.encoder_cards import EncoderCard, card
-from r2med.encode.transformer import MODEL_CACHE, TorchEncoder
+from r2med.encode.transformer import TorchEncoder
 from r2med.errors import R2medError
+from r2med.models.model_cache import MODEL_CACHE
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 

@@ -18,8 +18,8 @@ import rerank_until_killed
 import tiny
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 
-from r2med.encode.transformer import MODEL_CACHE
 from r2med.errors import R2medError, SpecError
+from r2med.models.model_cache import MODEL_CACHE
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
 from r2med.rerank import pair_models

@@ -92,7 +92,7 @@ def test_each_query_that_fails_is_named_and_the_others_survive(here: Path) -> No
     stage = System.parse("bm25 >> faulty_module:Faulty(depth=4)").stages[1]
     after = stage.rerank(data, before, own)
     assert own.notes.incomplete == {
-        "q1": "faulty_module:Faulty failed: KeyError: 'scurvy'",
+        "q1": "faulty_module:Faulty failed: faulty_module.py:10: KeyError: 'scurvy'",
         "q2": "1 scores for 4 documents",
         "q3": "the score of d1 is nan",
         "q4": "an array of shape () scores for 4 documents",
@@ -141,7 +141,10 @@ def test_wrong_specs_are_refused_before_anything_runs(here: Path, spec: str, wor
 def test_a_class_that_cannot_be_made_is_one_line(here: Path) -> None:
     report = r2med.evaluate(["bm25", "bm25 >> faulty_module:Picky"], "sample/Biology")
     assert len(report.results) == 1
-    assert report.failures[0].message == "faulty_module:Picky cannot be made: OSError: no such file: weights.bin"
+    where = "faulty_module.py:28"
+    assert (
+        report.failures[0].message == f"faulty_module:Picky cannot be made: {where}: OSError: no such file: weights.bin"
+    )
 
 
 def test_names_that_are_no_rerankers_are_left_to_others(here: Path) -> None:

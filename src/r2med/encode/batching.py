@@ -6,7 +6,6 @@ progress, counts of truncated texts, and refusal of vectors that cannot be right
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.vector_search import finite
 from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
 from r2med.errors import R2medError
+from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 
 _SHOWN = 500  # characters of the first string that a result remembers
@@ -219,20 +219,3 @@ class BatchEncoder:
         if broken.any():
             name = self.job.texts.ids[int(places[int(broken.argmax())])]
             raise R2medError(f"{self.store.name} gave {name} of the {self.job.name} {what}")
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on whatever device; torch is recognised by name, for it may not be installed."""
-    return (
-        isinstance(error, MemoryError)
-        or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
-        or "out of memory" in str(error).lower()
-        or "can't allocate memory" in str(error).lower()
-    )
-
-
-def release_memory() -> None:
-    """Give back what a failed batch left on the device."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()

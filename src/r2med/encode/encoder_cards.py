@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from r2med.errors import R2medError, SpecError
 from r2med.models.card_registry import CardRegistry, Reader, is_text
 from r2med.models.prompts import NO_PROMPT, Template
@@ -26,39 +24,27 @@ _OLD_MODES = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
 }
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-_LONGEST = 8192  # what is read of a text when nothing but a context window of many thousands is stated
 
 
 def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCard:
     """The card of a folder or repository. One that does not say how it pools must be `told` by the spec."""
-    modules = read_json(source, "modules.json")
+    modules = source.read_json("modules.json")
     stated = _stated(source, modules) if isinstance(modules, list) else {}
-    if not stated and read_json(source, "config.json") is None:
+    if not stated and source.read_json("config.json") is None:
         raise R2medError(_no_model(source))
     if not stated and not told:
         raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
-    longest = max_length(source, str(stated.get("subfolder", "")))
+    longest = source.max_length(str(stated.get("subfolder", "")))
     prompts = _prompts(source)
     return EncoderCard(name, source.name, source.revision, max_query=longest, max_document=longest, **stated, **prompts)
 
 
 def _no_model(source: ModelSource) -> str:
-    adapter = read_json(source, "adapter_config.json")
+    adapter = source.read_json("adapter_config.json")
     if adapter is not None:
         base = adapter.get("base_model_name_or_path", "ORG/BASE")
         return f"{source.name} is an adapter, not a model: write hf:{base}(adapter={source.name})"
     return f"{source.name}: not a model (no config.json)"
-
-
-def read_json(source: ModelSource, name: str) -> Any:
-    """A JSON file of the model, or None when it has none."""
-    file = source.small_file(name)
-    if file is None:
-        return None
-    try:
-        return orjson.loads(file.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise R2medError(f"{file}: not JSON ({error})") from error
 
 
 def _stated(source: ModelSource, modules: list[Mapping[str, Any]]) -> dict[str, Any]:
@@ -84,7 +70,7 @@ def _stated(source: ModelSource, modules: list[Mapping[str, Any]]) -> dict[str, 
 
 
 def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
-    config = read_json(source, f"{path}/config.json") or {}
+    config = source.read_json(f"{path}/config.json") or {}
     modes = config.get("pooling_mode") or [mode for key, mode in _OLD_MODES.items() if config.get(key)] or "mean"
     modes = [modes] if isinstance(modes, str) else list(modes)
     if len(modes) != 1 or modes[0] not in _MODES:
@@ -92,24 +78,8 @@ def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
     return {"pooling": _MODES[modes[0]], "exclude_prompt": not config.get("include_prompt", True)}
 
 
-def max_length(source: ModelSource, subfolder: str = "") -> int:
-    """The tokens a model reads: as sentence-transformers says, or else its tokenizer's limit and its positions."""
-    under = f"{subfolder}/" if subfolder else ""
-    stated = read_json(source, f"{under}sentence_bert_config.json") or {}
-    if isinstance(stated.get("max_seq_length"), int):
-        return int(stated["max_seq_length"])
-    tokenizer = (read_json(source, f"{under}tokenizer_config.json") or {}).get("model_max_length")
-    config = read_json(source, f"{under}config.json") or {}
-    positions = config.get("max_position_embeddings")
-    if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
-        # The first two of RoBERTa's places are never used.
-        positions -= 2
-    known = [int(each) for each in (tokenizer, positions) if isinstance(each, int | float) and 0 < each < 1 << 30]
-    return min([*known, _LONGEST])
-
-
 def _prompts(source: ModelSource) -> dict[str, Any]:
-    stated = read_json(source, "config_sentence_transformers.json") or {}
+    stated = source.read_json("config_sentence_transformers.json") or {}
     prompts = stated.get("prompts") or {}
     default = prompts.get(stated.get("default_prompt_name") or "", "")
     document = next((prompts[each] for each in _DOCUMENT_PROMPTS if each in prompts), default)
@@ -120,7 +90,7 @@ def _prompts(source: ModelSource) -> dict[str, Any]:
     similarity = stated.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
         raise R2medError(f"{source.name} compares by {similarity}: add similarity=cosine or similarity=dot")
-    lower = (read_json(source, "sentence_bert_config.json") or {}).get("do_lower_case", False)
+    lower = (source.read_json("sentence_bert_config.json") or {}).get("do_lower_case", False)
     return found | {"similarity": similarity, "lowercase": bool(lower)}
 
 

@@ -22,9 +22,9 @@ import orjson
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
-from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways, positions_of
+from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
-from r2med.models.loading import Build, load_dense, load_transformer
+from r2med.models.loading import Build, load_dense, load_transformer, positions_of
 from r2med.models.prompts import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements

@@ -17,12 +17,12 @@ from r2med.errors import R2medError, SpecError, expanded, suggest
 from r2med.models.prompts import Template
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
 from r2med.models.tokenizer import Style
+from r2med.models.user_class import is_class
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
 
-_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -111,15 +111,6 @@ def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
         tokenizer=card.tokenizer,
     )
     return ApiEncoder(model)
-
-
-def is_class(name: str) -> bool:
-    """Whether a name is that of a user's own class.
-
-    >>> is_class("my.module:MyEncoder"), is_class("hf:BAAI/bge-m3"), is_class("bge")
-    (True, False, False)
-    """
-    return bool(_CLASS.fullmatch(name)) and not name.startswith("hf:")
 
 
 def known(name: str) -> bool:

@@ -1,6 +1,6 @@
 """Transformers run by torch: on a processor, a GPU, or several GPUs with a process for each.
 
-A loaded model with its tokenizer: texts in, vectors out; and the shelf where models wait for the next task.
+A loaded model with its tokenizer: texts in, vectors out.
 
 From token vectors to one vector a text: each pooling a small function of the hidden states and a mask.
 
@@ -9,11 +9,9 @@ The functions are traced when a model is exported, so they hold no branch on a t
 
 from __future__ import annotations
 
-import atexit
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,7 +21,9 @@ from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
-from r2med.models.loading import Build, accepted, load_dense, load_transformer
+from r2med.models.devices import find_devices, release_memory
+from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of
+from r2med.models.model_cache import MODEL_CACHE, Closable
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 
@@ -120,34 +120,6 @@ def _start(build: Build, devices: tuple[str, ...]) -> Runner:
     return Pool(build, devices)
 
 
-def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
-    """The devices behind a name: `auto` is every GPU there is, or else the processor; a list names several."""
-    require_extra("torch", "torch")
-    import torch
-
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted == "auto":
-        if gpus:
-            return tuple(f"cuda:{place}" for place in range(gpus))
-        return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    there = {"cpu", *(["mps"] if torch.backends.mps.is_available() else [])}
-    there |= {f"cuda:{place}" for place in range(gpus)} | ({"cuda"} if gpus else set())
-    for name in names:
-        if name not in there:
-            raise R2medError(f"device {name!r} is not here; this machine has {', '.join(sorted(there))}")
-    if not names:
-        raise R2medError("an empty list of devices")
-    return names
-
-
-class Closable(Protocol):
-    """Whatever holds memory: an encoder's model, or a reranker's."""
-
-    def close(self) -> None:
-        """Give back the memory."""
-
-
 class Runner(Closable, Protocol):
     """Whatever turns texts into vectors: a model in this process, or several in processes of their own."""
 
@@ -228,16 +200,6 @@ class LoadedEncoder:
         return inputs
 
 
-def positions_of(model: Any) -> int:
-    """The tokens that a model with a table of positions can read; 0 for one that has no table."""
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    if table is None or not hasattr(table, "num_embeddings"):
-        return 0
-    # RoBERTa's positions start after the padding's.
-    first = 0 if table.padding_idx is None else table.padding_idx + 1
-    return int(table.num_embeddings) - first
-
-
 def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A mask with four axes, which transformers takes as it is: every token sees every token that is no padding."""
     import torch
@@ -250,38 +212,6 @@ def _without_prompt(mask: np.ndarray[Any, np.dtype[np.int64]], prompt: int) -> n
     if not prompt:
         return mask
     return np.where(mask.cumsum(axis=1) > prompt, mask, 0)
-
-
-Loaded = TypeVar("Loaded", bound=Closable)
-
-
-class ModelCache:
-    """Loaded models by what they were built from, so that the next task finds them; the oldest make room."""
-
-    def __init__(self, limit: int = 20 << 30) -> None:
-        self.limit = limit
-        """The bytes of weights that may be in memory at a time; a larger model may be there alone."""
-        self._loaded: OrderedDict[object, tuple[Any, int]] = OrderedDict()
-
-    def take(self, key: object, size: int, load: Callable[[], Loaded]) -> Loaded:
-        """The model of a key, loaded when it is not here; others go before so that it fits."""
-        if key not in self._loaded:
-            while self._loaded and sum(other for _, other in self._loaded.values()) + size > self.limit:
-                self._loaded.popitem(last=False)[1][0].close()
-            self._loaded[key] = load(), size
-        self._loaded.move_to_end(key)
-        found: Loaded = self._loaded[key][0]
-        return found
-
-    def clear(self) -> None:
-        """Let every model go."""
-        while self._loaded:
-            self._loaded.popitem()[1][0].close()
-
-
-MODEL_CACHE = ModelCache()
-"""The models of this process."""
-atexit.register(MODEL_CACHE.clear)
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:

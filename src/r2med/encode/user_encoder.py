@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,8 +12,8 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import SIMILARITIES
-from r2med.errors import R2medError, SpecError, blame, suggest
-from r2med.runs.provenance import source_hash
+from r2med.errors import R2medError, SpecError, blame
+from r2med.models.user_class import check_arguments, class_version, construct, import_class, parameters
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -45,28 +42,28 @@ class OwnEncoder(Encoder):
         self.address = address
         self.options = dict(options)
         self.kind = find_class(address)
-        self._task = task if "task" in _parameters(self.kind) else None
+        self._task = task if "task" in parameters(self.kind) else None
         check_arguments(address, self.kind, self.options)
 
     @cached_property
     def made(self) -> TwoMethods:
         """The user's object, constructed when it is first needed."""
         given = {**self.options, "task": self._task} if self._task else self.options
-        try:
-            made: TwoMethods = self.kind(**given)
-        except R2medError:
-            raise
-        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
-            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
+        made: TwoMethods = construct(self.address, self.kind, given)
         _check_methods(self.address, made)
         return made
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """The class, its options, and its version: the one it states, or else a hash of the file it is in."""
-        stated = getattr(self.kind, "version", "") or source_hash(self.kind)
         words = {} if self._task is None else {"task": f"{self._task.name}: {self._task.sentence}"}
         options = {name: repr(value) for name, value in sorted(self.options.items())}
-        return {"model": self.address, "revision": str(stated), "role": role.value, "options": options, **words}
+        return {
+            "model": self.address,
+            "revision": class_version(self.kind),
+            "role": role.value,
+            "options": options,
+            **words,
+        }
 
     @property
     def similarity(self) -> str:
@@ -100,7 +97,7 @@ class OwnEncoder(Encoder):
             vectors = method(list(texts))
         except R2medError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
         try:
             return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
@@ -120,43 +117,3 @@ def _check_methods(address: str, found: Any) -> None:
     for method in ("encode_queries", "encode_documents"):
         if not callable(getattr(found, method, None)):
             raise SpecError(f"{address} has no method {method}; an encoder has encode_queries and encode_documents")
-
-
-def import_class(address: str) -> Any:
-    """What `module:Class` or `module:function` names; modules beside where the command was started are found too."""
-    module_name, _, attribute = address.partition(":")
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise SpecError(f"{address}: cannot import {module_name} ({error})") from error
-    except Exception as error:
-        raise SpecError(f"{address}: cannot import {module_name}: {blame(error)}") from error
-    finally:
-        if added:
-            sys.path.remove(here)
-    found = getattr(module, attribute, None)
-    if not callable(found) and not callable(getattr(found, "search", None)):
-        near = suggest(attribute, [name for name, value in vars(module).items() if callable(value)])
-        raise SpecError(f"{address}: {module_name} has no class or function {attribute}{near}")
-    return found
-
-
-def _parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(kind).parameters
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"{kind!r} is no class of yours: nobody can tell what options it takes") from error
-
-
-def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
-    """Refuse options that the constructor of a user's class does not take."""
-    _parameters(kind)
-    try:
-        inspect.signature(kind).bind_partial(**options)
-    except TypeError as error:
-        takes = ", ".join(name for name in _parameters(kind) if name != "task") or "no options"
-        raise SpecError(f"{address}: {error}; it takes {takes}") from error

@@ -160,3 +160,13 @@ def quietly() -> Iterator[None]:
         reports.set_verbosity(level)
         if bars:
             reports.enable_progress_bar()
+
+
+def positions_of(model: Any) -> int:
+    """The tokens that a model with a table of positions can read; 0 for one that has no table."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if table is None or not hasattr(table, "num_embeddings"):
+        return 0
+    # RoBERTa's positions start after the padding's.
+    first = 0 if table.padding_idx is None else table.padding_idx + 1
+    return int(table.num_embeddings) - first

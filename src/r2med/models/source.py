@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -20,6 +21,7 @@ from r2med.storage.hub_client import Hub
 
 _HUB = Hub("model", R2medError)
 _UNUSED = ("onnx/*", "openvino/*", "*.onnx", "*.gguf", "*.h5", "*.msgpack", "*.ot", "*.md", "*.png", "*.jpg", ".git*")
+_LONGEST = 8192  # what is read of a text when nothing but a context window of many thousands is stated
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -146,6 +148,31 @@ class ModelSource:
         if self.place is None:
             return small_file(self.name, self.version, name)
         return self.place / name if (self.place / name).is_file() else None
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the model, or None when it has none."""
+        file = self.small_file(name)
+        if file is None:
+            return None
+        try:
+            return orjson.loads(file.read_bytes())
+        except orjson.JSONDecodeError as error:
+            raise R2medError(f"{file}: not JSON ({error})") from error
+
+    def max_length(self, subfolder: str = "") -> int:
+        """The tokens a model reads: as sentence-transformers says, or else its tokenizer's limit and its positions."""
+        under = f"{subfolder}/" if subfolder else ""
+        stated = self.read_json(f"{under}sentence_bert_config.json") or {}
+        if isinstance(stated.get("max_seq_length"), int):
+            return int(stated["max_seq_length"])
+        tokenizer = (self.read_json(f"{under}tokenizer_config.json") or {}).get("model_max_length")
+        config = self.read_json(f"{under}config.json") or {}
+        positions = config.get("max_position_embeddings")
+        if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
+            # The first two of RoBERTa's places are never used.
+            positions -= 2
+        known = [int(each) for each in (tokenizer, positions) if isinstance(each, int | float) and 0 < each < 1 << 30]
+        return min([*known, _LONGEST])
 
     @property
     def label(self) -> str:

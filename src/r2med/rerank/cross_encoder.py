@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.transformer import MODEL_CACHE, find_devices
 from r2med.errors import R2medError, SpecError, require_extra, suggest
+from r2med.models.devices import find_devices
 from r2med.models.loading import Build
+from r2med.models.model_cache import MODEL_CACHE
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
 from r2med.pipeline.registry import spec_of
@@ -21,7 +22,7 @@ from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidate_lists import candidates, check_depth, reranked
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
-from r2med.rerank.pair_models import Columns, OnnxJudge, PairModel, TorchPairModel, scores_of, weights_size
+from r2med.rerank.pair_models import Columns, OnnxJudge, PairModel, TorchPairModel, scores_of
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
 from r2med.rerank.reranker_cards import DTYPES, HEADS, RerankerCard, card, card_of, cards
 
@@ -293,7 +294,7 @@ class LoadedCrossEncoder:
         # The shelf is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
         judge: PairModel = MODEL_CACHE.take(
             (build, card.answers, self.backend, device),
-            weights_size(build),
+            build.size,
             lambda: self._judge(build, tokenizer, device),
         )
         check_limit(card.id, card.max_length, judge.positions)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from r2med.encode.resolve import is_class
-from r2med.encode.user_encoder import import_class
 from r2med.errors import expanded
+from r2med.models.user_class import import_class, is_class
 from r2med.pipeline.registry import bind
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Reranker

@@ -17,9 +17,8 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.onnx_runtime import exporting
-from r2med.encode.transformer import positions_of
 from r2med.errors import R2medError, require_extra
-from r2med.models.loading import Build, accepted, load_errors, quietly
+from r2med.models.loading import Build, accepted, load_errors, positions_of, quietly
 from r2med.models.tokenizer import Padded
 from r2med.storage.cache import Cache, cache_key
 
@@ -224,12 +223,6 @@ def _plain(name: str) -> str:
     'base_model.model.score.weight'
     """
     return name.replace(".modules_to_save", "").replace(".default", "")
-
-
-def weights_size(build: Build) -> int:
-    """The bytes of a model's weights on disk."""
-    files = (path for path in Path(build.folder).iterdir() if path.suffix in (".safetensors", ".bin"))
-    return sum(path.stat().st_size for path in files)
 
 
 _OPSET = 17

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 import orjson
 
-from r2med.encode.batching import out_of_memory, release_memory
 from r2med.errors import R2medError
+from r2med.models.devices import out_of_memory, release_memory
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns

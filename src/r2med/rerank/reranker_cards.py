@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from r2med.encode.encoder_cards import max_length, read_json
 from r2med.errors import R2medError, SpecError
 from r2med.models.card_registry import CardRegistry, Reader, is_text
 from r2med.models.prompts import NO_PROMPT, Template
@@ -21,10 +20,10 @@ _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
 
 def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
     """The card of a folder or repository: what its files say, in the format of the card that it is `like`."""
-    adapter = read_json(source, "adapter_config.json")
+    adapter = source.read_json("adapter_config.json")
     if adapter is not None:
         return _adapter_card(source, name, adapter, like)
-    config = read_json(source, "config.json")
+    config = source.read_json("config.json")
     if config is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
     if like:
@@ -34,7 +33,7 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
         raise R2medError(f"{source.name} is a language model: say which card's format it takes with like=NAME")
     if not architecture.endswith(_CLASSIFIER):
         raise R2medError(f"{source.name} is no cross-encoder: it is a {architecture or 'model of no known class'}")
-    return RerankerCard(name, source.name, source.revision, max_length=max_length(source))
+    return RerankerCard(name, source.name, source.revision, max_length=source.max_length())
 
 
 def _adapter_card(source: ModelSource, name: str, adapter: Mapping[str, Any], like: str) -> RerankerCard:
@@ -56,10 +55,10 @@ def _adapter_card(source: ModelSource, name: str, adapter: Mapping[str, Any], li
 def folder_is_reranker(folder: Path) -> bool:
     """Whether a folder holds a classifier of texts, as far as its small files tell; an encoder does not."""
     source = ModelSource(str(folder), place=folder)
-    adapter = read_json(source, "adapter_config.json")
+    adapter = source.read_json("adapter_config.json")
     if adapter is not None:
         return bool(adapter.get("task_type") == "SEQ_CLS")
-    return _architecture(read_json(source, "config.json") or {}).endswith(_CLASSIFIER)
+    return _architecture(source.read_json("config.json") or {}).endswith(_CLASSIFIER)
 
 
 def _architecture(config: Mapping[str, Any]) -> str:

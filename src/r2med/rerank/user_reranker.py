@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from r2med.encode.user_encoder import check_arguments, import_class
-from r2med.errors import R2medError, SpecError, blame, debug
+from r2med.errors import SpecError, blame, debug
+from r2med.models.user_class import check_arguments, class_version, construct, import_class
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
-from r2med.runs.provenance import source_hash
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -72,8 +71,7 @@ class OwnReranker(Reranker):
 
     def fingerprint(self) -> Mapping[str, object]:
         """The version that the class states, or else a hash of the file it is in."""
-        stated = getattr(self.kind_of_user, "version", "") or source_hash(self.kind_of_user)
-        return {"version": str(stated)}
+        return {"version": class_version(self.kind_of_user)}
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
@@ -83,16 +81,9 @@ class OwnReranker(Reranker):
         """Hand every query's candidates to the class, and order the lists by what it says."""
         shown = candidates(collection, run, self.depth)
         with context.timed("load"):
-            made = self._made()
+            made: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
         outcomes = context.engine.map(str(self), lambda each: self._outcome(made, each), shown)
         return reranked(self, run, shown, outcomes, context)
-
-    def _made(self) -> OneMethod:
-        try:
-            made: OneMethod = self.kind_of_user(**dict(self.options))
-        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
-            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
-        return made
 
     def _outcome(self, made: OneMethod, shown: CandidateList) -> Outcome:
         try:

@@ -17,11 +17,12 @@ from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
 from r2med.encode.quantize import QUANTIZED, QuantizedIndex, build_index, first_dimensions
-from r2med.encode.resolve import card_for, check_options, encoder_for, is_class, known
+from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.vector_search import Similarity, VectorHits
 from r2med.encode.vector_store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, counted, suggest
 from r2med.models.source import existing_folder, looks_like_path
+from r2med.models.user_class import is_class
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 import numpy as np
 
 from r2med.data.run import Run
-from r2med.encode.resolve import is_class
-from r2med.encode.user_encoder import check_arguments, import_class
 from r2med.errors import R2medError, SpecError, blame, debug
+from r2med.models.user_class import check_arguments, import_class, is_class
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import check_free
 from r2med.pipeline.spec import Call
