@@ -141,10 +141,8 @@ def test_wrong_specs_are_refused_before_anything_runs(here: Path, spec: str, wor
 def test_a_class_that_cannot_be_made_is_one_line(here: Path) -> None:
     report = r2med.evaluate(["bm25", "bm25 >> faulty_module:Picky"], "sample/Biology")
     assert len(report.results) == 1
-    where = "faulty_module.py:28"
-    assert (
-        report.failures[0].message == f"faulty_module:Picky cannot be made: {where}: OSError: no such file: weights.bin"
-    )
+    made = "faulty_module:Picky cannot be made: faulty_module.py:28: OSError: no such file: weights.bin"
+    assert report.failures[0].message == made
 
 
 def test_names_that_are_no_rerankers_are_left_to_others(here: Path) -> None:

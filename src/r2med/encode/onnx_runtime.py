@@ -5,12 +5,9 @@ A transformer as one ONNX file, pooling included, in single precision or int8, a
 
 from __future__ import annotations
 
-import logging
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
@@ -25,6 +23,7 @@ from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, load_dense, load_transformer, positions_of
+from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
 from r2med.models.prompts import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
@@ -32,9 +31,6 @@ from r2med.storage.cache import Cache, cache_key
 
 if TYPE_CHECKING:
     import torch
-
-    from r2med.encode.encoder import Vectors
-    from r2med.models.loading import Build
 
 
 class OnnxEncoder(ModelEncoder):
@@ -154,8 +150,6 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
         raise R2medError(f"{file}: not written by this version of r2med; export the model again") from error
 
 
-_OPSET = 17
-_CHECKED = (3, 9, 33)  # lengths at which the file must agree with torch
 _AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
 
 
@@ -206,40 +200,23 @@ def input_names(*, pair: bool) -> list[str]:
 
 
 def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
-    import torch
-
-    names = input_names(pair=card.pair)
-    example = tuple(torch.from_numpy(array) for array in _example(whole, 2, 7, card.pair))
     target = folder / "model.onnx"
     full = target if card.dtype != "int8" else folder / "full.onnx"
-    with exporting(card.name):
-        torch.onnx.export(
-            whole,
-            example,
-            str(full),
-            input_names=names,
-            output_names=["vectors"],
-            dynamic_axes={name: {0: "texts", 1: "tokens"} for name in names} | {"vectors": {0: "texts"}},
-            opset_version=_OPSET,
-            # The newer exporter needs one more package and does nothing more for these models.
-            dynamo=False,
-        )
-        if card.dtype == "int8":
-            from onnxruntime.quantization import QuantType, quantize_dynamic
+    export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
+    if card.dtype == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
 
+        with exporting(card.name):
             # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
             # without the special instructions of newer processors, sums of full products overflow.
             quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
-            full.unlink()
+        full.unlink()
 
 
-def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
     """Random tokens; the last text is shorter than the others."""
-    vocabulary = int(whole.transformer.get_input_embeddings().num_embeddings)
-    ids = np.random.default_rng(tokens).integers(0, vocabulary, (texts, tokens))
-    mask = np.ones_like(ids)
-    if texts > 1:
-        mask[-1, tokens // 2 :] = 0
+    ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
+    mask[-1, empty] = 0
     return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
 
 
@@ -257,44 +234,10 @@ def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) 
 
 def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
     """Run the file beside torch on texts of several lengths, other than those it was made with."""
-    import onnxruntime
-    import torch
-
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
     worst = 1.0
-    for tokens in _CHECKED:
-        arrays = _example(whole, 1, tokens, card.pair)
-        with torch.inference_mode():
-            wanted: Vectors = whole(*map(torch.from_numpy, arrays)).numpy()
-        made = session.run(None, dict(zip(input_names(pair=card.pair), arrays, strict=True)))[0]
+    examples = (_example(whole, 1, tokens, card.pair) for tokens in CHECKED)
+    for wanted, made in compared(whole, folder / "model.onnx", input_names(pair=card.pair), examples):
         cosine = float((wanted * made).sum() / (np.linalg.norm(wanted) * np.linalg.norm(made)))
         worst = min(worst, cosine) if np.isfinite(cosine) else -1.0
     if worst < _AGREEMENT[card.dtype]:
         raise R2medError(f"{card.name} cannot be exported: its vectors would have a cosine of {worst:.4f} with torch's")
-
-
-@contextmanager
-def exporting(name: str) -> Iterator[None]:
-    """Without torch's advice, and with one line where it cannot write a model."""
-    try:
-        with _unwarned():
-            yield
-    except (RuntimeError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise R2medError(f"{name} cannot be exported ({first}); use backend=torch") from error
-
-
-@contextmanager
-def _unwarned() -> Iterator[None]:
-    """Without advice for those who write models; a handler of our own keeps it from setting up logging for everyone."""
-    root, silent = logging.getLogger(), logging.NullHandler()
-    level = root.level
-    root.addHandler(silent)
-    root.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(silent)

@@ -22,7 +22,7 @@ from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidate_lists import candidates, check_depth, reranked
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
-from r2med.rerank.pair_models import Columns, OnnxJudge, PairModel, TorchPairModel, scores_of
+from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
 from r2med.rerank.reranker_cards import DTYPES, HEADS, RerankerCard, card, card_of, cards
 
@@ -309,7 +309,7 @@ class LoadedCrossEncoder:
     def _judge(self, build: Build, tokenizer: Tokenizer, device: str) -> PairModel:
         if self.backend == "torch":
             return TorchPairModel(build, tokenizer, self.card.answers, device)
-        return OnnxJudge(build, tokenizer, self.card.answers, self.weights())
+        return OnnxPairModel(build, tokenizer, self.card.answers, self.weights())
 
     def _device(self) -> str:
         if self.backend == "onnx":

@@ -8,7 +8,8 @@ Judges run by ONNX Runtime on the processor. The file is made from the torch mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,9 +17,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.encode.onnx_runtime import exporting
 from r2med.errors import R2medError, require_extra
 from r2med.models.loading import Build, accepted, load_errors, positions_of, quietly
+from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph
 from r2med.models.tokenizer import Padded
 from r2med.storage.cache import Cache, cache_key
 
@@ -225,13 +226,11 @@ def _plain(name: str) -> str:
     return name.replace(".modules_to_save", "").replace(".default", "")
 
 
-_OPSET = 17
 _NAMES = ("input_ids", "attention_mask", "token_type_ids")
-_CHECKED = (3, 9, 33)  # lengths at which the file must agree with torch
 _AGREEMENT = 1e-3
 
 
-class OnnxJudge:
+class OnnxPairModel:
     """A model in an ONNX file."""
 
     def __init__(
@@ -284,50 +283,25 @@ def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path
 
     whole = Whole().eval()
     vocabulary = int(model.get_input_embeddings().num_embeddings)
-    example = tuple(map(torch.from_numpy, _example(vocabulary, 2, 7, pad, left=bool(answers))))
-    with exporting(build.folder):
-        torch.onnx.export(
-            whole,
-            example,
-            str(folder / "model.onnx"),
-            input_names=list(_NAMES),
-            output_names=["columns"],
-            dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in _NAMES} | {"columns": {0: "pairs"}},
-            opset_version=_OPSET,
-            # The newer exporter needs one more package and does nothing more for these models.
-            dynamo=False,
-        )
-    _check(whole, folder, vocabulary, pad, left=bool(answers))
+    example = partial(_example, vocabulary, pad, bool(answers))
+    export_graph(build.folder, whole, example(2, 7), folder / "model.onnx", _NAMES, "columns")
+    _check(whole, folder, [example(pairs, tokens) for tokens in CHECKED for pairs in (1, 3)])
     (folder / "judge.json").write_bytes(orjson.dumps({"pad": pad, "positions": positions}))
 
 
-def _example(vocabulary: int, pairs: int, tokens: int, pad: int, *, left: bool) -> list[NDArray[np.int64]]:
+def _example(vocabulary: int, pad: int, left: bool, pairs: int, tokens: int) -> list[NDArray[np.int64]]:
     """Random tokens; the last pair is shorter than the others."""
-    ids = np.random.default_rng(tokens).integers(0, vocabulary, (pairs, tokens))
+    ids, mask, empty = example_tokens(vocabulary, pairs, tokens)
     ids[ids == pad] = (pad + 1) % vocabulary
-    mask = np.ones_like(ids)
-    if pairs > 1:
-        empty = slice(0, tokens // 2) if left else slice(tokens - tokens // 2, None)
-        mask[-1, empty], ids[-1, empty] = 0, pad
+    if left:
+        empty = slice(0, len(mask[-1, empty]))
+    mask[-1, empty], ids[-1, empty] = 0, pad
     return [ids, mask, np.zeros_like(ids)]
 
 
-def _check(whole: torch.nn.Module, folder: Path, vocabulary: int, pad: int, *, left: bool) -> None:
+def _check(whole: torch.nn.Module, folder: Path, examples: Sequence[Sequence[NDArray[np.int64]]]) -> None:
     """Run the file beside torch on pairs of several lengths, other than those it was made with."""
-    import onnxruntime
-    import torch
-
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
-    takes = {each.name for each in session.get_inputs()}
-    for tokens in _CHECKED:
-        for pairs in (1, 3):
-            arrays = _example(vocabulary, pairs, tokens, pad, left=left)
-            with torch.inference_mode():
-                wanted = whole(*map(torch.from_numpy, arrays)).numpy()
-            given = {name: array for name, array in zip(_NAMES, arrays, strict=True) if name in takes}
-            made = session.run(None, given)[0]
-            worst = float(np.abs(made - wanted).max())
-            if not worst <= _AGREEMENT * max(1.0, float(np.abs(wanted).max())):
-                raise R2medError(
-                    f"the model cannot be exported: its logits would be off by {worst:.2g}; use backend=torch"
-                )
+    for wanted, made in compared(whole, folder / "model.onnx", _NAMES, examples):
+        worst = float(np.abs(made - wanted).max())
+        if not worst <= _AGREEMENT * max(1.0, float(np.abs(wanted).max())):
+            raise R2medError(f"the model cannot be exported: its logits would be off by {worst:.2g}; use backend=torch")
