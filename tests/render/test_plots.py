@@ -13,6 +13,7 @@ pytest.importorskip("matplotlib")
 import r2med
 from r2med.data import load
 from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.causes import mean_shares
 from r2med.diagnose.compare import compare
 from r2med.diagnose.frontier import Bill, Priced, price
 from r2med.diagnose.gap import measure_gap
@@ -21,6 +22,15 @@ from r2med.diagnose.score_series import ScoreSeries, board, complete_systems
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval
 from r2med.render import plots
+from r2med.render.charts import (
+    average_chart,
+    cause_chart,
+    difference_chart,
+    frontier_chart,
+    gap_chart,
+    task_chart,
+)
+from r2med.render.palette import shades
 from r2med.runs.ledger import Ledger
 
 SYSTEMS = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
@@ -28,43 +38,49 @@ TASKS = ["sample/Biology", "sample/PMC-Clinical"]
 
 
 @pytest.fixture
-def figures(own_home: Path) -> dict[str, object]:
+def charts(own_home: Path) -> dict[str, plots.PaperChart]:
     r2med.evaluate(SYSTEMS, TASKS)
     with Ledger() as ledger:
         found = board(ledger, SYSTEMS)
         by_task = [[diagnose(each, ledger) for each in several] for several in load_runs(ledger, SYSTEMS[:2])]
         return {
-            "board": plots.board_plot(found),
-            "tasks": plots.task_plot(found),
-            "differences": plots.difference_plot(compare(ledger, SYSTEMS[:2])[0], "nDCG@10"),
-            "frontier": plots.frontier_plot(price(ledger), "seconds", "nDCG@10"),
-            "gap": plots.gap_plot([measure_gap(load(task)) for task in TASKS]),
-            "causes": plots.cause_plot([list(column) for column in zip(*by_task, strict=True)]),
+            "board": average_chart(found),
+            "tasks": task_chart(found),
+            "differences": difference_chart(compare(ledger, SYSTEMS[:2])[0], "nDCG@10"),
+            "frontier": frontier_chart(price(ledger), "seconds", "nDCG@10"),
+            "gap": gap_chart([measure_gap(load(task)) for task in TASKS]),
+            "causes": cause_chart({each[0].system: mean_shares(each) for each in zip(*by_task, strict=True)}, "%"),
         }
 
 
-def test_every_figure_is_a_whole_png_and_svg(figures: dict, tmp_path: Path) -> None:
-    for name, figure in figures.items():
+def test_every_figure_is_a_whole_png_and_svg(charts: dict, tmp_path: Path) -> None:
+    for name, chart in charts.items():
         for ending in (".png", ".svg"):
-            plots.save(figure, tmp_path / f"{name}{ending}")
+            plots.save(chart, tmp_path / f"{name}{ending}")
         assert (tmp_path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
         assert root.tag.endswith("svg")
         assert root.attrib["width"] == f"{72 * plots.WIDTH:g}pt", "paper size"
+        words = [each.text for each in root.iter() if each.tag.endswith("}text")]
+        assert any("sample" in word or "Bio" in word or "bm25" in word for word in words if word), "text stays text"
+        assert [each.tag.rpartition("}")[2] for each in root][:2] == ["title", "desc"]
+        assert (root[0].text, root[1].text) == (chart.title, chart.description)
+        assert root.attrib["role"] == "img"
 
 
 def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
     means = [Interval(0.2, 0.1, 0.3), Interval(0.4, 0.3, 0.5)]
     for name in ("one.svg", "two.svg"):
-        drawn = plots.task_plot(ScoreSeries("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
-        plots.save(drawn, tmp_path / name)
+        chart = task_chart(ScoreSeries("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
+        plots.save(chart, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_no_text_is_cut_off_or_on_top_of_another(figures: dict) -> None:
+def test_no_text_is_cut_off_or_on_top_of_another(charts: dict) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    for name, figure in figures.items():
+    for name, chart in charts.items():
+        figure = plots.draw(chart)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         width, height = figure.get_size_inches() * figure.dpi
@@ -92,24 +108,24 @@ def test_shades_are_apart_in_greyscale(count: int) -> None:
     from matplotlib.colors import to_rgb
 
     luminance = [sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), to_rgb(shade), strict=True))
-                 for shade in plots.shades(count)]  # fmt: skip
+                 for shade in shades(count)]  # fmt: skip
     assert all(later - earlier > 0.5 / count for earlier, later in pairwise(luminance))
 
 
-def test_an_oracle_is_hollow_and_says_so(figures: dict) -> None:
-    axes = figures["board"].axes[0]
+def test_an_oracle_is_hollow_and_says_so(charts: dict) -> None:
+    axes = plots.draw(charts["board"]).axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels[-1] == "oracle-answer >> bm25 (oracle)"
     hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white"]
     assert len(hollow) == 1
-    assert not any("oracle" in text.get_text() for text in figures["frontier"].legends[0].get_texts())
+    assert not any("oracle" in text.get_text() for text in plots.draw(charts["frontier"]).legends[0].get_texts())
 
 
 def test_a_spec_with_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
     name = r'replay("$\frac{$.tsv") >> bm25'
     means = [Interval(0.2, 0.1, 0.3)]
-    figure = plots.board_plot(ScoreSeries("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
-    plots.save(figure, tmp_path / "x.png")
+    chart = average_chart(ScoreSeries("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
+    plots.save(chart, tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
 
 
@@ -117,21 +133,20 @@ def test_costs_of_nothing_and_of_little_have_a_place(tmp_path: Path) -> None:
     free, dear = Priced("free", 0.2, Bill(0.0, 0, 0.1)), Priced("dear", 0.4, Bill(0.002, 500, 9.0))
     unknown = Priced("unknown", 0.5, Bill(None, None, None))
     for by in ("money", "tokens", "seconds"):
-        plots.save(plots.frontier_plot([free, dear, unknown], by, "nDCG@10"), tmp_path / f"{by}.png")
-        plots.save(plots.frontier_plot([free], by, "nDCG@10"), tmp_path / f"{by}.svg")
-    with pytest.raises(R2medError, match="no system has a known cost in money"):
-        plots.frontier_plot([unknown], "money", "nDCG@10")
+        plots.save(frontier_chart([free, dear, unknown], by, "nDCG@10"), tmp_path / f"{by}.png")
+        plots.save(frontier_chart([free], by, "nDCG@10"), tmp_path / f"{by}.svg")
+    assert frontier_chart([unknown], "money", "nDCG@10") is None
 
 
-def test_what_cannot_be_drawn_or_written_is_one_line(figures: dict, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_or_written_is_one_line(charts: dict, tmp_path: Path) -> None:
     with pytest.raises(R2medError, match=r"ends in \.png, \.svg, \.pdf"):
-        plots.save(figures["board"], tmp_path / "board.gif")
+        plots.save(charts["board"], tmp_path / "board.gif")
     (tmp_path / "file").write_text("in the way of a folder")
     with pytest.raises(R2medError, match="cannot be written"):
-        plots.save(figures["board"], tmp_path / "file" / "board.png")
+        plots.save(charts["board"], tmp_path / "file" / "board.png")
     means = [Interval(0.2, 0.1, 0.3)] * 9
     with pytest.raises(R2medError, match="too many for bars"):
-        plots.task_plot(ScoreSeries("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
+        task_chart(ScoreSeries("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
 
 
 def test_a_board_without_names_has_every_complete_system_but_oracles() -> None:
@@ -150,3 +165,15 @@ def test_the_board_has_the_means_of_the_report() -> None:
     for system, mean in zip(found.systems, found.average, strict=True):
         assert mean.mean == pytest.approx(report.average(system, "sample", "nDCG@10"))
     assert found.oracles == {"oracle-answer >> bm25"}
+
+
+def test_a_frontier_without_a_known_cost_is_refused(own_home: Path, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    r2med.evaluate("replay >> bm25", TASKS[:1])
+    arguments = ["plot", "frontier", "replay >> bm25", "--tasks", TASKS[0], "--by", "money"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "x.png")])
+    assert isinstance(done.exception, R2medError)
+    assert str(done.exception).startswith("no system has a known cost in money; try one of")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,31 +13,26 @@ from r2med.cli.options import ManyValues, messages, remark
 from r2med.data import load
 from r2med.data.tasks import resolve
 from r2med.diagnose.attribution import diagnose
+from r2med.diagnose.causes import LEVELS, mean_shares
 from r2med.diagnose.compare import compare
-from r2med.diagnose.frontier import left_out, price
+from r2med.diagnose.frontier import COSTS, left_out, price
 from r2med.diagnose.gap import measure_gap
 from r2med.diagnose.loaded_runs import load_runs
 from r2med.diagnose.score_series import board, complete_systems
-from r2med.errors import require_extra
+from r2med.errors import R2medError, require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.named_runs import lacks
-from r2med.render.plots import (
-    ENDINGS,
-    board_plot,
-    cause_plot,
-    difference_plot,
-    frontier_plot,
-    gap_plot,
-    save,
-    task_plot,
+from r2med.render.charts import (
+    average_chart,
+    cause_chart,
+    difference_chart,
+    frontier_chart,
+    gap_chart,
+    task_chart,
 )
+from r2med.render.plots import ENDINGS, PaperChart, save
 from r2med.runs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from r2med.runs.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,8 @@ def command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
     asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
     with Ledger() as ledger:
         remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
-        figure = _KINDS[kind](asked, ledger)
-    save(figure, out)
+        chart = _KINDS[kind](asked, ledger)
+    save(chart, out)
     click.echo(f"the figure is in {out}", err=True)
 
 
@@ -93,41 +88,44 @@ def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
     return list(asked.runs) or complete_systems(ledger, asked.tasks)
 
 
-def _board(asked: PlotRequest, ledger: Ledger) -> Figure:
-    return board_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+def _board(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _tasks(asked: PlotRequest, ledger: Ledger) -> Figure:
-    return task_plot(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+def _tasks(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _differences(asked: PlotRequest, ledger: Ledger) -> Figure:
+def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     if len(asked.runs) != 2:
         raise click.UsageError("differences are drawn of two runs")
     measure = str(Measure.parse(asked.metric))
-    return difference_plot(compare(ledger, asked.runs, measure, asked.tasks)[0], measure)
+    return difference_chart(compare(ledger, asked.runs, measure, asked.tasks)[0], measure)
 
 
-def _frontier(asked: PlotRequest, ledger: Ledger) -> Figure:
+def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     measure = str(Measure.parse(asked.metric))
     systems = price(ledger, asked.runs, asked.tasks, measure)
-    figure = frontier_plot(systems, asked.by, measure)
+    chart = frontier_chart(systems, asked.by, measure)
+    if chart is None:
+        raise R2medError(f"no system has a known cost in {asked.by}; try one of {', '.join(COSTS)}")
     if reason := left_out(systems, asked.by):
         messages().print(reason, markup=False, highlight=False, style="dim")
-    return figure
+    return chart
 
 
-def _gap(asked: PlotRequest, ledger: Ledger) -> Figure:
-    return gap_plot([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
+def _gap(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+    return gap_chart([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
 
 
-def _causes(asked: PlotRequest, ledger: Ledger) -> Figure:
+def _causes(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(each, ledger, Engine(messages())) for each in several] for several in opened]
-    return cause_plot([list(column) for column in zip(*by_task, strict=True)], asked.of)
+    shares = {each[0].system: mean_shares(each, asked.of) for each in zip(*by_task, strict=True)}
+    return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
 
 
-_KINDS: dict[str, Callable[[PlotRequest, Ledger], Figure]] = {
+_KINDS: dict[str, Callable[[PlotRequest, Ledger], PaperChart]] = {
     "board": _board,
     "tasks": _tasks,
     "differences": _differences,

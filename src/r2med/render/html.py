@@ -20,6 +20,7 @@ from r2med.board.model import percent
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
 from r2med.render.case_screen import harmless
+from r2med.render.palette import style_sheet
 from r2med.runs.cost import Cost
 from r2med.text.highlight import Kinds, excerpt, parts
 
@@ -44,8 +45,9 @@ class Frame:
 
 
 def static(name: str) -> str:
-    """A static file's text."""
-    return resources.files("r2med.render").joinpath("static", name).read_text("utf-8")
+    """A static file's text; the style sheet begins with the colours of the palette."""
+    text = resources.files("r2med.render").joinpath("static", name).read_text("utf-8")
+    return style_sheet() + text if name == "style.css" else text
 
 
 def inlined(links: Mapping[str, str], *scripts: str) -> Frame:

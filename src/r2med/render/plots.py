@@ -1,44 +1,31 @@
-"""Figures for papers and slides, as PNG, SVG or PDF: readable at column width, in greyscale and without colour vision.
-
-Colours are those of cividis, which differ in lightness as much as in hue; bars have hatches and points have shapes of
-their own, so that nothing depends on colour alone.
-"""
+"""Charts as figures for papers and slides, as PNG, SVG or PDF: readable at column width and in greyscale."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from r2med.data.task_names import task_headings
-from r2med.data.tasks import families
-from r2med.diagnose.causes import LEVELS, Cause, overall
-from r2med.diagnose.frontier import COSTS, comparable, frontier
 from r2med.errors import R2medError, require_extra
+from r2med.measure.bootstrap import Interval
+from r2med.render.case_screen import harmless
+from r2med.render.charts import BarChart, ChartPoint, DotChart, PairedChart, ScatterChart, ShareChart
+from r2med.render.palette import LIGHT, Fill
+from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from r2med.diagnose.causes import Diagnosis
-    from r2med.diagnose.compare import Comparison
-    from r2med.diagnose.frontier import Priced
-    from r2med.diagnose.gap import Gap
-    from r2med.diagnose.score_series import ScoreSeries
-    from r2med.measure.bootstrap import Interval
-
+PaperChart = DotChart | ShareChart | BarChart | ScatterChart | PairedChart
+"""The charts that papers show."""
 WIDTH = 6.5
 """Inches: the text width of most papers."""
 ENDINGS = (".png", ".svg", ".pdf")
-INK = "#173a70"
-"""The dark blue of points and lines, nearly black in greyscale."""
-HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
-"""How the bars of several series are told apart without colour; the pages use the same."""
-_SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 _STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -46,28 +33,48 @@ _STYLE: Any = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "axes.grid": True,
-    "grid.color": "0.88",
+    "grid.color": LIGHT["line"],
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 7.5,
     # A spec may hold a dollar sign, which is no formula.
     "text.parse_math": False,
-    # The same figure is the same file.
+    # The same figure is the same file, and its words can be searched and edited.
     "svg.hashsalt": "r2med",
+    "svg.fonttype": "none",
 }
 _SMALL: Any = {"textcoords": "offset points", "fontsize": 6.5}
-_GAP_STYLES: Any = {
-    "query-other": {"marker": "|", "markersize": 9, "color": "0.2", "label": "query, other documents (chance)"},
-    "query-positive": {
-        "marker": "o",
-        "markersize": 5.5,
-        "color": INK,
-        "markerfacecolor": "white",
-        "label": "query, relevant documents",
-    },
-    "answer-positive": {"marker": "D", "markersize": 5.5, "color": INK, "label": "gold answer, relevant documents"},
-}
+_SHAPES = {"disc": "o", "square": "s", "diamond": "D", "bar": "|"}
+
+
+def draw(chart: PaperChart) -> Figure:
+    """A chart as a figure."""
+    return _PENS[type(chart)](chart)
+
+
+def save(chart: PaperChart, path: Path) -> None:
+    """Write a chart in the format of the file's ending."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise R2medError(f"{path}: a figure ends in {', '.join(ENDINGS)}")
+    figure = draw(chart)
+    import matplotlib
+
+    facts: dict[str, Any] = {"Title": harmless(chart.title)}
+    facts |= {"Date": None} if ending == ".svg" else {}
+    with draft_file(path, parents=True) as draft, matplotlib.rc_context(_STYLE):
+        figure.savefig(draft, format=ending[1:], dpi=300, metadata=facts)
+        if ending == ".svg":
+            _describe(Path(draft), chart)
+
+
+def _describe(file: Path, chart: PaperChart) -> None:
+    """Say in an SVG what it shows, for whoever cannot see it."""
+    before, start, after = file.read_text("utf-8").partition("<svg ")
+    head, title, rest = after.partition("</title>")
+    described = f"{title}\n <desc>{escape(harmless(chart.description))}</desc>"
+    file.write_text(f'{before}{start}role="img" {head}{described}{rest}', "utf-8")
 
 
 @contextmanager
@@ -83,28 +90,76 @@ def _drawing(height: float, columns: int = 1, **options: Any) -> Iterator[tuple[
         yield figure, list(axes)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the file's ending."""
-    import matplotlib
-
-    if path.suffix.lower() not in ENDINGS:
-        raise R2medError(f"{path}: a figure ends in {', '.join(ENDINGS)}")
-    still = {"Date": None} if path.suffix.lower() == ".svg" else None
-    with draft_file(path, parents=True) as draft, matplotlib.rc_context(_STYLE):
-        figure.savefig(draft, format=path.suffix.lower()[1:], dpi=300, metadata=still)
+def _label(name: str, width: int = 34) -> str:
+    return fill(name, width, break_on_hyphens=False)
 
 
-def shades(count: int) -> list[str]:
-    """So many colours from dark to light, all of them apart in greyscale."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
+def _mark(axes: Axes, point: ChartPoint, x: float, y: float) -> Any:
+    """Draw a mark; returns what a legend needs."""
+    size = 9.0 if point.shape == "bar" else 5.5
+    color = LIGHT[point.tone]
+    look: Any = {"markersize": size, "color": color, "markerfacecolor": color if point.filled else "white", "zorder": 3}
+    return axes.plot(x, y, _SHAPES[point.shape], **look)[0]
 
-    steps = [0.12 + 0.83 * place / max(1, count - 1) for place in range(count)]
-    return [to_hex(colormaps["cividis"](step)) for step in steps]
+
+def _names(axes: Axes, labels: Sequence[str]) -> None:
+    """Name the rows of a figure, the first on top."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(-0.6, len(labels) - 0.35)
+    axes.grid(axis="y", visible=False)
 
 
-def _label(system: str, *, oracle: bool = False, width: int = 34) -> str:
-    return fill(system + (" (oracle)" if oracle else ""), width, break_on_hyphens=False)
+def _across(axes: Axes, scale: Scale) -> None:
+    axes.set_xlim(scale.low, scale.high)
+    axes.set_xticks(scale.ticks(), [tick_text(tick) for tick in scale.ticks()])
+
+
+def _dots(chart: DotChart) -> Figure:
+    """Marks with intervals, a row each; those that are no differences with their figures."""
+    points = list(reversed(chart.points))
+    row_height = 0.21 if chart.differences else 0.3
+    with _drawing((0.9 if chart.differences else 0.55) + row_height * len(points)) as (figure, (axes,)):
+        if chart.differences:
+            axes.axvline(0, color="0.3", linewidth=0.9)
+        for row, point in enumerate(points):
+            if point.low is not None and point.high is not None:
+                caps: Any = {"capsize": 0 if chart.differences else 2.5, "linewidth": 1.2, "color": LIGHT[point.tone]}
+                spread = [[max(0.0, point.value - point.low)], [max(0.0, point.high - point.value)]]
+                axes.errorbar(point.value, row, xerr=spread, **caps)
+            _mark(axes, point, point.value, row)
+            if not chart.differences:
+                axes.annotate(f"{point.value:.1f}", (point.value, row), (0, 5), **_SMALL, ha="center")
+        _names(axes, [_label(point.name) for point in points])
+        _across(axes, chart.scale)
+        axes.set_xlabel(chart.axis)
+        axes.set_title(_label(chart.heading, 90), loc="left")
+        return figure
+
+
+def _fill_style(look: Fill) -> dict[str, Any]:
+    return {"color": look.color, "hatch": look.hatch, "edgecolor": look.line, "linewidth": 0.3}
+
+
+def _bars(chart: BarChart) -> Figure:
+    """Bars for each group, one a series, with 95% intervals."""
+    from matplotlib.patheffects import withStroke
+
+    count = len(chart.series)
+    whisker = {"elinewidth": 0.8, "ecolor": "black", "path_effects": [withStroke(linewidth=2, foreground="white")]}
+    with _drawing(2.6 + 0.14 * count) as (figure, (axes,)):
+        width = 0.84 / count
+        for place, series in enumerate(chart.series):
+            where = [group + (place - (count - 1) / 2) * width for group in range(len(chart.groups))]
+            spread, label = _errors(series.intervals), _label(series.name, 70)
+            axes.bar(
+                where, series.values, width, yerr=spread, error_kw=whisker, label=label, **_fill_style(series.fill)
+            )
+        axes.set_xticks(range(len(chart.groups)), chart.groups)
+        axes.axvline(chart.rule - 0.5, color="0.6", linewidth=0.8, linestyle=":")
+        axes.grid(axis="x", visible=False)
+        axes.set_ylabel(chart.axis)
+        figure.legend(loc="outside upper center", ncols=2 if count <= 4 else 1)
+        return figure
 
 
 def _errors(found: Sequence[Interval]) -> list[list[float]]:
@@ -113,174 +168,86 @@ def _errors(found: Sequence[Interval]) -> list[list[float]]:
     return [below, [100 * max(0.0, each.high - each.mean) for each in found]]
 
 
-def _point(axes: Axes, x: float, y: float, shape: str, *, filled: bool = True, color: str = INK) -> None:
-    axes.plot(x, y, shape, markersize=5.5, color=color, markerfacecolor=color if filled else "white", zorder=3)
-
-
-def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Name the rows of a figure from the bottom up."""
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(-0.6, len(labels) - 0.35)
-    axes.grid(axis="y", visible=False)
-
-
-def _bar_style(place: int, count: int) -> dict[str, Any]:
-    """How the bars of one of several series are filled: light lines on dark ones, dark lines on light ones."""
-    line = "white" if place < count / 2 else "0.25"
-    return {"color": shades(count)[place], "hatch": HATCHES[place], "edgecolor": line, "linewidth": 0.3}
-
-
-def board_plot(board: ScoreSeries) -> Figure:
-    """Every system's average with its 95% interval, the best on top; oracles are hollow."""
-    order = sorted(range(len(board.systems)), key=lambda place: board.average[place].mean)
-    with _drawing(0.55 + 0.3 * len(order)) as (figure, (axes,)):
-        for row, place in enumerate(order):
-            mean, oracle = board.average[place], board.systems[place] in board.oracles
-            color = "0.45" if oracle else INK
-            below, above = _errors([mean])
-            axes.errorbar(100 * mean.mean, row, xerr=[below, above], color=color, capsize=2.5, linewidth=1.2)
-            _point(axes, 100 * mean.mean, row, "D" if oracle else "o", filled=not oracle, color=color)
-            axes.annotate(f"{100 * mean.mean:.1f}", (100 * mean.mean, row), (0, 5), **_SMALL, ha="center")
-        _rows(axes, [_label(board.systems[place], oracle=board.systems[place] in board.oracles) for place in order])
-        axes.set_xlabel(f"{board.measure} x 100, mean over {len(board.tasks)} {board.group} tasks, 95% interval")
-        return figure
-
-
-def task_plot(board: ScoreSeries) -> Figure:
-    """Bars for each task, one a system, with 95% intervals."""
-    from matplotlib.patheffects import withStroke
-
-    count = len(board.systems)
-    if count > len(HATCHES):
-        raise R2medError(f"{count} systems are too many for bars; name at most {len(HATCHES)}")
-    whisker = {"elinewidth": 0.8, "ecolor": "black", "path_effects": [withStroke(linewidth=2, foreground="white")]}
-    with _drawing(2.6 + 0.14 * count) as (figure, (axes,)):
-        width, columns = 0.84 / count, {**board.tasks, "mean": board.average}
-        for place, system in enumerate(board.systems):
-            found = [column[place] for column in columns.values()]
-            where = [group + (place - (count - 1) / 2) * width for group in range(len(columns))]
-            label = _label(system, oracle=system in board.oracles, width=70)
-            heights, style = [100 * each.mean for each in found], _bar_style(place, count)
-            axes.bar(where, heights, width, yerr=_errors(found), error_kw=whisker, label=label, **style)
-        axes.set_xticks(range(len(columns)), list(task_headings(list(columns)).values()))
-        axes.axvline(len(board.tasks) - 0.5, color="0.6", linewidth=0.8, linestyle=":")
-        axes.grid(axis="x", visible=False)
-        axes.set_ylabel(f"{board.measure} x 100")
-        figure.legend(loc="outside upper center", ncols=2 if count <= 4 else 1)
-        return figure
-
-
-def difference_plot(found: Comparison, measure: str) -> Figure:
-    """B minus A by task, family and overall: filled where there is a difference after Holm."""
-    headings = task_headings(list(found.tasks))
-    names: Mapping[str, Callable[[str], str]]
-    names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
-    shapes = {"task": "o", "family": "s", "overall": "D"}
-    rows = found.looks()[::-1]
-    with _drawing(0.9 + 0.21 * len(rows)) as (figure, (axes,)):
-        axes.axvline(0, color="0.3", linewidth=0.9)
-        for row, look in enumerate(rows):
-            axes.plot([100 * look.found.low, 100 * look.found.high], [row, row], color=INK, linewidth=1.3)
-            _point(axes, 100 * look.found.mean, row, shapes[look.kind], filled=look.sure)
-        _rows(axes, [names[look.kind](look.name) for look in rows])
-        axes.set_xlabel(f"difference in {measure} x 100, 95% interval; filled: shown after Holm")
-        axes.set_title(_label(f"{found.b}  minus  {found.a}", width=90), loc="left")
-        return figure
-
-
-def frontier_plot(systems: Sequence[Priced], by: str, measure: str) -> Figure:
-    """Score against cost: the frontier as a stair, systems on it filled; oracles and unknown costs left out."""
-    known = comparable(systems, by)
-    if not known:
-        raise R2medError(f"no system has a known cost in {by}; try one of {', '.join(COSTS)}")
-    best = frontier([each for _, each in known], by)
+def _scatter(chart: ScatterChart) -> Figure:
+    """Score against cost: the frontier as a stair, systems on it filled, names beside."""
     with _drawing(3.1) as (figure, (axes,)):
-        right = _cost_axis(axes, [cost for cost, _ in known])
-        stair = [(cost, 100 * each.score) for cost, each in sorted(known, key=lambda pair: pair[0]) if each in best]
+        right = _cost_axis(axes, chart)
+        stair = [(point.x, point.y) for point in chart.stair]
         stair.append((right, stair[-1][1]))
         axes.step(*zip(*stair, strict=True), where="post", color="0.6", linewidth=1.1, linestyle="--", zorder=1)
-        labels = []
-        for number, (cost, each) in enumerate(sorted(known, key=lambda pair: -pair[1].score), 1):
-            _point(axes, cost, 100 * each.score, _SHAPES[(number - 1) % len(_SHAPES)], filled=each in best)
-            axes.annotate(str(number), (cost, 100 * each.score), (5, 3), **_SMALL)
-            labels.append(f"{number}  {_label(each.system, width=28)}")
-        axes.set_xlabel(f"{COSTS[by]}; filled: nothing better for as little")
-        axes.set_ylabel(f"{measure} x 100")
-        axes.margins(y=0.12)
-        marks = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
-        figure.legend(marks, labels, loc="outside right upper")
+        marks = {}
+        for point in chart.points:
+            marks[point.name] = _mark(axes, ChartPoint(point.name, point.y, filled=point.best), point.x, point.y)
+            if point.number is not None:
+                axes.annotate(str(point.number), (point.x, point.y), (5, 3), **_SMALL)
+        axes.set_xlabel(f"{chart.x_axis}; filled: nothing better for as little")
+        axes.set_ylabel(chart.y_axis)
+        scale = chart.y_scale
+        axes.set_ylim(scale.low, scale.high)
+        axes.set_yticks(scale.ticks(), [tick_text(tick) for tick in scale.ticks()])
+        handles = [marks[point.name] for point in chart.named]
+        labels = [f"{point.number}  {_label(point.name, 28)}" for point in chart.named]
+        figure.legend(handles, labels, loc="outside right upper", title=chart.unnamed or None)
         return figure
 
 
-def _cost_axis(axes: Axes, costs: Sequence[float]) -> float:
+def _cost_axis(axes: Axes, chart: ScatterChart) -> float:
     """A logarithmic axis with room for what is free; returns its right end."""
-    positive = [cost for cost in costs if cost > 0]
-    if not positive:
+    scale = chart.x_scale
+    ticks, left = scale.ticks(), scale.low
+    if all(point.x <= 0 for point in chart.points):
         axes.set_xlim(-0.05, 1.0)
-        axes.set_xticks([0])
+        axes.set_xticks([0], ["free"])
         return 1.0
-    left, right = min(positive) / 1.8, max(positive) * 1.8
-    ticks = _ticks(left, right)
-    if len(positive) == len(costs):
-        axes.set_xscale("log")
-    else:
+    if chart.has_free:
         axes.set_xscale("symlog", linthresh=left, linscale=0.5)
         left, ticks = -0.3 * left, [0.0, *ticks]
-    axes.set_xlim(left, right)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    else:
+        axes.set_xscale("log")
+    axes.set_xlim(left, scale.high)
+    axes.set_xticks(ticks, [tick_text(tick) if tick else "free" for tick in ticks])
     axes.set_xticks([], minor=True)
-    return right
+    return scale.high
 
 
-def _ticks(left: float, right: float) -> list[float]:
-    """Powers of ten, and 2 and 5 times them where there is room.
-
-    >>> _ticks(0.8, 12), _ticks(0.8, 12_000)
-    ([1.0, 2.0, 5.0, 10.0], [1.0, 10.0, 100.0, 1000.0, 10000.0])
-    """
-    powers = range(math.floor(math.log10(left)), math.ceil(math.log10(right)) + 1)
-    digits = (1, 2, 5) if right / left < 200 else (1,)
-    found = [float(f"{digit}e{power}") for power in powers for digit in digits]
-    return [tick for tick in found if left <= tick <= right]
-
-
-def gap_plot(found: Sequence[Gap]) -> Figure:
-    """For each task how near the query and the gold answer are to the relevant documents, by words and by meaning."""
-    gaps = list(reversed(found))
-    sides = {"overlap": "lexical overlap x 100", "similarity": f"cosine x 100 ({found[0].encoder})"}
-    with _drawing(1.3 + 0.24 * len(gaps), 2, sharey=True) as (figure, axes):
-        for panel, (side, title) in zip(axes, sides.items(), strict=True):
-            for row, gap in enumerate(gaps):
-                near = getattr(gap, side)
-                ends = [100 * near[pair].mean for pair in ("query-positive", "answer-positive")]
-                panel.plot(ends, [row, row], color="0.7", linewidth=1.6, zorder=1)
-            for pair, style in _GAP_STYLES.items():
-                rows = [(getattr(gap, side)[pair], row) for row, gap in enumerate(gaps) if pair in getattr(gap, side)]
-                means, places = [100 * near.mean for near, _ in rows], [row for _, row in rows]
-                panel.plot(means, places, linestyle="None", zorder=2, **style)
-            _rows(panel, list(task_headings([gap.task for gap in gaps]).values()))
-            panel.set_xlabel(title)
-            panel.set_xlim(left=0)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+def _pairs(chart: PairedChart) -> Figure:
+    """The panels side by side, under one legend."""
+    with _drawing(1.3 + 0.24 * len(chart.rows), len(chart.panels), sharey=True) as (figure, axes):
+        marks: dict[str, Any] = {}
+        for panel, beside in zip(chart.panels, axes, strict=True):
+            rows = list(reversed(panel.marks))
+            for row, points in enumerate(rows):
+                ends = [point.value for point in points[-2:]]
+                beside.plot(ends, [row] * len(ends), color="0.7", linewidth=1.6, zorder=1)
+                for point in points:
+                    marks[point.name] = _mark(beside, point, point.value, row)
+            _names(beside, list(reversed(chart.rows)))
+            _across(beside, Scale(0.0, 1.05 * max(point.value for points in rows for point in points)))
+            beside.set_xlabel(panel.axis)
+        figure.legend(list(marks.values()), list(marks), loc="outside upper center", ncols=3)
         return figure
 
 
-def cause_plot(found: Sequence[Sequence[Diagnosis]], of: str = "documents") -> Figure:
-    """The shares of causes, a bar a system, over all its tasks."""
-    systems = list(reversed(found))
-    totals = [overall(each, of) for each in systems]
-    used = [cause for cause in Cause if any(total[cause].mean for total in totals)]
-    with _drawing(1.1 + 0.32 * len(systems)) as (figure, (axes,)):
-        left = [0.0] * len(systems)
-        for cause in used:
-            shares = [100 * total[cause].mean for total in totals]
-            # A cause has the same fill in every figure, and on the pages.
-            style = _bar_style(list(Cause).index(cause), len(Cause))
-            axes.barh(range(len(systems)), shares, 0.68, left=left, label=cause.value, **style)
+def _shares(chart: ShareChart) -> Figure:
+    """Bars of shares, a row each."""
+    count = len(chart.rows)
+    with _drawing(1.1 + 0.32 * count) as (figure, (axes,)):
+        left = [0.0] * count
+        for series in chart.series:
+            shares = list(reversed(series.values))
+            axes.barh(range(count), shares, 0.68, left=left, label=series.name, **_fill_style(series.fill))
             left = [one + other for one, other in zip(left, shares, strict=True)]
-        _rows(axes, [_label(each[0].system) for each in systems])
-        axes.set_xlim(0, 100)
-        axes.set_xlabel(f"% {LEVELS[of]}, mean over {len(found[0])} tasks")
-        figure.legend(loc="outside upper center", ncols=5 if len(used) <= 5 else 4)
+        _names(axes, [_label(name) for name in reversed(chart.rows)])
+        _across(axes, Scale(0.0, 100.0))
+        axes.set_xlabel(chart.axis)
+        figure.legend(loc="outside upper center", ncols=5 if len(chart.series) <= 5 else 4)
         return figure
+
+
+_PENS: dict[type, Callable[[Any], Figure]] = {
+    DotChart: _dots,
+    ShareChart: _shares,
+    BarChart: _bars,
+    ScatterChart: _scatter,
+    PairedChart: _pairs,
+}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
-from r2med.diagnose.frontier import COSTS, Priced, bill, comparable, left_out
+from r2med.diagnose.frontier import COSTS, Priced, bill, left_out
 from r2med.errors import R2medError
 from r2med.render.board_table import BoardTable, board_table
-from r2med.render.html import drawn
-from r2med.web.charts import ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, responsive, small
+from r2med.render.chart_svg import responsive, small
+from r2med.render.charts import DotChart, cause_chart, frontier_chart, heat_map, line_point
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -143,7 +143,7 @@ def sorted_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> Sor
         min((each.low for each in known.values()), default=0.0),
         max((each.high for each in known.values()), default=1.0),
     )
-    bars = {name: drawn(small(found, low, high)) for name, found in known.items()}
+    bars = {name: small(found, low, high) for name, found in known.items()}
     return SortedTable(board_table(board, lines, average="Average"), sort, bars)
 
 
@@ -151,25 +151,19 @@ def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     """The charts of the lines that are shown: averages with intervals, and the heat map."""
     shown = lines[:_CHARTED]
     systems = [line for line in shown if not line.row.oracle] or shown
-    averages = [mark for line in systems if (mark := mark_of(line, AVERAGE)) is not None]
+    averages = [point for line in systems if (point := line_point(line, AVERAGE)) is not None]
     panels = []
     if averages:
         first = f"the first {len(averages)}" if len(shown) < len(lines) else f"{len(averages)} systems"
         over = f"mean over {len(board.tasks)} tasks" if len(board.tasks) > 1 else board.tasks[0]
         note = f"{board.measure} × 100, {over}, {first}. Discs are own runs with 95% intervals, diamonds are "
         note += f"published figures{'; oracles are left out' if len(systems) < len(shown) else ''}."
-        panels.append(
-            Panel(
-                "Averages",
-                note,
-                responsive(points, averages, "averages with 95% intervals"),
-                "averages",
-            )
-        )
+        chart = DotChart("Averages with 95% intervals", f"{board.measure} x 100, {over}", averages)
+        panels.append(Panel("Averages", note, responsive(chart), "averages"))
     if shown and len(board.tasks) > 1:
         first = f"the first {len(shown)}" if len(shown) < len(lines) else f"{len(shown)} systems"
         note = f"{board.measure} × 100, {first}; the stronger the colour, the better within a column."
-        panels.append(Panel("Systems × tasks", note, responsive(heat_map, replace(board, lines=shown)), "heat"))
+        panels.append(Panel("Systems × tasks", note, responsive(heat_map(board, shown)), "heat"))
     return panels
 
 
@@ -177,10 +171,11 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     """A chart for each task."""
     panels = []
     for task in board.tasks:
-        found = [mark for line in lines if (mark := mark_of(line, task)) is not None]
-        marks: list[ChartPoint] = sorted(found, key=lambda mark: -mark.value)[:_CHARTED]
-        if marks:
-            panels.append(Panel(task, "", responsive(points, marks, f"{board.measure} on {task}")))
+        found = [point for line in lines if (point := line_point(line, task)) is not None]
+        best = sorted(found, key=lambda point: -point.value)[:_CHARTED]
+        if best:
+            chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
+            panels.append(Panel(task, "", responsive(chart)))
     return panels
 
 
@@ -193,10 +188,10 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
     ]
     panels = []
     for by, unit in COSTS.items():
-        if len({cost for cost, _ in comparable(priced, by)}) > 1:
+        chart = frontier_chart(priced, by, measure)
+        if chart is not None and len({point.x for point in chart.points}) > 1:
             note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. {left_out(priced, by)}"
-            chart = responsive(frontier_chart, priced, by, measure)
-            panels.append(Panel(f"Cost in {by}", note, chart, f"cost-{by}"))
+            panels.append(Panel(f"Cost in {by}", note, responsive(chart), f"cost-{by}"))
     return panels
 
 
@@ -221,7 +216,7 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
     used = [cause for cause in Cause if any(row.get(cause) for row in shares.values())]
     meanings = " ".join(f"{cause.value.capitalize()}: {cause.meaning}." for cause in used)
     note = f"What became of the relevant documents, % {averaged}. {meanings}"
-    return [Panel(_TITLE, note, responsive(cause_chart, shares), _ANCHOR)]
+    return [Panel(_TITLE, note, responsive(cause_chart(shares, f"% of relevant documents, {averaged}")), _ANCHOR)]
 
 
 def known(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:

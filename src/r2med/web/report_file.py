@@ -29,9 +29,11 @@ from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.engine import Engine
 from r2med.render.case_screen import harmless
+from r2med.render.chart_svg import responsive
+from r2med.render.charts import against_chart
 from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
-from r2med.web import boards, charts
+from r2med.web import boards
 from r2med.web.boards import Panel
 from r2med.web.colophon import colophon
 
@@ -147,7 +149,8 @@ def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board)
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
         note += f"they differ. {_verdicts(compared)}"
-        panels.append(Panel("Paired differences", note, charts.responsive(charts.against, compared), "differences"))
+        chart = against_chart(compared, str(choice.measure))
+        panels.append(Panel("Paired differences", note, responsive(chart), "differences"))
     panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
     return panels + boards.panels(found.causes)
 

@@ -17,10 +17,12 @@ from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.named_runs import select
 from r2med.render.board_text import FORMATS
+from r2med.render.chart_svg import responsive
+from r2med.render.charts import DotChart, line_point
 from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
 from r2med.storage.files import draft_folder, reason, write_file
-from r2med.web import boards, charts
+from r2med.web import boards
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.published_page import source_facts
 from r2med.web.report_file import ReportChoice, report
@@ -136,15 +138,16 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
 
 
 def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]) -> str:
-    marks = [mark for task in (*found.tasks, AVERAGE) if (mark := charts.mark_of(line, task)) is not None]
-    named = [mark._replace(name=task or "average") for task, mark in zip((*found.tasks, AVERAGE), marks, strict=False)]
+    points = [
+        point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
+    ]
     return render(
         "site_system.html",
         frame,
         line=line,
         board=found,
         entries=entries,
-        chart=charts.responsive(charts.points, named, f"{found.measure} of {line.row.name}"),
+        chart=responsive(DotChart(f"{found.measure} of {line.row.name}", f"{found.measure} x 100", points)),
     )
 
 

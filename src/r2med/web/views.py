@@ -15,10 +15,12 @@ from r2med.diagnose.causes import Cause, QueryCause
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
 from r2med.render.board_text import FORMATS
+from r2med.render.chart_svg import responsive
+from r2med.render.charts import DotChart, difference_chart, interval_point
 from r2med.render.html import address
 from r2med.runs.cost import Cost
 from r2med.storage.progress import in_progress
-from r2med.web import boards, charts, comparing, searching
+from r2med.web import boards, comparing, searching
 from r2med.web.board_query import board_groups, board_measures, one_of, read_board
 from r2med.web.boards import Pages
 from r2med.web.cases import DEEP, WORDS, query_page, run_kinds
@@ -129,11 +131,11 @@ def system_page(library: Library, request: Request) -> Shown:
     if not runs:
         raise R2medError(f"no run of {system!r} in the group {group!r}")
     means = library.means()
-    marks = []
+    points = []
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            marks.append(charts.ChartPoint(task, 100 * found.mean, 100 * found.low, 100 * found.high))
+            points.append(interval_point(task, found))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))
@@ -142,7 +144,7 @@ def system_page(library: Library, request: Request) -> Shown:
     values = {
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
         "others": others,
-        "chart": charts.responsive(charts.points, marks, f"nDCG@10 of {system} by task") if marks else "",
+        "chart": responsive(DotChart(f"nDCG@10 of {system} by task", "nDCG@10 x 100", points)) if points else "",
         "oracle": any(entry.oracle for entry in runs.values()),
         "panels": boards.cause_panels([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
@@ -178,7 +180,7 @@ def compare_page(library: Library, request: Request) -> Shown:
         "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
         "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": comparing.SORTS,
         "texts": {(p.task, p.query): _query_text(library, p.task, p.query) for p in shown},
-        "chart": charts.responsive(charts.differences, found.found),
+        "chart": responsive(difference_chart(found.found, found.measure)),
     }  # fmt: skip
     return "compare.html", values
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from r2med.board.model import Board, BoardRow, Line
 from r2med.diagnose.causes import Cause
 from r2med.diagnose.frontier import Bill, Priced, frontier
-from r2med.web.boards import Pages, ordered
-from r2med.web.charts import NARROW, WIDE, ChartPoint, cause_chart, frontier_chart, heat_map, mark_of, points, shade_of
-from r2med.web.svg import Scale, shortened
+from r2med.render.chart_svg import NARROW, WIDE, draw
+from r2med.render.charts import ChartPoint, DotChart, cause_chart, frontier_chart, heat_map, line_point, shade_of
+from r2med.render.palette import HATCHES, fills
+from r2med.render.scale import Scale
+from r2med.render.svg import shortened
 
 names = st.text(max_size=60)
 shares = st.floats(0, 1)
@@ -26,10 +28,14 @@ def line(name: str, values: dict[str, float], **facts) -> Line:
     return Line(BoardRow(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
 
 
+def dots(*points: ChartPoint) -> str:
+    return draw(DotChart("x", "y", points))
+
+
 @given(st.lists(st.tuples(names, st.floats(0, 100), st.floats(0, 10)), min_size=1, max_size=6))
 def test_any_name_gives_a_drawing_that_parses(rows):
     marks = [ChartPoint(name, value, value - off, value + off) for name, value, off in rows]
-    drawing = ElementTree.fromstring(points(marks, "x"))
+    drawing = ElementTree.fromstring(dots(*marks))
     assert len([each for each in drawing.iter() if each.get("class") == "row"]) == len(rows)
     circles = [float(each.get("cx")) for each in drawing.iter() if each.tag == "circle"]
     order = sorted(range(len(rows)), key=lambda place: rows[place][1])
@@ -39,7 +45,7 @@ def test_any_name_gives_a_drawing_that_parses(rows):
 @given(st.lists(st.tuples(names, shares, shares), min_size=1, max_size=6))
 def test_a_heat_map_has_every_figure(rows):
     lines = [line(name, {"A": a, "B": b}) for name, a, b in rows]
-    drawing = ElementTree.fromstring(heat_map(Board("full", "nDCG@10", ["A", "B"], lines)))
+    drawing = ElementTree.fromstring(draw(heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines)))
     cells = [each.text for each in drawing.iter() if "cell" in (each.get("class") or "")]
     assert cells == [
         f"{100 * value:.1f}" for each in lines for value in (each.value("A"), each.value("B"), each.average)
@@ -48,8 +54,9 @@ def test_a_heat_map_has_every_figure(rows):
 
 def test_a_missing_task_is_a_missing_cell_and_no_mark():
     lacking = line("x", {"A": 0.5})
-    assert mark_of(lacking, "B") is None
-    drawing = heat_map(Board("full", "nDCG@10", ["A", "B"], [line("y", {"A": 0.1, "B": 0.2}), lacking]))
+    assert line_point(lacking, "B") is None
+    lines = [line("y", {"A": 0.1, "B": 0.2}), lacking]
+    drawing = draw(heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines))
     assert drawing.count('class="cell') == 4
 
 
@@ -57,35 +64,59 @@ def test_a_missing_task_is_a_missing_cell_and_no_mark():
 @example([(5e-324, 0.0)])
 def test_a_frontier_draws_what_has_a_cost(systems):
     priced = [Priced(f"s{place}", score, Bill(cost, 0, 0)) for place, (score, cost) in enumerate(systems)]
-    drawn = frontier_chart(priced, "money", "nDCG@10")
+    chart = frontier_chart(priced, "money", "nDCG@10")
     known = sum(cost is not None for _, cost in systems)
-    assert (drawn == "") == (known == 0)
-    if drawn:
-        assert len([each for each in ElementTree.fromstring(drawn).iter() if each.tag == "circle"]) == known
+    assert (chart is None) == (known == 0)
+    if chart is not None:
+        assert len([each for each in ElementTree.fromstring(draw(chart)).iter() if each.tag == "circle"]) == known
 
 
 def test_causes_fill_the_bar():
-    drawing = ElementTree.fromstring(cause_chart({"a<b": {Cause.FOUND: 0.25, Cause.LOW: 0.75}}))
-    bars = [each for each in drawing.iter() if each.get("height") == "20" and "cause" in (each.get("class") or "")]
+    drawing = ElementTree.fromstring(draw(cause_chart({"a<b": {Cause.FOUND: 0.25, Cause.LOW: 0.75}}, "%")))
+    bars = [each for each in drawing.iter() if each.get("height") == "20" and each.get("class") == "filled"]
     assert float(bars[1].get("width")) / float(bars[0].get("width")) == pytest.approx(3, rel=0.05)
 
 
 def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
-    from r2med.render.html import static
-    from r2med.render.plots import HATCHES, shades
-
     pytest.importorskip("matplotlib")
-    style = static("style.css")
-    assert re.findall(r"--c\d: (#\w+);", style)[: len(Cause)] == shades(len(Cause))
-    drawing = cause_chart({"a": {cause: 1 / len(Cause) for cause in Cause}})
-    hatched = {int(place) for place in re.findall(r'fill="url\(#hatch-wide-(\d)\)"', drawing)}
-    assert hatched == {place for place, hatch in enumerate(HATCHES[: len(Cause)]) if hatch}
+    from matplotlib.colors import to_hex
+
+    from r2med.render import plots
+
+    chart = cause_chart({"a": {cause: 1 / len(Cause) for cause in Cause}}, "%")
+    drawing = ElementTree.fromstring(draw(chart))
+    bars = [each for each in drawing.iter() if each.get("height") == "20"]
+    colors = [each.get("fill") for each in bars if each.get("class") == "filled"]
+    patches = [bar for bars in plots.draw(chart).axes[0].containers for bar in bars]
+    assert colors == [to_hex(bar.get_facecolor()) for bar in patches] == [fill.color for fill in fills(len(Cause))]
+    assert [bar.get_hatch() or "" for bar in patches] == list(HATCHES[: len(Cause)])
+    hatched = [each.get("fill") for each in bars if (each.get("fill") or "").startswith("url(")]
+    assert len(hatched) == sum(map(bool, HATCHES[: len(Cause)]))
+    patterns = {each.get("id") for each in drawing.iter() if each.tag == "pattern"}
+    assert {name.removeprefix("url(#").removesuffix(")") for name in hatched} == patterns
+
+
+def test_a_chart_says_what_it_shows_and_its_parts_can_be_reached():
+    drawing = ElementTree.fromstring(dots(ChartPoint("a < b", 50, 40, 60), ChartPoint("c", 10, filled=False)))
+    assert [each.tag for each in drawing][:2] == ["title", "desc"]
+    assert drawing.get("role") == "group", "an image would hide the titles of its parts"
+    rows = [each for each in drawing if each.get("role") == "img"]
+    assert [row[0].text for row in rows] == ["a < b: 50.00, 95% interval 40.00 to 60.00", "c: 10.00"]
+    assert drawing[1].text == "y. a < b: 50.00, 95% interval 40.00 to 60.00; c: 10.00."
+
+
+def test_marks_differ_without_colour():
+    shapes = [ChartPoint("a", 1), ChartPoint("b", 2, filled=False), ChartPoint("c", 3, shape="diamond", tone="pub")]
+    drawing = ElementTree.fromstring(dots(*shapes))
+    marks = [each for each in drawing.iter() if (each.get("class") or "").startswith("mark")]
+    assert [each.tag for each in marks] == ["circle", "circle", "path"]
+    assert ["hollow" in each.get("class") for each in marks] == [False, True, False]
 
 
 def test_a_frontier_names_only_what_is_on_it_however_many_there_are():
     priced = [Priced(f"system {n}", n / 100, Bill(1.0 + 40 - n if n % 10 else n, 0, 0)) for n in range(1, 41)]
     for layout in (WIDE, NARROW):
-        drawing = ElementTree.fromstring(frontier_chart(priced, "money", "nDCG@10", layout=layout))
+        drawing = ElementTree.fromstring(draw(frontier_chart(priced, "money", "nDCG@10"), layout))
         lines = [(float(each.get("y")), each.text) for each in drawing.iter() if "name" in (each.get("class") or "")]
         best = {each.system for each in frontier(priced, "money")}
         assert {text.split("  ")[1] for _, text in lines[:-1]} == best
@@ -96,7 +127,7 @@ def test_a_frontier_names_only_what_is_on_it_however_many_there_are():
 
 
 def test_dots_need_no_zero():
-    drawing = ElementTree.fromstring(points([ChartPoint("a", 36), ChartPoint("b", 43)], "x"))
+    drawing = ElementTree.fromstring(dots(ChartPoint("a", 36), ChartPoint("b", 43)))
     low, high = sorted(float(each.get("cx")) for each in drawing.iter() if each.tag == "circle")
     assert high - low > 300
 
@@ -115,18 +146,6 @@ def test_a_better_figure_never_has_a_weaker_shade(one, other, third):
     assert (one <= other) == (shade_of(one, low, high) <= shade_of(other, low, high)) or one > other
 
 
-def test_pages_hold_everything_once():
-    for total in (0, 1, 50, 51, 149):
-        parts = [list(range(total))[Pages.of(total, number).cut()] for number in range(1, Pages.of(total, 1).count + 1)]
-        assert [place for part in parts for place in part] == list(range(total))
-
-
-def test_lines_without_a_figure_come_last_both_ways():
-    lines = [line("a", {"A": 0.1}), line("b", {"A": 0.3, "B": 0.1}), line("c", {"A": 0.2, "B": 0.2})]
-    assert [each.row.name for each in ordered(lines, "B")] == ["c", "b", "a"]
-    assert [each.row.name for each in ordered(lines, "B", descending=False)] == ["b", "c", "a"]
-
-
 @given(names, st.integers(3, 50))
 def test_a_shortened_name_fits(text, most):
     assert len(shortened(text, most)) <= most
@@ -134,9 +153,9 @@ def test_a_shortened_name_fits(text, most):
 
 
 def test_an_interval_is_drawn_from_end_to_end():
-    drawing = ElementTree.fromstring(points([ChartPoint("a", 50, 40, 60), ChartPoint("b", 0)], "x"))
-    whisker = next(each for each in drawing.iter() if each.get("class") == "range")
+    drawing = ElementTree.fromstring(dots(ChartPoint("a", 50, 40, 60), ChartPoint("b", 0)))
+    whisker = next(each for each in drawing.iter() if (each.get("class") or "").startswith("range"))
     dot = next(each for each in drawing.iter() if each.tag == "circle")
     middle = (float(whisker.get("x1")) + float(whisker.get("x2"))) / 2
     assert float(dot.get("cx")) == pytest.approx(middle, abs=0.1)
-    assert re.search(r"95% interval 40\.00 to 60\.00", points([ChartPoint("a", 50, 40, 60)], "x"))
+    assert re.search(r"95% interval 40\.00 to 60\.00", dots(ChartPoint("a", 50, 40, 60)))

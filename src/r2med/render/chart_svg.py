@@ -1,0 +1,234 @@
+"""Charts as SVG for pages: readable at a glance, without colour vision, and in print.
+
+Colours come from the style sheet, where light and dark have their own; fills of bars are the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from r2med.measure.bootstrap import Interval
+from r2med.render.charts import (
+    ChartPoint,
+    DotChart,
+    HeatMap,
+    ScatterChart,
+    ScatterPoint,
+    ShareChart,
+    interval_point,
+)
+from r2med.render.palette import Fill
+from r2med.render.scale import Scale, tick_text
+from r2med.render.svg import axis, drawing, hint, part, shortened, tag, words
+
+
+class Layout(NamedTuple):
+    """How a chart is laid out: what stands where, for how wide a place."""
+
+    name: str
+    width: int
+    label: int
+    """The width of the place for names at the left; 0 where names stand above their rows."""
+    row: int
+    characters: int
+    """As many as the place for a name holds."""
+
+    @property
+    def above(self) -> bool:
+        """Whether names stand above their rows."""
+        return not self.label
+
+    def name_of(self, y: float, text: str) -> str:
+        """A row's name, beside its middle at `y` or above it."""
+        if self.above:
+            return words(0, y - 13, shortened(text, self.characters), class_="name")
+        return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
+
+
+WIDE = Layout("wide", 860, 300, 22, 42)
+NARROW = Layout("narrow", 340, 0, 38, 42)
+_STROKES = {
+    "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
+    "\\": "M-1 5L1 7M0 0L6 6M5 -1L7 1",
+    ".": "M3 2.3v1.4",
+    "x": "M0 6L6 0M0 0L6 6",
+    "-": "M0 3H6",
+    "+": "M0 3H6M3 0V6",
+}
+"""What is drawn for each hatch, on a tile of 6 x 6."""
+
+
+PageChart = DotChart | ShareChart | ScatterChart | HeatMap
+"""The charts that pages show."""
+
+
+def responsive(chart: PageChart) -> Markup:
+    """A chart in both layouts; the style sheet shows the one that has room."""
+    return Markup(tag("div", draw(chart, WIDE), draw(chart, NARROW), class_="charts"))
+
+
+def draw(chart: PageChart, layout: Layout = WIDE) -> str:
+    """A chart as SVG."""
+    pen: Callable[[Any, Layout], tuple[float, list[str]]] = _PENS[type(chart)]
+    height, parts = pen(chart, layout)
+    return drawing((layout.width, height), chart.title, chart.description, *parts, layout=layout.name)
+
+
+def small(found: Interval, low: float, high: float) -> Markup:
+    """An interval as a cell of a table has room for it."""
+    scale = Scale(low, high, 4, 92)
+    title = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
+    mark = interval_point("", found)
+    shown = mark._replace(value=found.mean, low=found.low, high=found.high)
+    facts = {"class_": "mini", "viewBox": "0 0 96 16", "role": "img", "aria_label": title}
+    return Markup(tag("svg", hint(title), _whisker(shown, scale, 8, 2.6), **facts))
+
+
+def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:
+    scale = replace(chart.scale, start=layout.label + 12, end=layout.width - (12 if layout.above else 58))
+    bottom = 8 + layout.row * len(chart.points)
+    rows = [axis(scale, 4, bottom, zero=chart.differences)]
+    for place, point in enumerate(chart.points):
+        top = 8 + layout.row * place
+        y = top + (layout.row - 10 if layout.above else layout.row / 2)
+        value = f"{point.value:+.2f}".replace("-", "\N{MINUS SIGN}") if chart.differences else f"{point.value:.2f}"
+        rows.append(
+            part(
+                point.said(signed=chart.differences),
+                tag("rect", x=0, y=top, width=layout.width, height=layout.row),
+                layout.name_of(y, point.name),
+                _whisker(point, scale, y),
+                words(layout.width, y - 13 if layout.above else y + 4, value, class_="value", text_anchor="end"),
+                class_="row",
+            )
+        )
+    return bottom + 22, rows
+
+
+def _whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
+    """A mark with its interval."""
+    parts = []
+    if point.low is not None and point.high is not None:
+        left, right = scale(point.low), scale(point.high)
+        facts = {"class_": f"range {point.tone}"}
+        parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, **facts))
+        parts += [tag("line", x1=end, x2=end, y1=y - 4, y2=y + 4, **facts) for end in (left, right)]
+    return "".join([*parts, _mark(point, scale(point.value), y, radius)])
+
+
+def _mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
+    look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
+    if point.shape == "disc":
+        return tag("circle", cx=x, cy=y, r=radius, class_=look)
+    if point.shape == "square":
+        return tag("path", d=f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z", class_=look)
+    return tag("path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_=look)
+
+
+def _heat(chart: HeatMap, layout: Layout) -> tuple[float, list[str]]:
+    left = 0 if layout.above else layout.label + 8
+    wide = (layout.width - left) / max(1, len(chart.columns))
+    parts = [
+        words(left + wide * (place + 0.5), 14, shortened(column, 6 if layout.above else 12), class_="tick head")
+        for place, column in enumerate(chart.columns)
+    ]
+    row_height = 40 if layout.above else 24
+    for place, row in enumerate(chart.rows):
+        y = 22 + row_height * place + (16 if layout.above else 0)
+        parts.append(layout.name_of(y + (8 if layout.above else 12), row.name))
+        for number, cell in enumerate(row.cells):
+            if cell is not None:
+                x = left + wide * number
+                box = tag("rect", x=x, y=y, width=wide - 2, height=22, rx=3, class_=f"h{cell.shade}")
+                text = words(x + wide / 2 - 1, y + 15, f"{cell.value:.1f}", class_=f"cell t{cell.shade}")
+                parts.append(part(f"{row.name}, {chart.columns[number]}: {cell.value:.2f}", box, text))
+    return 26 + row_height * len(chart.rows), parts
+
+
+def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
+    right = 330 if layout.above else 500
+    x = replace(chart.x_scale, start=110 if chart.has_free else 60, end=right)
+    y = replace(chart.y_scale, start=290, end=28)
+
+    def place(point: ScatterPoint) -> float:
+        return x(point.x) if point.x > 0 else 70.0
+
+    parts = [axis(x, 28, 290), words((right + 50) / 2, 324, chart.x_axis, class_="tick", text_anchor="middle")]
+    parts.append(words(4, 12, chart.y_axis, class_="tick"))
+    parts += [words(70, 305, "free", class_="tick", text_anchor="middle")] if chart.has_free else []
+    for tick in y.ticks():
+        parts.append(tag("line", x1=50, x2=right, y1=y(tick), y2=y(tick), class_="grid"))
+        parts.append(words(44, y(tick) + 4, tick_text(tick), class_="tick", text_anchor="end"))
+    steps = [f"H{place(point):.1f}V{y(point.y):.1f}" for point in chart.stair[1:]]
+    first = chart.stair[0]
+    parts.append(tag("path", d=f"M{place(first):.1f} {y(first.y):.1f}{''.join(steps)}H{right}", class_="stair"))
+    for point in chart.points:
+        label = f"{point.name}: {chart.y_axis} {point.y:.2f}, {point.x:.4g} {chart.x_axis}"
+        mark = _mark(ChartPoint(point.name, point.y, filled=point.best), place(point), y(point.y), 5)
+        number = str(point.number or "")
+        text = words(place(point) + 8, y(point.y) - 5, number, class_="tick number") if number else ""
+        parts.append(part(label, mark, text))
+    left, top = (4, 336) if layout.above else (522, 28)
+    legend = [(f"{point.number}  {shortened(point.name, 44)}", point.best) for point in chart.named]
+    legend += [(chart.unnamed, False)] if chart.unnamed else []
+    for row, (line, best) in enumerate(legend):
+        parts.append(words(left, top + 19 * row + 13, line, class_="name best" if best else "name soft"))
+    return max(330, top + 19 * len(legend) + 4), parts
+
+
+def _shares(chart: ShareChart, layout: Layout) -> tuple[float, list[str]]:
+    scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)
+    in_line = 2 if layout.above else max(1, len(chart.series))
+    width, parts = (layout.width - 20) / in_line, [_hatches([series.fill for series in chart.series], layout)]
+    for place, series in enumerate(chart.series):
+        x, y = 4 + width * (place % in_line), 4 + 20 * (place // in_line)
+        parts.append(_filled(series.fill, layout, x=x, y=y, width=13, height=13))
+        parts.append(words(x + 18, y + 11, series.name, class_="name"))
+    top, row_height = 8 + 20 * -(-len(chart.series) // in_line), 42 if layout.above else 26
+    bottom = top + row_height * len(chart.rows)
+    parts.append(axis(scale, top, bottom))
+    for row, name in enumerate(chart.rows):
+        y, done = top + row_height * row + (18 if layout.above else 3), 0.0
+        parts.append(layout.name_of(y + (8 if layout.above else 10), name))
+        for series in chart.series:
+            share = series.values[row]
+            left, right = scale(done), scale(done + share)
+            done += share
+            bar = _filled(series.fill, layout, x=left, y=y, width=max(0.0, right - left - 1), height=20)
+            look = "cell on-dark" if series.fill.dark else "cell on-light"
+            number = words((left + right) / 2, y + 14, f"{share:.0f}", class_=look) if right - left >= 20 else ""
+            parts.append(part(f"{name}: {series.name} {share:.1f}%", bar, number))
+    return bottom + 22, parts
+
+
+def _filled(fill: Fill, layout: Layout, **box: float) -> str:
+    """A box in a colour and its hatch."""
+    hatch = tag("rect", **box, fill=f"url(#{_hatch_name(fill, layout)})") if fill.hatch else ""
+    return tag("rect", **box, class_="filled", fill=fill.color) + hatch
+
+
+def _hatches(fills: list[Fill], layout: Layout) -> str:
+    """The patterns of some fills, under names that differ between the layouts of a page."""
+    made = []
+    for fill in fills:
+        if fill.hatch:
+            shape = tag("path", d=_STROKES[fill.hatch[0]], class_="stroke", stroke=fill.line)
+            name = _hatch_name(fill, layout)
+            made.append(tag("pattern", shape, id=name, width=6, height=6, patternUnits="userSpaceOnUse"))
+    return tag("defs", *made) if made else ""
+
+
+def _hatch_name(fill: Fill, layout: Layout) -> str:
+    return f"hatch-{layout.name}-{fill.color.removeprefix('#')}"
+
+
+_PENS: dict[type, Callable[[Any, Layout], tuple[float, list[str]]]] = {
+    DotChart: _dots,
+    ShareChart: _shares,
+    ScatterChart: _scatter,
+    HeatMap: _heat,
+}

@@ -1,0 +1,78 @@
+"""The scales of all charts, on pages and on paper: where a figure lies, and the one rule for ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From figures to places on a line.
+
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    """
+
+    low: float
+    high: float
+    start: float = 0.0
+    end: float = 1.0
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Where a figure lies; what is beyond the ends lies at them."""
+        low, high, here = self.low, self.high, min(max(value, self.low), self.high)
+        if self.logarithmic:
+            low, high, here = math.log10(low), math.log10(high), math.log10(here)
+        share = (here - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round figures between the ends, five or so.
+
+        >>> Scale(0, 42).ticks()
+        [0.0, 10.0, 20.0, 30.0, 40.0]
+        >>> Scale(0.02, 30, logarithmic=True).ticks()
+        [0.1, 1.0, 10.0]
+        >>> Scale(0.8, 12, logarithmic=True).ticks()
+        [1.0, 2.0, 5.0, 10.0]
+        """
+        if self.logarithmic:
+            return self._powers()
+        step = _step((self.high - self.low) / 6.5)
+        first = math.ceil(self.low / step - 1e-9)
+        return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+    def _powers(self) -> list[float]:
+        """Powers of ten, and 2 and 5 times them where there is room."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
+        found = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        return [tick for tick in found if self.low <= tick <= self.high]
+
+
+def _step(least: float) -> float:
+    """A round distance of at least so much."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
+
+
+def tick_text(tick: float) -> str:
+    """A tick's figure.
+
+    >>> tick_text(-30.0), tick_text(2.5)
+    ('\u221230', '2.5')
+    """
+    return f"{tick:g}".replace("-", "\N{MINUS SIGN}") if abs(tick) >= 1e-4 else f"{tick:g}"
+
+
+def span(values: Sequence[float], *, from_zero: bool = True) -> tuple[float, float]:
+    """The ends of a scale that holds some figures with a little room."""
+    low, high = (min(values, default=0.0), max(values, default=1.0))
+    # Figures closer together than this cannot be told apart, and their scale would have no round steps.
+    room = max(1e-6, 0.05 * (high - low or abs(high) or 1.0))
+    return (0.0 if from_zero and low >= 0 else low - room), high + room

@@ -1,0 +1,22 @@
+"""Long lists on pages: cut into pages, and sorted."""
+
+from __future__ import annotations
+
+from r2med.board.model import BoardRow, Line
+from r2med.web.boards import Pages, ordered
+
+
+def line(name: str, values: dict[str, float]) -> Line:
+    return Line(BoardRow(name, ("own",), values), None)
+
+
+def test_pages_hold_everything_once():
+    for total in (0, 1, 50, 51, 149):
+        parts = [list(range(total))[Pages.of(total, number).cut()] for number in range(1, Pages.of(total, 1).count + 1)]
+        assert [place for part in parts for place in part] == list(range(total))
+
+
+def test_lines_without_a_figure_come_last_both_ways():
+    lines = [line("a", {"A": 0.1}), line("b", {"A": 0.3, "B": 0.1}), line("c", {"A": 0.2, "B": 0.2})]
+    assert [each.row.name for each in ordered(lines, "B")] == ["c", "b", "a"]
+    assert [each.row.name for each in ordered(lines, "B", descending=False)] == ["b", "c", "a"]
