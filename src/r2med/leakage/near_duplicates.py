@@ -96,9 +96,9 @@ _PAIR_BITS = np.uint64(22)
 def similarities(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
     """The Jaccard similarity of the shingles of each pair, the first of ours and the second of theirs.
 
-    >>> from r2med.leakage.ngrams import runs
+    >>> from r2med.leakage.ngrams import ngrams
     >>> from r2med.leakage.word_hashes import hash_words
-    >>> ours, theirs = (runs(hash_words([text]), 2) for text in ("gums bleed and teeth fall", "gums bleed and heal"))
+    >>> ours, theirs = (ngrams(hash_words([text]), 2) for text in ("gums bleed and teeth fall", "gums bleed and heal"))
     >>> similarities(ours, theirs, (np.array([0]), np.array([0]))).tolist()
     [0.4]
     """
