@@ -1,0 +1,69 @@
+"""What the pages say of the code is so: modules, folders and files that they name exist, on the floors they name."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import import_module
+
+import pytest
+from page_blocks import PAGES, ROOT
+
+SOURCE = ROOT / "src" / "r2med"
+PARTS = {path.stem for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py"} - {
+    "__init__",
+    "__main__",
+    "__pycache__",
+}
+"""Folders of the package, and modules beside them."""
+NO_MODULES = ("r2med.toml", "r2med.github.io")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def find(name: str) -> object:
+    """What a dotted name stands for: a module, or something in one."""
+    parts = name.split(".")
+    found: object = import_module(parts[0])
+    for end, part in enumerate(parts[1:], 2):
+        found = getattr(found, part, None) or import_module(".".join(parts[:end]))
+    return found
+
+
+@pytest.mark.parametrize("page", [*PAGES, "benchmarks/README.md"])
+def test_modules_and_files_that_a_page_names_exist(page: str) -> None:
+    text = text_of(page)
+    for name in set(re.findall(r"(?<![\w/.@-])r2med(?:\.\w+)+(?![\w:])", text)) - set(NO_MODULES):
+        find(name)
+    for path in set(re.findall(r"(?<![\w/.])(?:src|scripts|tests|benchmarks|docs)/[\w./-]*\w", text)):
+        assert (ROOT / path).exists() or (ROOT / "docs" / path).exists(), f"{page} names {path}"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/images/floors.svg"])
+def test_every_folder_is_named(page: str) -> None:
+    words = set(re.findall(r"\w+", text_of(page)))
+    assert PARTS - words == set()
+
+
+def test_the_floors_of_the_page_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    order = [name for layer in layers for name in re.findall(r"\w+", layer)]
+    rows = re.findall(r"(?m)^\| (\d) \| (`.+?`) \|", text_of("docs/architecture.md"))
+    floors = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert set(floors) == PARTS
+    listed = [name for name in order if name in PARTS]
+    assert [floors[name] for name in listed] == sorted(floors.values(), reverse=True)
+    assert set(listed) == PARTS
+
+
+def test_what_is_kept_lies_where_the_page_says() -> None:
+    source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
+    table = text_of("docs/architecture.md").partition("## What is kept")[2]
+    places = re.findall(
+        r"`(?:cache/)?([\w-]+(?:\.sqlite)?)/?`", "\n".join(re.findall(r"(?m)^\|[^|]*\|([^|]*)\|", table))
+    )
+    assert len(places) == 11
+    assert [name for name in places if f'"{name}"' not in source] == []
