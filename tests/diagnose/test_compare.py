@@ -108,6 +108,17 @@ def test_a_run_is_found_by_spec_in_any_spelling_or_by_id() -> None:
             assert select(ledger, [name])[0].runs["sample/Biology"].id == result.run_id
 
 
+def test_a_measure_deeper_than_the_lists_is_said_as_run_says_it() -> None:
+    systems = ["bm25(depth=5)", "rrf(bm25(depth=3), bm25-classic, depth=64)"]
+    report = r2med.evaluate(systems, "sample/Biology", measures=["Recall@10"])
+    (said,) = [sentence for result in report.results for sentence in result.warnings if "Recall@10" in sentence]
+    with Ledger() as ledger:
+        assert compare(ledger, systems, "Recall@5")[0].notes == ()
+        (note,) = compare(ledger, systems, "Recall@10")[0].notes
+    assert note == "bm25(depth=5): Recall@10 measured on lists of 5 documents; give the retriever depth=..."
+    assert said.endswith("measured on lists of 5 documents; give the retriever depth=...")
+
+
 def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path: Path) -> None:
     parts = {"queries": {"q": "cat"}, "relevant": {"q": "a"}}
     first, second = {"a": "cat", "b": "dog"}, {"a": "mouse", "b": "cat"}

@@ -142,6 +142,35 @@ def test_a_terminal_gets_a_pager_and_a_pipe_does_not(tmp_path: Path) -> None:
     assert "\x1b[" in paged, "in colour"
 
 
+def test_folders_go_by_the_names_that_tell_them_apart_everywhere(tmp_path: Path) -> None:
+    """In tables, in the list of runs and in warnings, as in the heading of the results."""
+    folders = [tmp_path / "here" / "notes", tmp_path / "there" / "notes"]
+    for folder, text in zip(folders, ("copper", "iron"), strict=True):
+        folder.mkdir(parents=True)
+        rows = {"corpus": [{"id": "d1", "text": text}, {"id": "d2", "text": "water"}, {"id": "d3", "text": ""}],
+                "query": [{"id": "q1", "text": "copper and iron", "answer": text}],
+                "qrels": [{"q_id": "q1", "p_id": "d1", "score": 1}]}  # fmt: skip
+        for name, several in rows.items():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in several))
+    tasks = ("--tasks", *map(str, folders))
+    texts = [
+        output(*verb)
+        for verb in (
+            ("run", "bm25", "wordllama", *tasks),
+            ("diagnose", "bm25", *tasks),
+            ("diagnose", "bm25", "--gap", *tasks),
+            ("diagnose", "bm25", "wordllama", "--complement", "--coverage", "--slices", *tasks),
+            ("runs", "--group", "custom"),
+            ("compare", "bm25", "wordllama", *tasks),
+        )
+    ]
+    for text in texts:
+        assert "here/notes" in text
+        assert "there/notes" in text
+        assert str(tmp_path) not in text
+    assert "warning: there/notes: corpus.jsonl:3: 'd3' has no text" in texts[0]
+
+
 def test_label_writes_what_slices_read(tmp_path: Path) -> None:
     script, table = tmp_path / "script.jsonl", tmp_path / "body.tsv"
     rules = [{"match": "The text:.*porphobilinogen|The text:.*abdominal", "reply": "Class: digestive"},
@@ -159,8 +188,8 @@ def test_label_writes_what_slices_read(tmp_path: Path) -> None:
     assert {each["slice"]: each["queries"] for each in shown["label"]}["(no label)"] == len(summary["unparsable"])
 
 
-def test_label_reads_a_file_of_queries(tmp_path: Path) -> None:
-    script, table, file = tmp_path / "s.jsonl", tmp_path / "body.tsv", tmp_path / "query.jsonl"
+def test_label_reads_a_file_of_queries_and_makes_the_folder_of_its_table(tmp_path: Path) -> None:
+    script, table, file = tmp_path / "s.jsonl", tmp_path / "new" / "labels" / "body.tsv", tmp_path / "query.jsonl"
     script.write_text('{"reply": "other"}\n')
     file.write_text('{"id": "q7", "text": "a moss"}\n')
     output("label", str(file), "--llm", f"scripted:{script}", "--out", str(table))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import shutil
@@ -168,6 +169,16 @@ def test_a_file_that_cannot_be_used_is_one_line_with_its_place(name, content, sa
         Replay(str(file)).expand(tiny(), context)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.tsv"])
+def test_the_hash_is_of_the_bytes_that_were_read(name, tmp_path):
+    file, content = tmp_path / name, b"q1\tscurvy\n" if name.endswith(".tsv") else rows(("q1", "Scurvy."))
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    before = hashlib.sha256(file.read_bytes()).hexdigest()
+    written = read_written(file, ["q1"])
+    file.write_bytes(b"changed since")
+    assert written.content == before[:32]
 
 
 def test_the_key_follows_the_content_of_a_named_file(tmp_path):

@@ -11,6 +11,7 @@ from webparts import ATTACK, served
 
 import needs
 import r2med
+from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 from r2med.storage.progress import account
 
@@ -349,14 +350,8 @@ def report_file(filled, tmp_path_factory) -> Path:
 
     path = tmp_path_factory.mktemp("report") / "report.html"
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        path.write_text(
-            report(
-                ledger,
-                ReportChoice(
-                    ["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"], causes=False
-                ),
-            )
-        )
+        runs = share(ledger, ["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+        path.write_text(report(ledger, ReportChoice(runs, causes=False)))
     return path
 
 
@@ -392,9 +387,8 @@ def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
     from r2med.web.report_file import ReportChoice, report
 
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        (tmp_path / "r.html").write_text(
-            report(ledger, ReportChoice(["bm25", "bm25-classic"], [filled[1]], causes=False))
-        )
+        runs = share(ledger, ["bm25", "bm25-classic"], [filled[1]])
+        (tmp_path / "r.html").write_text(report(ledger, ReportChoice(runs, causes=False)))
     page = visit((tmp_path / "r.html").as_uri())
     page.locator("#browse").scroll_into_view_if_needed()
     page.wait_for_selector("#queries details")

@@ -16,7 +16,9 @@ import pytest
 from click.testing import CliRunner
 from webparts import ATTACK
 
+from ledgers import add_everywhere
 from r2med.cli.main import app
+from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 from r2med.web.report_file import ReportChoice, TaskBlock, pack_all, report
 
@@ -40,10 +42,10 @@ def page(filled, tmp_path_factory) -> str:
     """A report with causes, from a copy of the home: searches with gold answers are kept there."""
     home = tmp_path_factory.mktemp("copy") / "home"
     shutil.copytree(filled[0], home)
-    chosen = ReportChoice(["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"])
+    systems, tasks = ["bm25", "bm25-classic", "replay >> bm25"], ["sample/Biology", "sample/MedQA-Diag"]
     with pytest.MonkeyPatch.context() as patch, Ledger(home / "ledger.sqlite") as ledger:
         patch.setenv("R2MED_HOME", str(home))
-        return report(ledger, chosen)
+        return report(ledger, ReportChoice(share(ledger, systems, tasks)))
 
 
 def block(page: str, name: str):
@@ -87,7 +89,8 @@ def test_a_report_has_every_query_with_its_lists_and_traces(page, filled):
 
 def test_markup_in_data_stays_text_in_a_report(filled):
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        made = report(ledger, ReportChoice(["bm25", "bm25-classic"], [filled[1]], causes=False, title=f"x {ATTACK}"))
+        runs = share(ledger, ["bm25", "bm25-classic"], [filled[1]])
+        made = report(ledger, ReportChoice(runs, causes=False, title=f"x {ATTACK}"))
     assert "<img" not in made
     assert made.count("<script>") == 1
     assert ATTACK in block(made, "task-0")["queries"][0]["text"]
@@ -144,6 +147,31 @@ def test_a_site_shows_only_chosen_runs_and_ranks_them_anew(tmp_path):
     assert '<td class="n rank" data-v="1">1</td>' in sample
     assert len((tmp_path / "index.csv").read_text("utf-8").splitlines()) > 100
     assert not (tmp_path / "report-sample.html").exists()
+
+
+def test_a_site_and_a_report_show_the_very_runs_that_were_named(tmp_path, monkeypatch):
+    """Also where the system was run again since, and the two have other figures."""
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with Ledger() as ledger:
+        old = [entry.id for entry in add_everywhere(ledger, "bm25", "sample", 0.25)]
+        add_everywhere(ledger, "bm25", "sample", 0.75)
+    for names, figure in ((old, "25.00"), (["bm25"], "75.00")):
+        done = CliRunner().invoke(app, ["site", *names, "--no-reports", "--out", str(tmp_path / "site")])
+        assert done.exit_code == 0, done.output
+        assert re.findall(r"bm25,own,.*", (tmp_path / "site" / "sample.csv").read_text("utf-8"))
+        assert {figure} == set(re.findall(r"\b[27]5\.00\b", (tmp_path / "site" / "sample.html").read_text("utf-8")))
+
+
+def test_a_report_takes_ids_other_spellings_and_repeated_names(tmp_path, filled):
+    with Ledger() as ledger:
+        entry = share(ledger, ["bm25"], ["sample/Biology"]).on("sample/Biology")[0]
+    for names in ([entry.id, "bm25-classic"], ["bm25( )", "bm25-classic", "bm25"]):
+        arguments = ["report", *names, "--tasks", "sample/Biology", "--no-causes", "--out", str(tmp_path / "r.html")]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        page = (tmp_path / "r.html").read_text("utf-8")
+        assert "Minus bm25, nDCG@10" in page
+        assert set(re.findall(r'href="(#system-\d+)"', page)) == {"#system-0", "#system-1"}
 
 
 def test_without_runs_a_site_has_the_published_figures(tmp_path):

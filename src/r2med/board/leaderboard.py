@@ -45,8 +45,8 @@ class View:
     """The own system that marks of significance are against."""
 
 
-def board(ledger: Ledger, view: View) -> Board:
-    """The board of a view.
+def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
+    """The board of a view, with the current runs of every system, or those that were chosen.
 
     >>> with Ledger() as ledger:
     ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
@@ -55,11 +55,10 @@ def board(ledger: Ledger, view: View) -> Board:
     """
     tasks = _tasks(view, ledger)
     own = view.own and (not view.sources or OWN in view.sources)
-    runs = newest_runs(ledger, view.group, tasks) if own else {}
+    runs = newest_runs(ledger, view.group, tasks) if own and chosen is None else chosen or {}
     rows = local_rows(runs, ledger.means(), view.measure) if runs else []
     rows += _published(view, tasks)
-    chosen = _filtered(rows, view)
-    lines = ranked(chosen, tasks)
+    lines = ranked(_filtered(rows, view), tasks)
     shown = lines[: view.limit] if view.limit else lines
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
     shown = _decorated(ledger, shown, complete, view)

@@ -80,6 +80,6 @@ def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRo
 
 def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
     notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
-    notes += failure_lines(report.failures)
+    notes += failure_lines(report.failures, report.names)
     notes += [about_marks(shown.baseline)] if shown.baseline else []
     return [*notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -71,7 +71,7 @@ def _show(found: Sequence[Comparison], metric: str) -> None:
         table.show(console)
         console.print(each.verdict)
         if len(each.tasks) > 1:
-            console.print(_by_task(each))
+            console.print(_by_task(each, names))
         for sentence in _incomplete(each):
             console.print(sentence)
         console.print()
@@ -101,7 +101,7 @@ def _incomplete(each: Comparison) -> list[str]:
     ]
 
 
-def _by_task(found: Comparison) -> str:
+def _by_task(found: Comparison, names: Mapping[str, str]) -> str:
     """On which tasks alone there is a difference, for so many looks."""
-    names = ", ".join(found.differing_tasks) or "none of them"
-    return f"By task, after Holm over {len(found.tasks)} tasks, a difference is shown on: {names}."
+    shown = ", ".join(names[task] for task in found.differing_tasks) or "none of them"
+    return f"By task, after Holm over {len(found.tasks)} tasks, a difference is shown on: {shown}."

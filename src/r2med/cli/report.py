@@ -10,7 +10,7 @@ from r2med.cli.options import ManyValues, messages, remark, typed_command
 from r2med.data.tasks import resolve
 from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
-from r2med.pipeline.named_runs import lacks
+from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 from r2med.storage.files import write_file
 from r2med.web.report_file import ReportChoice, report
@@ -33,11 +33,11 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     Examples:
       r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
     """
-    chosen = ReportChoice(
-        runs, [task.name for task in resolve(tasks)], Measure.parse(metric), causes, title, typed_command()
-    )
+    measure, names = Measure.parse(metric), [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        remark(lacks(ledger, runs, chosen.tasks))
-        page = report(ledger, chosen, Engine(messages()))
+        shared = share(ledger, runs, names)
+        remark(shared.notes)
+        choice = ReportChoice(shared, measure, causes, title, typed_command())
+        page = report(ledger, choice, Engine(messages()))
     write_file(out, page, parents=True)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -101,7 +101,7 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
 
 
 def _complain(report: Report) -> None:
-    for line in failure_lines(report.failures):
+    for line in failure_lines(report.failures, report.names):
         click.secho(line, fg="red", err=True)
     incomplete = sum(len(result.incomplete) for result in report.results)
     if incomplete:

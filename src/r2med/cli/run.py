@@ -175,7 +175,7 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
 
 def _explain(report: Report) -> None:
     """What failed, for a table that has no room for it."""
-    for line in failure_lines(report.failures):
+    for line in failure_lines(report.failures, report.names):
         click.echo(line, err=True)
 
 

@@ -9,6 +9,7 @@ import click
 
 from r2med.cli.options import Function, json_option, output, write_json
 from r2med.data.run_files import write_run
+from r2med.data.task_names import task_names
 from r2med.exchange.export import file_name
 from r2med.pipeline.named_runs import Filter, filtered
 from r2med.render.grid import Column, Table, numbers, percent
@@ -77,10 +78,11 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
 def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
     names = (Column("system", folds=True, key=True), Column("task", folds=True))
     table = Table(Column("run", key=True), *names, Column("when (UTC)"), *numbers("nDCG@10", "seconds"))
+    tasks = task_names(entry.task for entry in entries)
     for entry in entries:
         when = entry.created[:16].replace("T", " ")
         value = percent(means.get(entry.id, {}).get("nDCG@10"))
-        table.add(entry.id, entry.system, entry.task, when, value, f"{entry.seconds:.2f}")
+        table.add(entry.id, entry.system, tasks[entry.task], when, value, f"{entry.seconds:.2f}")
     table.show(output())
 
 

@@ -18,9 +18,10 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.measure.significance import ALPHA, Difference, difference, holm, p_words
+from r2med.pipeline.list_depth import shallow_run
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, check_data
+from r2med.runs.selection import Chosen, Shared, check_data
 
 
 class Look(NamedTuple):
@@ -48,7 +49,7 @@ class Comparison:
     incomplete: tuple[int, int] = (0, 0)
     """How many queries of A and of B were incomplete."""
     notes: tuple[str, ...] = ()
-    """Tasks that were asked for by name and are left out, a sentence a system."""
+    """Tasks that were asked for by name and are left out, and lists that are too short, a sentence a system."""
     pairs: int = 1
     """How many comparisons that are."""
     oracles: frozenset[str] = frozenset()
@@ -110,7 +111,11 @@ def compare(
     ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
 ) -> list[Comparison]:
     """Every pair of the named systems, over the tasks that all of them have been run on."""
-    shared = share(ledger, names, tasks)
+    return compare_shared(ledger, share(ledger, names, tasks), measure)
+
+
+def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
+    """The same for systems that were chosen already."""
     labels = [chosen.label for chosen in shared.systems]
     if len(set(labels)) < 2:
         raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
@@ -129,9 +134,20 @@ def compare(
             pairs=len(made),
             oracles=frozenset({each.a, each.b} & oracles),
             incomplete=(lost[each.a], lost[each.b]),
-            notes=shared.notes,
+            notes=(*shared.notes, *_shallow(shared, measure)),
         )
         for each, p in zip(made, corrected, strict=True)
+    ]
+
+
+def _shallow(shared: Shared, measure: str) -> list[str]:
+    """A sentence for each system whose lists are not as deep as the measure looks."""
+    return [
+        f"{chosen.label}: {sentence}"
+        for chosen in shared.systems
+        for sentence in dict.fromkeys(
+            each for task in shared.tasks for each in shallow_run(Measure.parse(measure), chosen.runs[task])
+        )
     ]
 
 

@@ -64,7 +64,7 @@ def write_labels(path: Path, labels: Iterable[tuple[str, str, str]]) -> None:
     for cell in (cell for row in rows for cell in row):
         if re.search(r"[\t\r\n]", cell):
             raise DataError(f"{cell!r} holds a tab or a line break and cannot stand in a table of labels")
-    write_file(path, "".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)))
+    write_file(path, "".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)), parents=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from r2med.data.problems import ERROR, Findings, Spot, place
-from r2med.data.rows import describe, lines, read_rows, shorten
+from r2med.data.rows import Digests, describe, lines, read_rows, shorten
 from r2med.data.texts import identifier_of
 from r2med.errors import DataError
 
@@ -26,6 +26,12 @@ class Written:
     """Whether a text is the whole query to search with, not something to join with it."""
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
+    digests: Digests = field(default_factory=Digests)
+
+    @property
+    def content(self) -> str:
+        """The hash of the very bytes that the texts were read from."""
+        return self.digests.of(self.path)[:32]
 
     def add(self, query: str, texts: tuple[str, ...], spot: Spot) -> None:
         """Take a row; the same again is folded, something else under the same id is noted as an error."""
@@ -56,7 +62,7 @@ def _checked(written: Written, found: Findings) -> Written:
 
 def _read_hydoc(path: Path) -> tuple[Written, Findings]:
     written, found = Written(path, whole=False), Findings()
-    for number, row in read_rows(path, found):
+    for number, row in read_rows(path, found, written.digests):
         spot = Spot(path, number, found)
         missing = [name for name in ("id", "hy_doc") if name not in row]
         if missing:
@@ -85,7 +91,7 @@ def _texts(value: object) -> tuple[str, ...] | None:
 
 def _read_tsv(path: Path, known: Collection[str]) -> tuple[Written, Findings]:
     written, found = Written(path, whole=True), Findings()
-    for number, row in _table(path, found):
+    for number, row in _table(written, found):
         spot = Spot(path, number, found)
         if len(row) != 2:
             spot.note("wrong-columns", f"expected two columns, an id and a text with a tab between, found {len(row)}")
@@ -101,9 +107,9 @@ def _read_tsv(path: Path, known: Collection[str]) -> tuple[Written, Findings]:
     return written, found
 
 
-def _table(path: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
+def _table(written: Written, found: Findings) -> Iterator[tuple[int, list[str]]]:
     """Rows with the lines they start in; a quoted text may go over several."""
-    reader = csv.reader(_decoded(path, found), delimiter="\t")
+    reader = csv.reader(_decoded(written, found), delimiter="\t")
     start = 1
     try:
         for row in reader:
@@ -111,15 +117,17 @@ def _table(path: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
                 yield start, row
             start = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{place(path, start)}: not a table of two columns: {error}") from error
+        raise DataError(f"{place(written.path, start)}: not a table of two columns: {error}") from error
 
 
-def _decoded(path: Path, found: Findings) -> Iterator[str]:
-    for number, line in lines(path, found):
+def _decoded(written: Written, found: Findings) -> Iterator[str]:
+    for number, line in lines(written.path, found, written.digests):
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(f"{place(path, number)}: not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
+            raise DataError(
+                f"{place(written.path, number)}: not UTF-8 (byte {error.start + 1}); save it as UTF-8"
+            ) from error
 
 
 def mismatched(written: Written, queries: Mapping[str, str]) -> int:

@@ -140,7 +140,7 @@ class Replay(Expander):
             context.warn(
                 f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"
             )
-        context.notes.facts |= {"file": str(written.path), "content": _digest(written.path)}
+        context.notes.facts |= {"file": str(written.path), "content": written.content}
         rows = [tuple(self._generations(query, written)) for query in queries]
         return attach_generations(self, collection, rows, context)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from r2med.errors import R2medError, debug, one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.pipeline.engine import Engine, begin_command, quiet
+from r2med.pipeline.list_depth import is_about_depth, shallow_lists
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context, Stage
@@ -164,7 +164,7 @@ def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options
 
 def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
     # Older ledgers hold what was said of the measures that were asked for then.
-    recorded = [sentence for sentence in entry.record.warnings if not _SHALLOW.search(sentence)]
+    recorded = [sentence for sentence in entry.record.warnings if not is_about_depth(sentence)]
     return Result(
         system=entry.system,
         task=entry.task,
@@ -197,14 +197,7 @@ def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
     )
 
 
-_SHALLOW = re.compile(r" measured on lists of \d+ documents; give the retriever depth=\.\.\.$")
-
-
 def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:
-    """What to say of measures that look deeper than the lists: those measure the depth and not the system."""
-    depth = system.retriever.depth
+    """What to say of measures that look deeper than the lists."""
     measures = options.measures if options.shown is None else options.shown
-    deeper = [str(measure) for measure in measures if measure.cutoff is None or measure.cutoff > depth]
-    if not deeper or len(dataset.collection.documents) <= depth:
-        return []
-    return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]
+    return shallow_lists(measures, system.retriever.depth, len(dataset.collection.documents))

@@ -11,7 +11,7 @@ from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
 from r2med.pipeline.system import canonical_spec
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, Current, Shared, check_same_data, current_runs
+from r2med.runs.selection import Chosen, Current, Shared, current_runs, on_shared_tasks
 
 _LONG_ENOUGH = 4
 """So many signs of an id are taken for one before a spec is thought of: `e5` is a model."""
@@ -141,15 +141,4 @@ def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[st
 
 def share(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> Shared:
     """The named systems on the tasks that all of them were run on; runs that saw different data are refused."""
-    systems = tuple(select(ledger, names, tasks))
-    common = [task for task in systems[0].runs if all(task in each.runs for each in systems)]
-    if not common:
-        labels = " and ".join(dict.fromkeys(each.label for each in systems))
-        raise R2medError("; ".join([f"{labels} have no task in common in the ledger", *Shared(systems, ()).notes]))
-    groups = {systems[0].runs[task].group for task in common}
-    if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
-    shared = Shared(systems, tuple(common))
-    for task in common:
-        check_same_data(shared.on(task))
-    return shared
+    return on_shared_tasks(select(ledger, names, tasks))

@@ -100,11 +100,11 @@ def _footnotes(report: Report, console: Console) -> None:
     warnings: dict[str, list[str]] = {}
     for result in report.results:
         for sentence in result.warnings:
-            warnings.setdefault(f"{result.task}: {sentence}", []).append(result.system)
+            warnings.setdefault(f"{report.names[result.task]}: {sentence}", []).append(result.system)
     for sentence, systems in warnings.items():
         whose = "" if set(systems) == set(report.systems) else f" ({', '.join(dict.fromkeys(systems))})"
         say(console, f"warning: {sentence}{whose}", "yellow")
-    for line in failure_lines(report.failures):
+    for line in failure_lines(report.failures, report.names):
         say(console, line, "red")
 
 

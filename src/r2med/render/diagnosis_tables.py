@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from r2med.data.task_names import task_names
 from r2med.diagnose.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnose.complement import summed
 from r2med.diagnose.frontier import COSTS, frontier, left_out
@@ -53,12 +54,14 @@ def _no_interval(_: Interval, __: str = "") -> str:
 def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
     """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
     used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in found)]
+    names = task_names(each.task for each in found)
     for of, meaning in LEVELS.items():
         _say(console, f"{found[0].system}: causes in % {meaning}", "bold")
         table = _grid("task", "queries", "deep", *(cause.value for cause in used))
         for each in found:
             shares = each.shares(of)
-            table.add(each.task, str(len(each.queries)), str(each.deep), *(_percent(shares[cause]) for cause in used))
+            sizes = (str(len(each.queries)), str(each.deep))
+            table.add(names[each.task], *sizes, *(_percent(shares[cause]) for cause in used))
         if len(found) > 1:
             table.rule()
             total = overall(found, of)
@@ -103,13 +106,14 @@ def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], consol
 
 def show_gap(found: Sequence[Gap], console: Console) -> None:
     """Print the nearness of queries, answers and documents: tasks down, pairs across."""
+    names = task_names(each.task for each in found)
     sides = (("lexical overlap x 100, by rarity", "overlap"), (f"cosine x 100 by {found[0].encoder}", "similarity"))
     for title, side in sides:
         _say(console, title, "bold")
         table = _grid("task", "queries", *PAIRS)
         rows: list[Mapping[str, Interval]] = [getattr(each, side) for each in found]
         for each, row in zip(found, rows, strict=True):
-            table.add(each.task, str(each.queries), *(_mean([row], pair) for pair in PAIRS))
+            table.add(names[each.task], str(each.queries), *(_mean([row], pair) for pair in PAIRS))
         if len(found) > 1:
             table.rule()
             table.add("all tasks", "", *(_mean(rows, pair) for pair in PAIRS), style="bold")
@@ -130,8 +134,9 @@ def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
         whose = f"{each.system}  between  {each.base}" if not alone else each.base
         _say(console, f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", "bold")
         table = _grid("task", "plain", "oracle", *([] if alone else ["system", "gap closed %", "95% interval"]))
+        names = task_names(each.tasks)
         for task, climb in each.tasks.items():
-            table.add(task, *_climb(climb, alone=alone))
+            table.add(names[task], *_climb(climb, alone=alone))
         if len(each.tasks) > 1:
             table.rule()
             table.add("all tasks", *_climb(each.overall, alone=alone), style="bold")
@@ -151,6 +156,7 @@ def _climb(climb: Climb, *, alone: bool) -> list[str]:
 def show_complement(found: Sequence[Complementarity], console: Console) -> None:
     """Print who finds what, pair by pair."""
     rows = [*found, summed(found)] if len(found) > 1 else list(found)
+    names = task_names(each.task for each in found)
     for place, pair in enumerate(found[0].pairs):
         _say(console, f"relevant documents found:  A = {pair.a}  B = {pair.b}", "bold")
         headings = ("only A", "only B", "both", "neither", "recall A", "recall B", "union", "overlap@10")
@@ -162,7 +168,8 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
             last = each is rows[-1] and len(rows) > 1
             if last:
                 table.rule()
-            table.add(each.task, "" if last else str(each.deep), *counts, *shares, style="bold" if last else "")
+            task, deep = (each.task, "") if last else (names[each.task], str(each.deep))
+            table.add(task, deep, *counts, *shares, style="bold" if last else "")
         table.show(console)
     if len(found[0].pairs) > 1:
         _say(console, f"recall of what any of them finds: {_percent(rows[-1].union)}")
@@ -171,21 +178,22 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
 
 def show_coverage(found: Sequence[Coverage], console: Console, limit: int) -> None:
     """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
+    names = task_names(each.task for each in found)
     table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
     for each in found:
         counts = [f"{len(each.holes):,}", f"{len(each.twins):,}"]
-        table.add(each.task, *(_percent(share) for share in each.judged.values()), *counts)
+        table.add(names[each.task], *(_percent(share) for share in each.judged.values()), *counts)
     table.show(console)
     if all(each.positives_only for each in found):
         _say(console, "only relevant documents are judged here, so that judged means relevant", "dim")
-    holes = [(each.task, hole) for each in found for hole in each.holes]
+    holes = [(names[each.task], hole) for each in found for hole in each.holes]
     if holes:
         _say(console, "holes: not judged, and among the first 10 of most systems", "bold")
         table = Table(*_texts("task", "query", "document"), *numbers("systems", "best rank"))
         for task, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
             table.add(task, hole.query, hole.document, str(hole.systems), str(hole.best))
         table.show(console)
-    twins = [(each.task, twin) for each in found for twin in each.twins]
+    twins = [(names[each.task], twin) for each in found for twin in each.twins]
     if twins:
         _say(console, "nearly the same as a relevant document, and not judged relevant: review these", "bold")
         table = Table(*_texts("task", "query", "relevant", "document"), *numbers("Jaccard", "best rank"))
@@ -201,12 +209,13 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
         _say(console, f"nDCG@10 x 100 by {way}", "bold")
         headings = [heading for system in systems for heading in (system, "95% interval")]
         table = _grid(way, "queries", *headings, *(["difference", "95% interval"] if len(systems) == 2 else []))
+        names = task_names(each.name for each in slices) if way == "task" else {}
         for each in slices:
             shown = _between if each.sure else _no_interval
             cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", shown(mean))]
             if each.difference is not None:
                 cells += [f"{100 * each.difference.mean:+.2f}", shown(each.difference, "+")]
-            table.add(each.name, str(each.queries), *cells)
+            table.add(names.get(each.name, each.name), str(each.queries), *cells)
         table.show(console)
 
 

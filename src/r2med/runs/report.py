@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.data.task_names import task_names
 from r2med.errors import counted
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
@@ -101,15 +102,15 @@ class Failure:
         return {"system": self.system, "task": self.task, "error": self.message}
 
 
-def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """What failed, a line for each; what failed in the same way on several tasks is said once.
+def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None = None) -> list[str]:
+    """What failed, a line for each; what failed in the same way on several tasks is said once. Tasks may have names.
 
     >>> failure_lines([Failure("hyde(x) >> bm25", task, "no such model") for task in ("Biology", "MedQA-Diag")])
     ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
     """
     tasks: dict[tuple[str, str], list[str]] = {}
     for each in failures:
-        tasks.setdefault((each.system, each.message), []).append(each.task)
+        tasks.setdefault((each.system, each.message), []).append((names or {}).get(each.task, each.task))
     return [f"failed: {system} on {', '.join(several)}: {message}" for (system, message), several in tasks.items()]
 
 
@@ -148,6 +149,11 @@ class Report:
         """Every task and its group, those on which all systems failed too: an average without them would be another."""
         failed = [(failure.task, failure.group) for failure in self.failures if failure.group]
         return list(dict.fromkeys([*self.asked, *((result.task, result.group) for result in self.results), *failed]))
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The tasks as sentences name them, folders by as much of their path as tells them apart."""
+        return task_names(task for task, _ in self._columns)
 
     def tasks(self, group: str) -> list[str]:
         """The tasks of a group, in the order they were asked for."""

@@ -110,6 +110,22 @@ def require_all(chosen: Sequence[Chosen]) -> None:
             raise R2medError(each.advice)
 
 
+def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
+    """Systems on the tasks that all of them were run on; runs that saw different data are refused."""
+    systems = tuple(chosen)
+    common = [task for task in systems[0].runs if all(task in each.runs for each in systems)]
+    if not common:
+        labels = " and ".join(dict.fromkeys(each.label for each in systems))
+        raise R2medError("; ".join([f"{labels} have no task in common in the ledger", *Shared(systems, ()).notes]))
+    groups = {systems[0].runs[task].group for task in common}
+    if len(groups) > 1:
+        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
+    shared = Shared(systems, tuple(common))
+    for task in common:
+        check_same_data(shared.on(task))
+    return shared
+
+
 class Seen(Protocol):
     """Something that was measured: what it saw."""
 

@@ -22,8 +22,8 @@ from r2med.board.model import Board
 from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Cause, Diagnosis
-from r2med.diagnose.compare import Comparison, compare
-from r2med.diagnose.loaded_runs import TOP, LoadedRun, load_runs
+from r2med.diagnose.compare import Comparison, compare_shared
+from r2med.diagnose.loaded_runs import TOP, LoadedRun, open_shared
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
@@ -33,6 +33,7 @@ from r2med.render.chart_svg import responsive
 from r2med.render.charts import against_chart
 from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Chosen, Shared
 from r2med.web import boards
 from r2med.web.boards import Panel
 from r2med.web.colophon import colophon
@@ -44,15 +45,21 @@ _SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks"
 class ReportChoice:
     """What a report is about."""
 
-    systems: Sequence[str]
-    """Specs or ids of runs; differences are against the first."""
-    tasks: Sequence[str] = ()
+    runs: Shared
+    """Differences are against the first system."""
     measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
     causes: bool = True
     """Whether to find out causes of failure, which may search with gold answers."""
     title: str = "R2MED report"
     command: str = ""
     """What somebody typed to have it made."""
+
+    @cached_property
+    def systems(self) -> Mapping[str, Chosen]:
+        """Each system once by its spec; by the label that tells it apart where two have one spec."""
+        distinct = {tuple(each.runs[task].id for task in self.runs.tasks): each for each in self.runs.systems}
+        specs = [each.system for each in distinct.values()]
+        return {each.label if specs.count(each.system) > 1 else each.system: each for each in distinct.values()}
 
 
 @dataclass
@@ -69,7 +76,7 @@ class Gathered:
 
     @cached_property
     def systems(self) -> list[str]:
-        """The specs, in the order they were asked for."""
+        """Their names, in the order they were asked for."""
         return list(self.runs)
 
 
@@ -99,17 +106,16 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
 def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> Gathered:
     """Read all that the report shows; one task's data is in memory at a time."""
     found = Gathered()
-    names = list(dict.fromkeys(choice.systems))
-    for number, several in enumerate(load_runs(ledger, names, choice.tasks, choice.measure)):
+    shared = replace(choice.runs, systems=tuple(choice.systems.values()))
+    for number, several in enumerate(open_shared(ledger, shared, choice.measure)):
         block = task_block(several[0])
         found.blocks.append(block)
-        for opened in several:
+        for place, (name, opened) in enumerate(zip(choice.systems, several, strict=True)):
             entry = opened.entry
-            found.runs.setdefault(entry.system, {})[entry.task] = entry
+            found.runs.setdefault(name, {})[entry.task] = entry
             values = Sample(entry.queries, _column(opened), entry.data)
-            found.samples.setdefault(entry.system, {})[entry.task] = values
-            diagnosis = _diagnosed(opened, ledger, engine, found) if choice.causes else None
-            place = list(found.runs).index(entry.system)
+            found.samples.setdefault(name, {})[entry.task] = values
+            diagnosis = _diagnosed(name, opened, ledger, engine, found) if choice.causes else None
             found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
     found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
     return found
@@ -119,13 +125,15 @@ def _column(opened: LoadedRun) -> Any:
     return np.array([opened.values[query] for query in opened.entry.queries])
 
 
-def _diagnosed(opened: LoadedRun, ledger: Ledger, engine: Engine | None, found: Gathered) -> Diagnosis | None:
+def _diagnosed(
+    name: str, opened: LoadedRun, ledger: Ledger, engine: Engine | None, found: Gathered
+) -> Diagnosis | None:
     try:
         made = diagnose(opened, ledger, engine)
     except R2medError as error:
-        found.notes.append(f"no causes of failure for {opened.system} on {opened.entry.task}: {error}")
+        found.notes.append(f"no causes of failure for {name} on {opened.entry.task}: {error}")
         return None
-    found.causes.setdefault(opened.system, []).append(made)
+    found.causes.setdefault(name, []).append(made)
     return made
 
 
@@ -145,7 +153,7 @@ def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
 
 def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
     panels = boards.board_panels(board, board.lines)
-    compared = _differences(ledger, choice, found)
+    compared = _differences(ledger, choice)
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
         note += f"they differ. {_verdicts(compared)}"
@@ -155,17 +163,14 @@ def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board)
     return panels + boards.panels(found.causes)
 
 
-def _differences(ledger: Ledger, choice: ReportChoice, found: Gathered) -> list[Comparison]:
-    tasks = [block.task for block in found.blocks]
-    first, *others = dict.fromkeys(choice.systems)
-    if str(choice.measure) not in ledger.scores(found.runs[found.systems[0]][tasks[0]]):
+def _differences(ledger: Ledger, choice: ReportChoice) -> list[Comparison]:
+    first, *others = [replace(chosen, label=name) for name, chosen in choice.systems.items()]
+    if str(choice.measure) not in ledger.scores(first.runs[choice.runs.tasks[0]]):
         return []
-    made = [compare(ledger, [first, other], str(choice.measure), tasks)[0] for other in others]
-    names: Mapping[str, str] = dict(zip(dict.fromkeys(choice.systems), found.systems, strict=True))
+    pairs = [replace(choice.runs, systems=(first, other)) for other in others]
+    made = [compare_shared(ledger, pair, str(choice.measure))[0] for pair in pairs]
     corrected = holm([each.overall.randomisation for each in made])
-    return [
-        replace(each, a=names[each.a], b=names[each.b], corrected=p) for each, p in zip(made, corrected, strict=True)
-    ]
+    return [replace(each, corrected=p) for each, p in zip(made, corrected, strict=True)]
 
 
 def _verdicts(compared: Sequence[Comparison]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -21,6 +21,7 @@ from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, line_point
 from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web import boards
 from r2med.web.colophon import Colophon, colophon
@@ -57,7 +58,10 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
     """Write the site into a folder; returns the names of its files."""
     pages: dict[str, str] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
     own = _own(ledger, site.systems)
-    shown = {group: _board(ledger, site, group, own.get(group, {})) for group in _FILES}
+    shown = {
+        group: board(ledger, View(group=group, measure=site.measure, intervals=True), own.get(group, {}))
+        for group in _FILES
+    }
     shown = {group: found for group, found in shown.items() if found.lines or group == "full"}
     links = {GROUP_TITLES[group]: _FILES[group] for group in shown} | {"Sources": "sources.html"}
     reports = {group: f"report-{group}.html" for group in own} if site.reports else {}
@@ -72,11 +76,9 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
                 pages[names[group, line.row.name]] = _system(line, found, inner, own[group][line.row.name])
     pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **source_facts())
     for group, name in reports.items():
-        tasks = list(next(iter(own[group].values())))
-        shared = [task for task in tasks if all(task in row for row in own[group].values())]
-        choice = ReportChoice(
-            list(own[group]), shared, causes=False, title=f"{GROUP_TITLES[group]}: queries", command=site.command
-        )
+        runs = on_shared_tasks([Chosen(system, system, row) for system, row in own[group].items()])
+        title = f"{GROUP_TITLES[group]}: queries"
+        choice = ReportChoice(runs, causes=False, title=title, command=site.command)
         pages[name] = report(ledger, choice, engine)
     return _write(pages, folder)
 
@@ -91,18 +93,6 @@ def _own(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, dict[str, 
     if names and not found:
         raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
     return found
-
-
-def _board(ledger: Ledger, site: Site, group: str, own: Runs) -> Board:
-    """Published figures, and of one's own systems only those that were chosen."""
-    found = board(ledger, View(group=group, measure=site.measure, intervals=True))
-    kept = [line for line in found.lines if not line.row.own or line.row.name in own]
-    ranks = sorted((line.average for line in kept if line.rank is not None and line.average is not None), reverse=True)
-    lines = [replace(each, rank=ranks.index(each.average) + 1) if each.rank is not None and each.average is not None
-             else each for each in kept]  # fmt: skip
-    hidden = {line.row.name for line in found.lines} - {line.row.name for line in kept}
-    notes = [note for note in found.notes if not any(name in note for name in hidden)]
-    return replace(found, lines=lines, notes=notes)
 
 
 def _file_names(shown: Mapping[str, Board]) -> dict[tuple[str, str], str]:
