@@ -106,6 +106,7 @@ RESULT = record(
     oracle=flag("Whether a stage read the gold answers: a ceiling, not a system."),
     incomplete=table(string(), "Query to the reason why a stage could not serve it."),
 )
+FAILURE = record({**WHERE, "error": string()}, "A system that could not be measured on a task.")
 RUN = record(
     {
         "results": array(RESULT),
@@ -116,7 +117,7 @@ RUN = record(
             "Group to the intervals of the first measure.",
         ),
     },
-    failures=array(record({**WHERE, "error": string()}, "A system that could not be measured on a task.")),
+    failures=array(FAILURE),
 )
 
 STAGE = record(
@@ -211,22 +212,19 @@ BOARD = record(
     }
 )
 
-RUNS = array(
-    record(
-        {
-            "run": string("Its id."),
-            **WHERE,
-            "group": GROUP,
-            "created": string("ISO 8601."),
-            "queries": count(),
-            "documents": count(),
-            "seconds": number("Of the whole run on the clock."),
-            "metrics": METRICS,
-            "warnings": array(string()),
-        },
-        record=anything("Everything remembered; `runs show` only."),
-    )
-)
+LISTED = {
+    "run": string("Its id."),
+    **WHERE,
+    "group": GROUP,
+    "created": string("ISO 8601."),
+    "queries": count(),
+    "documents": count(),
+    "seconds": number("Of the whole run on the clock."),
+    "metrics": METRICS,
+    "warnings": array(string()),
+}
+RUNS = array(record(LISTED))
+RUN_RECORD = record({**LISTED, "record": anything("Everything that could change the result, and what the run took.")})
 
 POSITIVE = record(
     {
@@ -528,12 +526,268 @@ TASKS = array(
     )
 )
 
+SEEN = record(
+    {
+        "document": string("Its id."),
+        "text": string(),
+        "relevant": flag(),
+        "rank": unknown(count("Its place, from 1; null when it is not in the list.")),
+        "score": unknown(number()),
+        "other": unknown(count("Its place in the run that is compared with.")),
+    }
+)
+WRITTEN = record(
+    {
+        "text": string(),
+        "method": string(),
+        "model": string(),
+        "reasoning": string("What a reasoning model wrote before; never searched with."),
+        "join": string("How it joins the query; empty for as published."),
+        "incomplete": string("Why it cannot be used; empty if it can."),
+    }
+)
+SIDE = record(
+    {
+        "system": SPEC,
+        "value": share("nDCG@10 of the query."),
+        "length": count("Documents in its list."),
+        "generations": array(WRITTEN),
+        "incomplete": string("Why a stage could not do its part; empty if it could."),
+        "top": array(SEEN, "The first documents."),
+        "positives": array(SEEN, "The relevant documents."),
+    }
+)
+INSPECT = array(
+    record(
+        {
+            "task": TASK,
+            "query": string("Its id."),
+            "text": string(),
+            "answer": string("The gold answer; empty if the task has none."),
+            "documents": count("Of the task."),
+            "side": SIDE,
+            "other": unknown(SIDE),
+        }
+    )
+)
+
+LABEL = record(
+    {
+        "labels": table(count(), "Class to the number of its queries."),
+        "unparsable": table(string(), "Query to a reply that names no class, or several."),
+        "failed": table(string(), "Query to the reason why there is no reply."),
+        "cost": unknown(number("US dollars.")),
+        "file": string("The table that was written."),
+    }
+)
+
+LISTS = record(
+    {"ndcg_at_10": share(), "hit_at_10": share(), "recall_at_100": share("Micro: found over all there are.")}
+)
+PROFILES = table(LISTS, "bm25, dense or hybrid to its figures.")
+PROFILE = array(
+    record(
+        {
+            "set": string(),
+            "dense": unknown(string("The system of the dense lists.")),
+            "tasks": array(
+                record(
+                    {
+                        "task": TASK,
+                        "split": string(),
+                        "queries": count(),
+                        "documents": count(),
+                        "positives": count(),
+                        "profiles": PROFILES,
+                        "published": PROFILES,
+                        "safeguards": count(),
+                        "best": string("The list with the highest nDCG@10."),
+                        "best_published": unknown(string()),
+                    }
+                )
+            ),
+            "averages": table(PROFILES, "query-weighted and macro."),
+            "published_averages": table(PROFILES),
+        }
+    )
+)
+NANO_BUILD = record(
+    {
+        "folder": string(),
+        "format": count(),
+        "r2med": string("The version that built it."),
+        "recipe": anything("Every parameter that was given."),
+        "candidates": table(anything("How a kind of lists was made.")),
+        "splits": table(
+            record(
+                {
+                    "source": anything("Name, group, revision and fingerprint."),
+                    "task": anything("What the task is called in prompts, and its sizes."),
+                    "counts": table(count()),
+                    "fingerprint": string(),
+                    "safeguards": table(string(), "Query to the relevant document that was added to its list."),
+                }
+            )
+        ),
+    }
+)
+FLIP = record(
+    {
+        "first": SPEC,
+        "second": SPEC,
+        "nano": number("The difference on the nano set."),
+        "nano_interval": unknown(ENDS),
+        "full": number("The difference on the source."),
+        "full_interval": unknown(ENDS),
+        "clear": flag("Whether both differences lie beyond their intervals."),
+    }
+)
+AGREEMENT = record(
+    {
+        "task": TASK,
+        "measure": string(),
+        "queries": count("Those that both have."),
+        "queries_nano": count(),
+        "queries_full": count(),
+        "shifts": array(
+            record(
+                {
+                    "system": SPEC,
+                    "nano": share(),
+                    "full": share("Over the queries that both have."),
+                    "full_all": share("Over all queries of the source."),
+                    "shift": number(),
+                    "interval": unknown(ENDS),
+                }
+            )
+        ),
+        "shift": number("The mean over the systems."),
+        "shift_interval": unknown(ENDS),
+        "spearman": unknown(number()),
+        "spearman_interval": unknown(ENDS),
+        "kendall": unknown(number()),
+        "kendall_interval": unknown(ENDS),
+        "pairs": count("Pairs of systems."),
+        "flips": array(FLIP, "Pairs that change places."),
+    }
+)
+NANO_AGREE = record({"tasks": array(AGREEMENT), "average": unknown(AGREEMENT)}, failures=array(FAILURE))
+
+REPRODUCE = record(
+    {
+        "measure": string(),
+        "compared": array(
+            record(
+                {
+                    "system": SPEC,
+                    "name": string("Of the published row."),
+                    "source": string(),
+                    "task": string("The task, or `average`."),
+                    "published": unknown(share()),
+                    "measured": share(),
+                    "low": number("Low end of the 95% interval of what was measured."),
+                    "high": number(),
+                    "verdict": string("within rounding, within the interval, different, or why there is none."),
+                    "difference": unknown(number("Measured less published.")),
+                }
+            )
+        ),
+        "failures": array(FAILURE),
+    }
+)
+REPRODUCE_PLAN = record(
+    {
+        "tasks": array(TASK),
+        "systems": array(
+            record(
+                {
+                    "system": SPEC,
+                    "published": array(string(), "Rows that it stands for, with their sources."),
+                    "needs": record(
+                        {},
+                        extras=array(string()),
+                        keys=array(string()),
+                        hub=array(string()),
+                        gpu=flag(),
+                    ),
+                    "notes": NOTES,
+                }
+            )
+        ),
+    }
+)
+
+_ENCODER_TEXTS = (
+    "name id revision query_id query_revision package subfolder backend pooling attention padding similarity dtype "
+    "adapter adapter_revision url tokenizer licence notes published"
+).split()
+_ENCODER_FLAGS = (
+    "normalize exclude_prompt prompt_passages lowercase pair append_eos remote_code input_types gated".split()
+)
+WORDING = value("string", "What stands before a text, or texts by family.") | {"type": ["string", "object"]}
+ENCODER = {name: string() for name in _ENCODER_TEXTS} | {
+    **{name: flag() for name in _ENCODER_FLAGS},
+    "query_prompt": WORDING,
+    "document_prompt": WORDING,
+    "max_query": count("Tokens that are read; 0 for all."),
+    "max_document": count(),
+    "dense": array(string(), "Folders of layers after the pooling."),
+    "parameters": number("In millions; 0 if not known."),
+}
+RERANKER = {
+    "name": string(),
+    "id": string(),
+    "parameters": unknown(number("In millions.")),
+    "context": unknown(count("Tokens of a pair that are read.")),
+    "licence": string(),
+    "needs": string("A GPU or a key; empty for nothing."),
+}
+CHAT = {
+    "name": string(),
+    "id": string(),
+    "reasoning": flag(),
+    "prompt_price": unknown(number("US dollars a million tokens.")),
+    "completion_price": unknown(number()),
+    "url": string(),
+    "needs": string("The variable that holds its key; empty for none."),
+}
+CARDS = {"encoder": record(ENCODER), "reranker": record(RERANKER), "llm": record(CHAT)}
+MODELS = {
+    "oneOf": [
+        *(array(card, f"The cards of one kind: {kind}.", minItems=1) for kind, card in CARDS.items()),
+        record({kind: array(card) for kind, card in CARDS.items()}, "With --all."),
+    ]
+}
+STRINGS = record({"query": string(), "document": string(), "passage": string()}, "What is encoded, word for word.")
+MODEL = record({**ENCODER, "task": string("Whose words the prompts are made of."), "strings": STRINGS})
+
+CACHE = array(
+    record(
+        {
+            "kind": string("bm25, vectors, scores, answers, ..."),
+            "what": string("The model and its server; empty for indexes."),
+            "holds": string("How many entries, texts, pairs or answers."),
+            "bytes": count(),
+        }
+    )
+)
+DOCTOR = record(
+    {
+        "versions": table(string()),
+        "extras": table(string(), "Extra to `installed`, or to what is missing."),
+        "devices": table(string()),
+        "keys": table(string(), "Variable to `set` or `not set`; a key is never shown."),
+        "storage": table(string()),
+    }
+)
+
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "run": ("r2med run --json, r2med eval --json", "Scores of systems on tasks; what failed is in no average.", RUN),
     "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
     "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
     "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),
     "runs": ("r2med runs --json", "Runs of the ledger, the last one made or used first.", RUNS),
+    "run-record": ("r2med runs show --json", "Everything recorded of a run.", RUN_RECORD),
     "causes": ("r2med diagnose --json", "Why relevant documents are missed, by query and by document.", CAUSES),
     "gap": ("r2med diagnose --gap --json", "How far queries are from their documents, and the ceiling.", GAP),
     "complement": ("r2med diagnose --complement --json", "What one system finds and another does not.", COMPLEMENT),
@@ -546,6 +800,17 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "verify": ("r2med verify --json", "Whether a submission is what it says.", VERIFY),
     "stats": ("r2med stats --json", "Sizes and lengths of tasks.", STATS),
     "tasks": ("r2med tasks --json", "The registered tasks.", TASKS),
+    "inspect": ("r2med inspect --json", "Queries with what was asked, generated and found.", INSPECT),
+    "label": ("r2med label --json", "How many queries a language model put into each class.", LABEL),
+    "reproduce": ("r2med reproduce --json", "Published against measured figures, with a verdict.", REPRODUCE),
+    "reproduce-plan": ("r2med reproduce --dry-run --json", "What would run, and what it needs.", REPRODUCE_PLAN),
+    "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
+    "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
+    "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
+    "models": ("r2med models --json", "The cards of models.", MODELS),
+    "model": ("r2med models show --json", "One encoder, with the exact strings that are encoded.", MODEL),
+    "cache": ("r2med cache --json", "What is kept beside the ledger.", CACHE),
+    "doctor": ("r2med doctor --json", "Versions, extras, devices, keys and storage.", DOCTOR),
 }
 """Every schema by name: the commands that print it, what it says, and the shape."""
 

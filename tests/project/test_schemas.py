@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
+from schemas import SHAPES
 
-from r2med.cli.main import app
+from r2med.cli.main import VERBS, app
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
 TASKS = ("--tasks", "sample/Biology", "sample/MedQA-Diag")
 INFERRED = "replay >> bm25"
+LAST = "the id of the last run"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("R2MED_HOME", str(folder / "home"))
         patch.chdir(folder)
         output("run", "bm25", INFERRED, *TASKS, "--out", "out")
+        output("nano", "build", *TASKS[1:], "--docs", "40", "--dense", "wordllama", "--out", "small")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
         (folder / "out" / "runs").rename(folder / "lists")
         next((folder / "lists").glob("sample-Biology.bm25.*")).rename(folder / "list.trec")
@@ -69,6 +75,22 @@ COMMANDS = {
     "verify": ("verify", "ours.zip", "--json"),
     "stats": ("stats", "sample/Biology", "--json"),
     "tasks": ("tasks", "--json"),
+    "inspect": ("inspect", INFERRED, "--against", "bm25", *TASKS, "--sample", "3", "--json"),
+    "inspect (one run)": ("inspect", "bm25", *TASKS, "--worst", "2", "--json"),
+    "label": ("label", "sample/Biology", "--llm", "scripted:script.jsonl", "--out", "labels.tsv", "--json"),
+    "reproduce": ("reproduce", "base/bm25", *TASKS, "--json"),
+    "reproduce-plan": ("reproduce", "base/bge", "hyde/gpt4/bm25", "reranker/rankllama", "--dry-run", "--json"),
+    "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
+    "nano-profile": ("nano", "profile", "small", "--json"),
+    "nano-agree": ("nano", "agree", "small", "sample", "--systems", "bm25", "bm25-classic", "--json"),
+    "models": ("models", "--json"),
+    "models (llm)": ("models", "--llm", "--json"),
+    "models (reranker)": ("models", "--reranker", "--json"),
+    "models (all)": ("models", "--all", "--json"),
+    "model": ("models", "show", "bge", "--json"),
+    "cache": ("cache", "--json"),
+    "doctor": ("doctor", "--json"),
+    "run-record": ("runs", "show", LAST, "--json"),
 }
 """A command for each schema; in brackets, what is special about another one."""
 
@@ -87,7 +109,8 @@ def closed(schema: Any) -> Any:
 def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("R2MED_HOME", str(folder / "home"))
     monkeypatch.chdir(folder)
-    value = json.loads(output(*COMMANDS[name]))
+    last = json.loads(output("runs", "--json"))[0]["run"]
+    value = json.loads(output(*(last if word == LAST else word for word in COMMANDS[name])))
     file = SCHEMAS / f"{name.partition(' ')[0]}.json"
     checker = Draft202012Validator(closed(json.loads(file.read_text("utf-8"))))
     wrong = [f"{fault.json_path}: {fault.message[:300]}" for fault in checker.iter_errors(value)]
@@ -95,9 +118,27 @@ def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch
     assert value
 
 
+def test_every_verb_with_json_has_a_schema():
+    titles = " ".join(title for title, _, _ in SHAPES.values())
+    for verb, command in commands():
+        if any("--json" in param.opts for param in command.params):
+            assert re.search(rf"r2med {verb}( --[\w-]+)* --json", titles), f"{verb} --json has no schema"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every verb, and every verb below one."""
+    with click.Context(app) as context:
+        for verb in VERBS:
+            command = app.get_command(context, verb)
+            assert command is not None
+            yield verb, command
+            for name, below in getattr(command, "commands", {}).items():
+                yield f"{verb} {name}", below
+
+
 def test_every_schema_is_sound_and_used():
     files = {file.stem: json.loads(file.read_text("utf-8")) for file in SCHEMAS.glob("*.json")}
-    assert set(files) == {name.partition(" ")[0] for name in COMMANDS}
+    assert set(files) == {name.partition(" ")[0] for name in COMMANDS} == set(SHAPES)
     for name, schema in files.items():
         Draft202012Validator.check_schema(schema)
         assert schema["title"].startswith("r2med "), name
