@@ -219,7 +219,8 @@ LISTED = {
     "created": string("ISO 8601."),
     "queries": count(),
     "documents": count(),
-    "seconds": number("Of the whole run on the clock."),
+    "seconds": unknown(number("Of the whole run on the clock; null for an imported run.")),
+    "imported": flag("Whether another tool made the lists."),
     "metrics": METRICS,
     "warnings": array(string()),
 }
@@ -782,7 +783,11 @@ DOCTOR = record(
 )
 
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
-    "run": ("r2med run --json, r2med eval --json", "Scores of systems on tasks; what failed is in no average.", RUN),
+    "run": (
+        "r2med run --json, r2med eval --json, r2med import --json",
+        "Scores of systems on tasks; what failed is in no average.",
+        RUN,
+    ),
     "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
     "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
     "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),

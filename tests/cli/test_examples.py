@@ -202,6 +202,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
             shutil.copy(lists, name)
+        call("import", "theirs.trec", "--task", "sample/Biology", "--as", "theirs")
         with gzip.open("a.trec.gz", "wb") as file:
             file.write(lists.read_bytes())
         write_run(read_run(lists)[0], "b.jsonl")

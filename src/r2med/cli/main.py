@@ -20,6 +20,7 @@ from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debuggin
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
     "eval": "Score run files made by any tool.",
+    "import": "Put a run file of any tool into the ledger, under a name.",
     "compare": "Is one system better than another, and how sure is that?",
     "board": "Every published result with your own runs beside it.",
     "reproduce": "Run a published row again and compare the figures.",

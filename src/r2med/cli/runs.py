@@ -69,7 +69,8 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
         "created": entry.created,
         "queries": len(entry.queries),
         "documents": entry.record.documents,
-        "seconds": entry.seconds,
+        "seconds": None if entry.record.imported else entry.seconds,
+        "imported": entry.record.imported,
         "metrics": means,
         "warnings": list(entry.record.warnings),
     }
@@ -82,7 +83,8 @@ def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
     for entry in entries:
         when = entry.created[:16].replace("T", " ")
         value = percent(means.get(entry.id, {}).get("nDCG@10"))
-        table.add(entry.id, entry.system, tasks[entry.task], when, value, f"{entry.seconds:.2f}")
+        seconds = "imported" if entry.record.imported else f"{entry.seconds:.2f}"
+        table.add(entry.id, entry.system, tasks[entry.task], when, value, seconds)
     table.show(output())
 
 

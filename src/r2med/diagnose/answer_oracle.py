@@ -9,9 +9,8 @@ from r2med.errors import R2medError
 from r2med.expand.methods import OracleAnswer
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.stage import Stage
+from r2med.pipeline.stage import Retriever, Stage
 from r2med.pipeline.system import System
-from r2med.retrieve.stored_lists import StoredLists
 from r2med.runs.report import Result
 
 
@@ -46,7 +45,7 @@ def with_answer(system: System) -> System:
 
 def searches(system: System) -> bool:
     """Whether the retriever depends on the query at all; stored lists do not."""
-    return not any(isinstance(stage, StoredLists) for stage in bare(system).walk())
+    return all(stage.searches for stage in bare(system).walk() if isinstance(stage, Retriever))
 
 
 def measured(system: System, dataset: Dataset, engine: Engine | None = None) -> Result:

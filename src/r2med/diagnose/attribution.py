@@ -122,6 +122,8 @@ def _query(query: str, opened: LoadedRun, facts: _Facts) -> QueryCause:
     ranks = _ranks(opened.run, query)
     tried = facts.oracle if _answer(opened, query) else None
     oracle = _ranks(tried, query) if tried is not None else {}
+    # Where the search itself failed, no document was looked for.
+    unsearched = opened.incomplete.get(query, "") if query in opened.entry.record.unsearched else ""
     placed = []
     for document in opened.positives[query]:
         rank, beyond = ranks.get(document), facts.beyond.get((query, document))
@@ -130,11 +132,11 @@ def _query(query: str, opened: LoadedRun, facts: _Facts) -> QueryCause:
             cause = Cause.FOUND if rank <= TOP else Cause.LOW
         elif query in facts.failed:
             cause = Cause.LOST
-        elif tried is not None:
+        elif tried is not None and not unsearched:
             cause = _beyond_this_run(oracle.get(document), beyond, opened.deep)
         placed.append(Placed(document, cause, rank, oracle.get(document), beyond))
     made = QueryCause(query, tuple(placed), facts.failed.get(query, ""))
-    return QueryCause(query, made.positives, facts.untried) if made.cause is Cause.UNDECIDED else made
+    return QueryCause(query, made.positives, unsearched or facts.untried) if made.cause is Cause.UNDECIDED else made
 
 
 def _beyond_this_run(oracle_rank: int | None, beyond: float | None, deep: int) -> Cause:

@@ -49,6 +49,7 @@ STAGES: Mapping[str, str] = {
 FAMILIES = (
     "r2med.rerank.find_reranker:find_reranker",
     "r2med.retrieve.user_engine:find_engine",
+    "r2med.retrieve.imported_lists:find_imported",
     "r2med.retrieve.dense:find_dense",
 )
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
@@ -115,7 +116,7 @@ def _aliases() -> Mapping[str, str]:
 def check_free(name: str) -> None:
     """Refuse a name for something of the user's own that no spec can hold, or that stands for something else."""
     try:
-        plain = parse(name) == Chain((Call(name),))
+        plain = parse(f"x({name})") == Chain((Call("x", (name,)),))
     except SpecError:
         plain = False
     if not plain or name.startswith((".", "/", "~")) or set(name) & {":", "@", "/"}:

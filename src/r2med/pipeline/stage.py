@@ -237,6 +237,8 @@ class Retriever(Stage):
     """Queries in, run out."""
 
     kind = "retriever"
+    searches: ClassVar[bool] = True
+    """Whether it finds documents for any text; stored lists are there for a task's own queries only."""
     depth: int
     """How many documents a list holds at the most."""
 

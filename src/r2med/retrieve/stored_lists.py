@@ -37,6 +37,8 @@ class StoredLists(Retriever):
     depth: int = 500
     """How many documents of a list are kept. With 100, a hybrid list is without its safeguard at rank 101."""
 
+    searches = False
+
     def __post_init__(self) -> None:
         if self.lists not in candidate_configs():
             raise SpecError(f"candidates: unknown lists {self.lists!r}{suggest(self.lists, candidate_configs())}")

@@ -262,7 +262,7 @@ class _Asked:
         """Calls, failures, and the latency of calls with one query."""
         if self.failed and not self._answered:
             raise R2medError(next(iter(self.failed.values())))
-        return {"calls": self._calls, "errors": len(self.failed), **latency(self._seconds)}
+        return {"calls": self._calls, "unsearched": list(self.failed), **latency(self._seconds)}
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:

@@ -54,7 +54,8 @@ class Cost:
         """What a run took, by its record."""
         work, accounts, stages = record.work, record.accounts, record.stages
         names = {stage.name for stage in stages or ()}
-        unpriced = stages is None or "replay" in names or any(map(_served, stages))
+        foreign = stages is None or any(stage.imported for stage in stages)
+        unpriced = stages is None or foreign or "replay" in names or any(map(_served, stages))
         prices = [account.cost for account in accounts if account.cost is not None]
 
         def count(name: str) -> int | None:
@@ -63,7 +64,7 @@ class Cost:
         def phase(name: str) -> float | None:
             return None if work is None else sum(getattr(step, name) for step in work)
 
-        partial = stages is None or names.intersection(_STORED) or any(step.reused for step in work or ())
+        partial = foreign or names.intersection(_STORED) or any(step.reused for step in work or ())
         searched = None if partial else phase("search")
         return cls(
             count("requests"),

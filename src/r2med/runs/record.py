@@ -44,6 +44,11 @@ class StageRecord:
         """The stage without its arguments."""
         return self.spec.partition("(")[0]
 
+    @property
+    def imported(self) -> bool:
+        """Whether it hands over lists that another tool made."""
+        return bool(self.settings.get("imported", False))
+
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """A stage as a record has it."""
@@ -180,6 +185,17 @@ class RunRecord:
         if self.work is not None:
             return [step.account for step in self.work if step.account is not None]
         return [account for _, account in dict.fromkeys(_noted(self.notes))]
+
+    @property
+    def unsearched(self) -> set[str]:
+        """Queries that a retriever could not search with, as it noted."""
+        noted = [facts.get("unsearched", ()) for facts in self.notes.values() if isinstance(facts, Mapping)]
+        return {query for queries in noted for query in queries}
+
+    @property
+    def imported(self) -> bool:
+        """Whether the lists are those of a file that another tool made, and nothing was computed."""
+        return self.stages is not None and len(self.stages) == 1 and self.stages[0].imported
 
     @classmethod
     def from_json(cls, content: Json) -> Self:

@@ -9,7 +9,7 @@ from r2med.data.dataset import Collection, Dataset, Texts
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.pipeline.engine import quiet
-from r2med.pipeline.stage import Context, Expander
+from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
 from r2med.text.highlight import kinds_of
@@ -68,6 +68,8 @@ def _light(spec: str) -> System | None:
     for stage in system.walk():
         needs = stage.requirements
         if isinstance(stage, Expander) or stage.kind == "reranker" or needs.key or needs.gpu or needs.hub:
+            return None
+        if isinstance(stage, Retriever) and not stage.searches:
             return None
     return system
 
