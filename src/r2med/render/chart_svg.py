@@ -5,7 +5,7 @@ Colours come from the style sheet, where light and dark have their own; fills of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -42,6 +42,11 @@ class Layout(NamedTuple):
         """Whether names stand above their rows."""
         return not self.label
 
+    def fitted(self, names: Sequence[str]) -> Layout:
+        """The same with no more room for names than these need, where they stand beside their rows."""
+        longest = max((min(len(name), self.characters) for name in names), default=0)
+        return self if self.above else self._replace(label=min(self.label, max(40, round(_LETTER * longest))))
+
     def name_of(self, y: float, text: str) -> str:
         """A row's name, beside its middle at `y` or above it."""
         if self.above:
@@ -49,7 +54,9 @@ class Layout(NamedTuple):
         return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
 
 
-WIDE = Layout("wide", 860, 300, 22, 42)
+_LETTER = 8.0
+"""About as wide as a letter of a name becomes."""
+WIDE = Layout("wide", 860, 320, 22, 40)
 NARROW = Layout("narrow", 340, 0, 38, 42)
 _STROKES = {
     "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
@@ -89,6 +96,7 @@ def small(found: Interval, low: float, high: float) -> Markup:
 
 
 def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:
+    layout = layout.fitted([point.name for point in chart.points])
     scale = replace(chart.scale, start=layout.label + 12, end=layout.width - (12 if layout.above else 58))
     bottom = 8 + layout.row * len(chart.points)
     rows = [axis(scale, 4, bottom, zero=chart.differences)]
@@ -130,15 +138,18 @@ def _mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
 
 
 def _heat(chart: HeatMap, layout: Layout) -> tuple[float, list[str]]:
+    layout = layout.fitted([row.name for row in chart.rows])
     left = 0 if layout.above else layout.label + 8
     wide = (layout.width - left) / max(1, len(chart.columns))
+    # Where columns are narrow, every other heading stands lower, so that each has the room of two.
+    heads = [14 + 12 * (layout.above and place % 2) for place in range(len(chart.columns))]
     parts = [
-        words(left + wide * (place + 0.5), 14, shortened(column, 6 if layout.above else 12), class_="tick head")
-        for place, column in enumerate(chart.columns)
+        words(left + wide * (place + 0.5), y, shortened(column, 12), class_="tick head")
+        for place, (column, y) in enumerate(zip(chart.columns, heads, strict=True))
     ]
-    row_height = 40 if layout.above else 24
+    row_height, top = (40, 36) if layout.above else (24, 22)
     for place, row in enumerate(chart.rows):
-        y = 22 + row_height * place + (16 if layout.above else 0)
+        y = top + row_height * place + (16 if layout.above else 0)
         parts.append(layout.name_of(y + (8 if layout.above else 12), row.name))
         for number, cell in enumerate(row.cells):
             if cell is not None:
@@ -146,7 +157,7 @@ def _heat(chart: HeatMap, layout: Layout) -> tuple[float, list[str]]:
                 box = tag("rect", x=x, y=y, width=wide - 2, height=22, rx=3, class_=f"h{cell.shade}")
                 text = words(x + wide / 2 - 1, y + 15, f"{cell.value:.1f}", class_=f"cell t{cell.shade}")
                 parts.append(part(f"{row.name}, {chart.columns[number]}: {cell.value:.2f}", box, text))
-    return 26 + row_height * len(chart.rows), parts
+    return top + 4 + row_height * len(chart.rows), parts
 
 
 def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
@@ -181,6 +192,7 @@ def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
 
 
 def _shares(chart: ShareChart, layout: Layout) -> tuple[float, list[str]]:
+    layout = layout.fitted(chart.rows)
     scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)
     in_line = 2 if layout.above else max(1, len(chart.series))
     width, parts = (layout.width - 20) / in_line, [_hatches([series.fill for series in chart.series], layout)]

@@ -334,7 +334,7 @@ def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
     columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
     ranked = [line for line in lines if not line.row.oracle] or lines
     orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
-    headings = task_headings(board.tasks) | {AVERAGE: "average"}
+    headings = task_headings(board.tasks) | {AVERAGE: "mean"}
 
     def cell(line: Line, column: str) -> HeatCell | None:
         value, order = line.value(column), orders[column]

@@ -1,0 +1,96 @@
+"""Draw the pictures of the pages: the board in a browser, and figures of `r2med plot`, all from runs of the sample.
+
+    python scripts/make_images.py
+
+It needs Chromium and the extras `web`, `plots` and `minilm`. A screenshot differs with the fonts of the machine, so no
+test compares these files: renew them when the pages or charts look different.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+SYSTEMS = (
+    "bm25", "bm25-classic", "wordllama", "rrf(bm25, wordllama)", "minilm(backend=onnx)",
+    "rrf(bm25-classic, minilm(backend=onnx))", "replay >> bm25", "oracle-answer >> bm25",
+)  # fmt: skip
+SHORT = "wordllama(max_length=32)"
+"""A system for the figures alone, which loses documents that it does not read to their end."""
+FIGURES = {
+    "causes.png": ("causes", "bm25", "wordllama", SHORT, "rrf(bm25, wordllama)", "replay >> bm25"),
+    "gap.svg": ("gap",),
+    "differences.svg": ("differences", "bm25", "wordllama"),
+}
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
+
+
+def r2med(*arguments: str) -> list[str]:
+    """A command of this package."""
+    return [sys.executable, "-m", "r2med", *arguments]
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """`r2med serve` on a free port, and its address."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(r2med("serve", "--port", str(port)))
+    try:
+        while not answers(address):
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def answers(address: str) -> bool:
+    """Whether a server is there."""
+    try:
+        with urlopen(address):
+            return True
+    except URLError:
+        return False
+
+
+def screenshot(address: str, file: Path) -> None:
+    """The board of the sample as a browser of 1280 pixels shows it."""
+    from playwright.sync_api import sync_playwright
+
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=browser, args=list(FLAGS))
+        page = chromium.new_page(viewport={"width": 1280, "height": 1470}, color_scheme="light")
+        page.goto(f"{address}/?group=sample")
+        page.screenshot(path=file)
+        chromium.close()
+
+
+def main() -> None:
+    """Run the systems in a home of their own, and draw."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["R2MED_HOME"] = home
+        subprocess.run(r2med("run", *SYSTEMS, "--tasks", "sample"), check=True)
+        with server() as address:
+            screenshot(address, IMAGES / "board.png")
+        subprocess.run(r2med("run", SHORT, "--tasks", "sample"), check=True)
+        for name, arguments in FIGURES.items():
+            subprocess.run(r2med("plot", *arguments, "--out", str(IMAGES / name)), check=True)
+
+
+if __name__ == "__main__":
+    main()
