@@ -34,9 +34,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has its own empty `R2MED_HOME`."""
+    """Every test has its own empty `R2MED_HOME`, and prints as into a pipe whatever the width of the terminal."""
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("R2MED_HOME", str(folder))
+    monkeypatch.delenv("COLUMNS", raising=False)
     return folder
 
 
