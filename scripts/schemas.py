@@ -365,6 +365,113 @@ FRONTIER = record(
     }
 )
 
+COEFFICIENT = record(
+    {"value": unknown(number()), "low": unknown(number()), "high": unknown(number())},
+    "A coefficient with its 95% interval; null where it is not defined, or questions are too few.",
+)
+COEFFICIENTS = table(
+    COEFFICIENT, "raw, kappa, weighted-kappa (quadratic), alpha-nominal, -ordinal and -interval, ac1, ac2 (quadratic)."
+)
+STEPS = array(count(), "A row of the table.")
+SET_PAIR = record(
+    {
+        "a": string("The first label set."),
+        "b": string(),
+        "pairs": count("Pairs of a query and a document that both judged."),
+        "queries": count(),
+        "scale": array(value("integer"), "Every grade, ascending."),
+        "confusion": array(STEPS, "How often A gave the grade of the row and B that of the column."),
+        "chance": share("The share on which the two would agree by chance, as kappa counts it."),
+        "agreement": COEFFICIENTS,
+        "slices": table(
+            array(
+                record(
+                    {
+                        "slice": string(),
+                        "pairs": count(),
+                        "value": unknown(share("The share that got the same grade.")),
+                        "low": unknown(number()),
+                        "high": unknown(number()),
+                    }
+                )
+            ),
+            "Way of slicing to its slices.",
+        ),
+    },
+    "Two label sets on what both judged.",
+)
+LABEL_CHANGE = record(
+    {
+        "a": string("The first label set."),
+        "b": string("The one in its place."),
+        "queries": count("Queries with a relevant document under both."),
+        "only_a": count("Queries with one under A alone, which are left out."),
+        "only_b": count(),
+        "systems": array(
+            record(
+                {
+                    "system": SPEC,
+                    "a": number("Its score under A."),
+                    "b": number(),
+                    "change": MEAN,
+                    "holes_a": share("The share of its first ten documents that A does not judge."),
+                    "holes_b": share(),
+                }
+            ),
+            "The best under A first.",
+        ),
+        "kendall": unknown(number("Kendall's tau of the two orders.")),
+        "kendall_interval": unknown(ENDS),
+        "conclusions": array(
+            record(
+                {
+                    "first": SPEC,
+                    "second": SPEC,
+                    "verdict": string("kept, reversed, lost, gained, or none where neither set shows a difference."),
+                    "a": difference("The second minus the first under A.", holm=share()),
+                    "b": difference("The same under B.", holm=share()),
+                    "stability": share("The share of simulations in which the two stand as under A."),
+                }
+            )
+        ),
+        "stability": record(
+            {
+                "simulations": count(),
+                "kendall": unknown(number("The mean of Kendall's tau with the order under A.")),
+                "kendall_interval": unknown(ENDS),
+            },
+            "If labels were as wrong as the two sets disagree.",
+        ),
+    },
+    "The systems under two label sets.",
+)
+AUDIT = record(
+    {
+        "task": TASK,
+        "measure": string(),
+        "binary": flag("Whether every grade from 1 on counts as 1."),
+        "filled": flag("Whether what a set does not list counts as 0."),
+        "overlaid": flag("Whether systems are scored by the first set as corrected by the other."),
+        "pairs": count("Pairs of a query and a document that two sets at least judged."),
+        "queries": count("The queries of these pairs."),
+        "sets": array(
+            record(
+                {
+                    "name": string(),
+                    "queries": count(),
+                    "judged": count(),
+                    "relevant": count(),
+                    "left_out": count("Judgements of queries that the task does not have."),
+                }
+            )
+        ),
+        "agreement": COEFFICIENTS,
+        "set_pairs": array(SET_PAIR),
+        "changes": array(LABEL_CHANGE, "The first set against each other one; empty without runs."),
+        "notes": NOTES,
+    }
+)
+
 CORRELATION = record(
     {
         "points": count(),
@@ -799,6 +906,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "coverage": ("r2med diagnose --coverage --json", "How much of the results is judged.", COVERAGE),
     "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
     "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
+    "audit": ("r2med audit --json", "Agreement of label sets, and systems under each of them.", AUDIT),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),

@@ -35,6 +35,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert done.exit_code == 0, done.output
     texts = [json.loads(line)["text"] for line in _corpus().splitlines()[:3]]
     (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    pairs = [(query, document) for query in range(1, 10) for document in range(1, 7)]
+    rows = [
+        f"bio-q{q:02},bio-d{d:03},{(q + d + d % 2 * len(who)) % 3},{who}\n"
+        for q, d in pairs
+        for who in ("a", "reviewer")
+    ]
+    (folder / "reviewers.csv").write_text("query_id,doc_id,label,reviewer\n" + "".join(rows), "utf-8")
     return folder
 
 
@@ -64,6 +71,7 @@ COMMANDS = {
     "coverage": ("diagnose", "bm25", LONG, "--coverage", "--tasks", "sample"),
     "slices": ("diagnose", "bm25", LONG, "--slices", "--tasks", "sample"),
     "cost": ("diagnose", "--cost", "--tasks", "sample"),
+    "audit": ("audit", "sample/Biology", "--labels", "{home}/reviewers.csv"),
     "nano profile": ("nano", "profile", "{home}/nano"),
     "nano agree": ("nano", "agree", "{home}/nano", "sample", "--systems", *SYSTEMS),
     "leakage": ("leakage", "{home}/train.jsonl", "--tasks", "sample", "--documents"),

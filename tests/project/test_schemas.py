@@ -33,6 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "broken").mkdir()
     for name in ("corpus", "query", "qrels"):
         (folder / "broken" / f"{name}.jsonl").write_text('{"id": "d1"}\nnot JSON\n', "utf-8")
+    (folder / "review.csv").write_text(
+        "query_id,doc_id,label\nbio-q01,bio-d016,1\nbio-q01,bio-d001,0\nbio-q02,bio-d032,0\n", "utf-8"
+    )
     (folder / "script.jsonl").write_text(
         json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
     )
@@ -69,6 +72,7 @@ COMMANDS = {
     "coverage": ("diagnose", "bm25", *TASKS, "--coverage", "--json"),
     "slices": ("diagnose", "bm25", *TASKS, "--slices", "--json"),
     "cost": ("diagnose", *TASKS, "--cost", "--json"),
+    "audit": ("audit", "sample/Biology", "--labels", "task", "review.csv", "--overlay", "--json"),
     "answers": ("answers", INFERRED, "--json"),
     "validate": ("validate", "broken", "--json"),
     "leakage": ("leakage", "training.jsonl", "--tasks", "sample/Biology", "--json"),

@@ -30,6 +30,7 @@ VERBS = {
     "answers": "Are the generated answers right, and does that go with retrieval?",
     "inspect": "Look at queries of a run one by one.",
     "diagnose": "Why does a system fail, and what would help?",
+    "audit": "Can the labels of a task be trusted, and what changes if not?",
     "label": "Sort queries into classes by a language model.",
     "report": "Runs as one HTML file that needs nothing else.",
     "serve": "Look at the ledger in a browser: board, comparisons, live search.",

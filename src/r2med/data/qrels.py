@@ -38,6 +38,8 @@ GRADE_FIELDS = (
     *("relevance_score", "relevance_grade", "relevance_label"),
 )
 """The names of the columns that are read, in any case, with - or _."""
+REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
+"""The names of a column that says who judged; only `read_label_sets` asks for it."""
 _GRADE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _LARGEST = 999_999_999
 
@@ -137,21 +139,57 @@ def read_judgements(files: Sequence[Path], found: Findings) -> Judgements:
     judgements = Judgements()
     errors, start = found.errors, len(found.problems)
     for file in files:
-        ungraded: bool | None = None
-        for line, row in _rows(file, found):
-            spot, columns = Spot(file, line, found), _columns_of(tuple(row))
-            query = _identifier(row, columns.query, QUERY_FIELDS, "query", spot)
-            document = _identifier(row, columns.document, DOCUMENT_FIELDS, "document", spot)
-            grade = _grade(row, columns, spot)
-            if ungraded not in (None, not columns.grade):
-                spot.note("missing-field", "some rows of this file have a grade and others have none")
-            elif query is not None and document is not None and grade is not None:
-                judgements.add(query, document, grade, spot)
-                ungraded = not columns.grade
+        for row in _judged_rows(file, found):
+            judgements.add(row.query, row.document, row.grade, row.spot)
     if files and not judgements.rows and found.errors == errors:
         found.add("empty-file", files[0], 0, "holds no rows")
     judgements.whole = judgements.rows > 0 and not found.lost_a_file(start)
     return judgements
+
+
+def read_label_sets(path: str | Path) -> dict[str, Qrels]:
+    """The judgements in a file by who made them, queries without a relevant document included.
+
+    A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
+    """
+    source = expanded(path)
+    found = Findings()
+    sets: dict[str, Judgements] = {}
+    for file in _qrels_files(source, DEFAULT_SPLIT):
+        for row in _judged_rows(file, found, by_reviewer=True):
+            sets.setdefault(row.reviewer, Judgements()).add(row.query, row.document, row.grade, row.spot)
+    found.raise_errors(source)
+    if not sets:
+        raise DataError(f"{source}: holds no rows")
+    return {reviewer: judgements.grades for reviewer, judgements in sets.items()}
+
+
+class _JudgedRow(NamedTuple):
+    """One judgement, and where it was read."""
+
+    query: str
+    document: str
+    grade: int
+    reviewer: str
+    """Who made it; empty where the file does not say, or nobody asks."""
+    spot: Spot
+
+
+def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[_JudgedRow]:
+    """The sound judgements of a file; every defect of the others is noted."""
+    ungraded: bool | None = None
+    for line, row in _rows(file, found):
+        spot, columns = Spot(file, line, found), _columns_of(tuple(row))
+        query = _identifier(row, columns.query, QUERY_FIELDS, "query", spot)
+        document = _identifier(row, columns.document, DOCUMENT_FIELDS, "document", spot)
+        grade = _grade(row, columns, spot)
+        named = columns.reviewer if by_reviewer else None
+        reviewer = identifier_of(row[named], named, spot) if named else ""
+        if ungraded not in (None, not columns.grade):
+            spot.note("missing-field", "some rows of this file have a grade and others have none")
+        elif query is not None and document is not None and grade is not None and reviewer is not None:
+            yield _JudgedRow(query, document, grade, reviewer, spot)
+            ungraded = not columns.grade
 
 
 def _rows(file: Path, found: Findings) -> Rows:
@@ -228,6 +266,7 @@ class _Columns(NamedTuple):
     query: str | None
     document: str | None
     grade: str | None
+    reviewer: str | None
     fault: str
     """Why the grade cannot be told; empty when it can."""
 
@@ -235,12 +274,11 @@ class _Columns(NamedTuple):
 @lru_cache(maxsize=64)
 def _columns_of(names: tuple[str, ...]) -> _Columns:
     plain = {_plain_name(name): name for name in names if name}
-    query, document, *grades = (
+    query, document, graded, reviewer = (
         [plain[known] for known in map(_plain_name, fields) if known in plain]
-        for fields in (QUERY_FIELDS, DOCUMENT_FIELDS, GRADE_FIELDS)
+        for fields in (QUERY_FIELDS, DOCUMENT_FIELDS, GRADE_FIELDS, REVIEWER_FIELDS)
     )
-    graded = grades[0]
-    others = [name for name in names if name and name not in (*query, *document, *graded)]
+    others = [name for name in names if name and name not in (*query, *document, *graded, *reviewer)]
     fault = ""
     if len(graded) > 1:
         fault = f"{' and '.join(graded)} could both be the grade; remove or rename one of them"
@@ -248,7 +286,10 @@ def _columns_of(names: tuple[str, ...]) -> _Columns:
         fault = (
             f"the column {shorten(others[0])!r} is unknown; a column of grades is called {', '.join(GRADE_FIELDS[:5])}"
         )
-    return _Columns(next(iter(query), None), next(iter(document), None), next(iter(graded), None), fault)
+    first_query, first_document, first_grade, first_reviewer = (
+        next(iter(several), None) for several in (query, document, graded, reviewer)
+    )
+    return _Columns(first_query, first_document, first_grade, first_reviewer, fault)
 
 
 def _plain_name(name: str) -> str:

@@ -13,6 +13,7 @@ from r2med.diagnose.loaded_runs import LoadedRun
 from r2med.diagnose.term_rarity import Rarity
 from r2med.measure.bootstrap import Interval, average_intervals
 from r2med.measure.significance import difference_interval
+from r2med.measure.thirds import thirds
 from r2med.pipeline.engine import Engine
 
 NO_LABEL = "(no label)"
@@ -91,8 +92,8 @@ Namer = Callable[[SliceRow], tuple[int, str]]
 
 def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
     """Every way of slicing, with its slices in order."""
-    words = _thirds([row.words for row in found], "{:.0f} words")
-    overlaps = _thirds([100 * row.overlap for row in found], "{:.1f}%")
+    words = thirds([row.words for row in found], "{:.0f} words")
+    overlaps = thirds([100 * row.overlap for row in found], "{:.1f}%")
     ways: dict[str, Namer] = {
         "family": lambda row: (0, row.family),
         "task": lambda row: (0, row.task),
@@ -129,17 +130,3 @@ def _count(positives: int) -> tuple[int, str]:
         if positives <= limit:
             return limit, name
     return 5, "5 and more"
-
-
-def _thirds(values: Sequence[float], unit: str) -> Callable[[float], tuple[int, str]]:
-    """A namer of thirds, each with about as many queries as the others."""
-    low, high = np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").tolist()
-
-    def name(value: float) -> tuple[int, str]:
-        if value <= low:
-            return 0, f"up to {unit.format(low)}"
-        if value <= high:
-            return 1, f"over {unit.format(low)}, up to {unit.format(high)}"
-        return 2, f"over {unit.format(high)}"
-
-    return name

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from r2med.board.model import AVERAGE, Board, Line
+from r2med.build.audit import Audit
 from r2med.data.task_names import task_headings
 from r2med.data.tasks import families
 from r2med.diagnose.causes import Cause
@@ -293,6 +294,20 @@ def difference_chart(found: Comparison, measure: str) -> DotChart:
     ]
     axis = f"difference in {measure} x 100, 95% interval; filled: shown after Holm"
     return DotChart(f"{found.b} minus {found.a}", axis, points, True, f"{found.b}  minus  {found.a}")
+
+
+def stability_chart(found: Audit) -> DotChart:
+    """How often each two systems keep their order if labels were as wrong as two label sets disagree."""
+    change = next((each for each in found.changes if each.conclusions), None)
+    if change is None:
+        raise R2medError("there is no pair of systems whose order could be drawn; run two systems first")
+    pairs = sorted(change.conclusions, key=lambda each: -each.stability)
+    points = [
+        ChartPoint(f"{each.first} over {each.second}", 100 * each.stability, filled=not each.flips) for each in pairs
+    ]
+    axis = f"order kept in % of {change.stability.simulations:,} simulations; filled: the same conclusion under both"
+    heading = f"If labels were as wrong as {change.a} and {change.b} disagree"
+    return DotChart("How stable the order of systems is", axis, points, heading=heading)
 
 
 def against_chart(found: Sequence[Comparison], measure: str) -> DotChart:

@@ -1,0 +1,84 @@
+"""`r2med audit`: can the labels be trusted, and what changes if not?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.build.audit import AuditOptions, audit
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
+from r2med.data import load
+from r2med.errors import require_extra
+from r2med.measure.metrics import Measure
+from r2med.render.audit_report import FORMATS, show_audit
+from r2med.render.charts import stability_chart
+from r2med.render.plots import ENDINGS, save
+from r2med.runs.ledger import Ledger
+
+
+@click.command("audit", cls=ManyValues)
+@click.argument("task")
+@click.option(
+    "--labels",
+    multiple=True,
+    required=True,
+    metavar="task|FILE...",
+    help="Label sets: the word `task` (its own), files of judgements, files with a column of reviewers.",
+)
+@click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
+@click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
+@click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw how stable the order is.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
+@json_option()
+def command(
+    task: str, labels: tuple[str, ...], plot: Path | None, form: str | None, as_json: bool, **given: Any
+) -> None:
+    """Can the labels of a task be trusted, and what changes if not?
+
+    Label sets are compared on the pairs of a question and a document that two of them judged: raw agreement,
+    kappas, Krippendorff's alpha, Gwet's AC1 and AC2, each with a 95% interval over questions, and which grades are
+    given for which. Every system is scored under both sets: the change, who changes places, which
+    conclusions of `compare` flip, how much of the first ten nobody judged, and how often the order would stay if
+    labels were wrong as often as the two sets disagree. The first set is A, every other one is compared with it.
+
+    A set that lists relevant documents only (as R2MED's) has few pairs in common with another: --fill counts what
+    it does not list as 0. A review of some pairs is no full set: --overlay scores by A, corrected by it. Where one
+    set has more grades than another, --binary counts only relevant or not.
+
+    \b
+    Examples:
+      r2med audit sample/Biology --labels task --labels review.csv --overlay
+      r2med audit path/to/folder --labels task second.qrels --fill --systems bm25 wordllama
+      r2med audit path/to/folder --labels reviewers.csv --format md
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    measure = Measure.parse(given.pop("metric"))
+    _check_plot(plot)
+    dataset = load(task)
+    with Ledger() as ledger:
+        found = audit(ledger, dataset, labels, AuditOptions(measure, **given))
+    remark(found.notes)
+    if as_json:
+        write_json(found.as_dict())
+    elif form:
+        click.echo(FORMATS[form](found), nl=False)
+    else:
+        show_audit(found, output())
+    if plot:
+        save(stability_chart(found), plot)
+        click.echo(f"the figure is in {plot}", err=True)
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse a figure that could not be drawn before anything is computed."""
+    if path is None:
+        return
+    require_extra("plots", "matplotlib")
+    if path.suffix.lower() not in ENDINGS:
+        raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
