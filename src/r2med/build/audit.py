@@ -21,8 +21,9 @@ from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import positive, score
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
 from r2med.measure.thirds import thirds
+from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import check_data, current_runs, select
+from r2med.runs.selection import check_data, current_runs
 
 Floats = NDArray[np.float64]
 
