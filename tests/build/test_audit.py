@@ -260,6 +260,13 @@ def test_the_text_says_why_kappa_is_low(runs: Path, tmp_path: Path):
             assert f"{100 * row['b']:.2f}" in text
 
 
+def test_a_set_of_relevant_documents_only_has_no_kappa_to_speak_of(runs: Path, tmp_path: Path):
+    _, second, *_ = plant(TASK, tmp_path)
+    text = " ".join(output("audit", TASK, "--labels", "task", second).split())
+    assert "task gives one grade only to the pairs that both judged, so that kappa and alpha cannot tell" in text
+    assert "task gives one grade only" not in output("audit", TASK, "--labels", "task", second, "--fill")
+
+
 def test_the_figure_shows_every_pair_of_systems(runs: Path, tmp_path: Path):
     first, second, *_ = plant(TASK, tmp_path)
     figure = tmp_path / "order.svg"

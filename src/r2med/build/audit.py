@@ -91,6 +91,13 @@ class SetPair:
         return float((counts.sum(axis=1) * counts.sum(axis=0)).sum() / counts.sum() ** 2)
 
     @property
+    def constant(self) -> tuple[str, ...]:
+        """Those of the two that give one grade only."""
+        counts = np.array(self.confusion)
+        given = {self.a: (counts.sum(axis=1) > 0).sum(), self.b: (counts.sum(axis=0) > 0).sum()}
+        return tuple(name for name, grades in given.items() if grades == 1)
+
+    @property
     def commonest(self) -> tuple[int, float]:
         """The grade that is given most often, and its share of all that both gave."""
         counts = np.array(self.confusion, dtype=np.float64)

@@ -96,7 +96,7 @@ def _agreement(audit: Audit) -> Section:
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
     title = "Agreement, with 95% intervals over questions"
-    why = [_why_low(pair) for pair in audit.set_pairs if pair.commonest[1] >= _RARE]
+    why = [_why_low(pair) for pair in audit.set_pairs if pair.constant or pair.commonest[1] >= _RARE]
     return Section(title, ("measure", "value", "95% interval"), rows, [*meanings, *why])
 
 
@@ -112,6 +112,11 @@ def _by_pair(audit: Audit) -> Section:
 def _why_low(pair: SetPair) -> str:
     """Why kappa is low where nearly all pairs have one grade."""
     grade, share = pair.commonest
+    for name in pair.constant:
+        return (
+            f"{name} gives one grade only to the pairs that both judged, so that kappa and alpha cannot tell agreement"
+            " from chance: they are 0 or below however well the two agree. Raw agreement and AC1 can be read."
+        )
     return (
         f"{100 * share:.0f}% of the grades of {pair.a} and {pair.b} are {grade}, so that two people who knew nothing"
         f" but this share would agree on {100 * pair.chance:.0f}% of the pairs. Kappa and alpha count only what goes"
