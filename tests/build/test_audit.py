@@ -189,7 +189,11 @@ def test_every_form_of_labels_gives_the_same_figures(runs: Path, tmp_path: Path)
 
 def test_what_a_set_does_not_list_can_count_as_0(runs: Path, tmp_path: Path):
     _, second, pool, _, errors = plant(TASK, tmp_path)
-    assert audited(TASK, "--labels", "task", second)["pairs"] == sum(map(len, own_labels().values()))
+    plain = audited(TASK, "--labels", "task", second)
+    assert plain["pairs"] == sum(map(len, own_labels().values()))
+    for row in plain["changes"][0]["systems"]:
+        assert row["holes_a"] > 0.5, "the task judges relevant documents only"
+        assert row["holes_b"] == 0, "the pool holds the first ten of every run"
     found = audited(TASK, "--labels", "task", second, "--fill")
     assert found["pairs"] == sum(map(len, pool.values()))
     assert 1 - found["agreement"]["raw"]["value"] == pytest.approx(errors / found["pairs"])
