@@ -170,6 +170,7 @@ def write_inputs(place: Path) -> None:
     rows = read_lines(biology / "qrels.jsonl")
     lines = ["query-id\tcorpus-id\tscore", *(f"{row['q_id']}\t{row['p_id']}\t{row['score']}" for row in rows)]
     (place / "qrels/test.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    write_label_sets(place, [(str(row["q_id"]), str(row["p_id"])) for row in rows])
     write_lines(place / "train.jsonl", [{"query": "What is touch?", "pos": row["text"]} for row in documents[:3]])
     with gzip.open(place / "train.txt.gz", "wt", encoding="utf-8") as file:
         file.write("A line that has nothing to do with any of the documents.\n")
@@ -177,6 +178,17 @@ def write_inputs(place: Path) -> None:
     for block in BLOCKS:
         if block.file and (block.language == "python" or block.file == "study.toml"):
             (place / block.file).write_text(block.text, "utf-8")
+
+
+def write_label_sets(place: Path, pairs: list[tuple[str, str]]) -> None:
+    """What others say of the pairs that a task judges."""
+    head, grades = "query_id,doc_id,label", [int(number % 4 > 0) for number in range(len(pairs))]
+    judged = [(*pair, grade) for pair, grade in zip(pairs, grades, strict=True)]
+    rows = [f"{query},{document},{grade}" for query, document, grade in judged]
+    (place / "review.csv").write_text("\n".join([head, *rows[:9]]) + "\n", "utf-8")
+    (place / "second.qrels").write_text("".join(f"{q} 0 {d} {grade}\n" for q, d, grade in judged), "utf-8")
+    twice = [f"{row},ann" for row in rows] + [f"{query},{document},1,ben" for query, document in pairs]
+    (place / "reviewers.csv").write_text("\n".join([f"{head},reviewer", *twice]) + "\n", "utf-8")
 
 
 def say(prompt: str, nth: int) -> Say:

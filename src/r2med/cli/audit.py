@@ -53,8 +53,8 @@ def command(
     \b
     Examples:
       r2med audit sample/Biology --labels task --labels review.csv --overlay
-      r2med audit path/to/folder --labels task second.qrels --fill --systems bm25 wordllama
-      r2med audit path/to/folder --labels reviewers.csv --format md
+      r2med audit sample/Biology --labels task second.qrels --fill --systems bm25 wordllama
+      r2med audit sample/Biology --labels reviewers.csv --format md
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
