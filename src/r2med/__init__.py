@@ -1,21 +1,36 @@
 """r2med: how well does a search system find the medical evidence that a question only implies?
 
+    import r2med
+
+    dataset = r2med.load("sample/MedQA-Diag")
+    r2med.search("bm25", dataset, "fatigue, golden-brown corneal rings")  # a ranked list, with texts
+    report = r2med.evaluate(["bm25", r2med.BM25Classic()], "sample", measures=["nDCG@10", "Recall@100"])
+    print(report)
+    report.per_query()  # a data frame
+    r2med.compare("bm25", "bm25-classic")
+
 A research instrument for reasoning-driven medical retrieval, not a clinical decision system.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
 PUBLIC = {
-    "load": "r2med.data",
+    "load": "r2med.verbs",
+    "search": "r2med.verbs",
+    "evaluate": "r2med.verbs",
+    "compare": "r2med.verbs",
+    "diagnose": "r2med.verbs",
+    "board": "r2med.verbs",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",
-    "evaluate": "r2med.pipeline.evaluate",
     "Options": "r2med.pipeline.evaluate",
     "Report": "r2med.runs.report",
     "BM25": "r2med.retrieve.bm25",
@@ -52,16 +67,21 @@ __all__ = ["__version__", *PUBLIC]
 
 def __getattr__(name: str) -> Any:
     if name in PUBLIC:
-        if name in ("Report", "evaluate"):
-            import_module("r2med.runs.report").VIEWS["text"] = _report_text
         return getattr(import_module(PUBLIC[name]), name)
     raise AttributeError(f"module 'r2med' has no attribute {name!r}")
 
 
-def _report_text(report: Any) -> str:
-    """The tables of a report, which `print` shows: how things look is decided floors above the report itself."""
-    return str(import_module("r2med.render.board_terminal").as_text(report))
-
-
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """A package whose verbs stay verbs: `r2med.board` is the function, though there is a folder of that name too."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds every folder to its parent when it is imported.
+        if not (name in PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,6 +1,5 @@
 # Written by scripts/make_reference.py from the program itself; renew it with: make reference
 
-from r2med.data import load as load
 from r2med.data.dataset import Dataset as Dataset
 from r2med.data.run import Run as Run
 from r2med.errors import R2medError as R2medError
@@ -14,7 +13,6 @@ from r2med.expand.methods import Query2Doc as Query2Doc
 from r2med.expand.replay import Replay as Replay
 from r2med.measure.metrics import Measure as Measure
 from r2med.pipeline.evaluate import Options as Options
-from r2med.pipeline.evaluate import evaluate as evaluate
 from r2med.pipeline.system import System as System
 from r2med.rerank.cross_encoder import CrossEncoder as CrossEncoder
 from r2med.rerank.groupwise import Groupwise as Groupwise
@@ -30,5 +28,11 @@ from r2med.retrieve.fusion import Views as Views
 from r2med.retrieve.fusion import WeightedSum as WeightedSum
 from r2med.retrieve.user_engine import retriever as retriever
 from r2med.runs.report import Report as Report
+from r2med.verbs import board as board
+from r2med.verbs import compare as compare
+from r2med.verbs import diagnose as diagnose
+from r2med.verbs import evaluate as evaluate
+from r2med.verbs import load as load
+from r2med.verbs import search as search
 
 __version__: str

@@ -28,7 +28,15 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 class R2medError(Exception):
-    """Base of every error that is the input's or the set-up's fault; the command line prints it as one line."""
+    """Base of every error that is the input's or the set-up's fault; the command line prints it as one line.
+
+    >>> import r2med
+    >>> try:
+    ...     r2med.Measure("NDGC@10")
+    ... except R2medError as error:
+    ...     print(error)
+    unknown measure 'NDGC@10'; did you mean nDCG@10?
+    """
 
 
 class DataError(R2medError):

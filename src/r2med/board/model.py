@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from r2med.errors import counted
+from r2med.runs.views import Viewable
+
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval
     from r2med.runs.cost import Cost
@@ -133,8 +136,8 @@ class Line:
         return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
 
 
-@dataclass(frozen=True)
-class Board:
+@dataclass(frozen=True, repr=False)
+class Board(Viewable):
     """Lines in their order, over the columns of one group and one measure."""
 
     group: str
@@ -165,3 +168,7 @@ class Board:
             "notes": list(self.notes),
             "left_out": self.left_out,
         }
+
+    def __repr__(self) -> str:
+        systems, tasks = counted(len(self.lines), "system"), counted(len(self.tasks), "task")
+        return f"Board({self.group!r} by {self.measure}, {systems} on {tasks})"

@@ -156,7 +156,13 @@ class Gold:
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A task's `Collection` and its `Gold`, with what the reader noticed."""
+    """A task's `Collection` and its `Gold`, with what the reader noticed.
+
+    >>> import r2med
+    >>> dataset = r2med.load("sample/Biology")
+    >>> dataset.collection.queries.ids[0], len(dataset.gold.qrels)
+    ('bio-q01', 9)
+    """
 
     collection: Collection
     gold: Gold

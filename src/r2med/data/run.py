@@ -88,7 +88,7 @@ def top(scores: Scores, depth: int, tie_order: NDArray[np.int64]) -> NDArray[np.
     return candidates[np.lexsort((tie_order[candidates], -compared[candidates]))]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """Ranked lists for a set of queries, as columns; every list is in the order of the one rule.
 
@@ -105,6 +105,9 @@ class Run:
     """Document ids of all lists, one after another."""
     scores: Scores
     """Their scores."""
+
+    def __repr__(self) -> str:
+        return f"Run({len(self.queries):,} queries, {len(self.documents):,} documents)"
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, tuple[Sequence[str], Sequence[float] | Scores]]) -> Run:

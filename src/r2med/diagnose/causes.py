@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.errors import counted
 from r2med.measure.bootstrap import Interval, average_intervals
 
 
@@ -98,7 +99,7 @@ class QueryCause:
         return {"query": self.query, "cause": self.cause.value, "reason": self.reason, "positives": placed}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """The causes of one system on one task."""
 
@@ -110,6 +111,13 @@ class Diagnosis:
     oracle: str = ""
     """The run of the ledger that searched with the gold answers; empty where none was needed or possible."""
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = Counter(each.cause for each in self.queries)
+        shares = ", ".join(f"{counts[cause]} {cause.value}" for cause in _ORDER if counts[cause])
+        return (
+            f"Diagnosis({self.system!r} on {self.task!r}, {counted(len(self.queries), 'query', 'queries')}: {shares})"
+        )
 
     def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
         """For each cause and query: 1 or 0 whether it has it; of `documents`, the share of its relevant ones."""

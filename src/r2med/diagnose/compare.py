@@ -35,7 +35,7 @@ class Look(NamedTuple):
     """Whether it is one at the 5% level, after Holm over all of its kind."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """B against A: overall, by family and by task."""
 
@@ -90,6 +90,9 @@ class Comparison:
             return f"{higher} is better than {lower} ({p})."
         shown = [f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower)]
         return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is no system."
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison for JSON."""

@@ -61,8 +61,10 @@ OPTIONS: Mapping[str, Option] = {
 """Everything that `NAME(option=...)` may change of a model with a card, from the hub, or in a folder."""
 
 
-def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
+def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = None) -> Encoder:
     """The encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
+
+    `made` is the user's object, where one was given instead of a class.
 
     >>> from r2med.data.tasks import task
     >>> from r2med.encode.encoder import Role
@@ -72,7 +74,7 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Encoder:
     if is_class(name):
         from r2med.encode.user_encoder import OwnEncoder
 
-        return OwnEncoder(name, options, task)
+        return OwnEncoder(name, options, task, made)
     card = card_for(name, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     match card.backend:

@@ -38,9 +38,12 @@ class TwoMethods(Protocol):
 class OwnEncoder(Encoder):
     """A user's class at work."""
 
-    def __init__(self, address: str, options: Mapping[str, Any], task: Task) -> None:
+    def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: TwoMethods | None = None) -> None:
         self.address = address
         self.options = dict(options)
+        if made is not None:
+            self.kind, self._task, self.made = type(made), None, made
+            return
         self.kind = find_class(address)
         self._task = task if "task" in parameters(self.kind) else None
         check_arguments(address, self.kind, self.options)
@@ -103,6 +106,44 @@ class OwnEncoder(Encoder):
             return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
+
+
+def address_of(made: object) -> str:
+    """What an object's class is named by in a spec; a `SpecError` for what is no encoder."""
+    if inspect.isclass(made):
+        raise SpecError(f"{made.__name__} is a class; give an object of it, as {made.__name__}()")
+    kind = type(made)
+    address = f"{kind.__module__}:{kind.__name__}"
+    _check_methods(address, made)
+    return address
+
+
+def state_of(made: Any) -> dict[str, Any]:
+    """What the vectors of an object depend on beside its class: its `version`, or else all that it holds.
+
+    >>> from types import SimpleNamespace
+    >>> state_of(SimpleNamespace(columns=64)), state_of(SimpleNamespace(version="2", model=object()))
+    ({'columns': 64}, {'version': '2'})
+    """
+    if stated := getattr(made, "version", ""):
+        return {"version": str(stated)}
+    state = getattr(made, "__dict__", None)
+    address = f"{type(made).__module__}:{type(made).__name__}"
+    if state is None:
+        raise SpecError(f"{address} does not show what it holds; {_VERSION}")
+    for name, value in state.items():
+        if not _is_plain(value):
+            raise SpecError(f"{address} holds {name}, a {type(value).__name__} that no key can be made of; {_VERSION}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
+
+
+_VERSION = "give it a version, a text that changes when its vectors do"
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | bool)
 
 
 def find_class(address: str) -> Any:

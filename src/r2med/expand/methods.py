@@ -44,14 +44,22 @@ class HyDE(Writer):
 
 @dataclass(frozen=True)
 class Query2Doc(Writer):
-    """The same request with worked examples before it (arXiv 2303.07678)."""
+    """The same request with worked examples before it (arXiv 2303.07678).
+
+    >>> str(Query2Doc("gpt-4o", join="concat"))
+    'query2doc(gpt-4o, join=concat)'
+    """
 
     name = "query2doc"
 
 
 @dataclass(frozen=True)
 class Answer(Writer):
-    """The question put to a model as it is; of a reasoning model only the final answer is used."""
+    """The question put to a model as it is; of a reasoning model only the final answer is used.
+
+    >>> str(Answer("gpt-4o", max_tokens=512))
+    'answer(gpt-4o, max_tokens=512)'
+    """
 
     name = "answer"
 

@@ -93,12 +93,12 @@ _KINDS: Mapping[str, _Kind] = {
 _NAMES: Mapping[str, str] = {alias: name for name, kind in _KINDS.items() for alias in kind.aliases}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measure:
     """A measure and its cutoff.
 
-    >>> Measure.parse("ndcg_cut_10")
-    Measure(name='nDCG', cutoff=10)
+    >>> Measure("nDCG@10"), Measure.parse("ndcg_cut_10"), Measure("Recall", 5)
+    (Measure('nDCG@10'), Measure('nDCG@10'), Measure('Recall@5'))
     >>> str(Measure.parse("recall_at_100")), str(Measure("MAP"))
     ('Recall@100', 'MAP')
     """
@@ -108,6 +108,12 @@ class Measure:
     """How many documents of each list count; None for all of them."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise R2medError(f"a measure is a text such as 'nDCG@10', not {self.name!r}")
+        if self.cutoff is None and self.name not in _KINDS:
+            parsed = Measure.parse(self.name)
+            object.__setattr__(self, "name", parsed.name)
+            object.__setattr__(self, "cutoff", parsed.cutoff)
         if self.name not in _KINDS:
             raise R2medError(f"unknown measure {self.name!r}{suggest(self.name, _KINDS)}")
         if self.cutoff is None and not _KINDS[self.name].whole:
@@ -133,6 +139,9 @@ class Measure:
     def __str__(self) -> str:
         return self.name if self.cutoff is None else f"{self.name}@{self.cutoff}"
 
+    def __repr__(self) -> str:
+        return f"Measure({str(self)!r})"
+
     def values(self, gains: Gains) -> Floats:
         """Its value for each query."""
         return _KINDS[self.name].compute(gains.cut(self.cutoff), self.cutoff)
@@ -149,7 +158,7 @@ def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
     """Measures in the order they are named, each once.
 
     >>> parse_all(["ndcg@10", "MAP", "nDCG@10"])
-    (Measure(name='nDCG', cutoff=10), Measure(name='MAP', cutoff=None))
+    (Measure('nDCG@10'), Measure('MAP'))
     """
     return tuple(dict.fromkeys(map(Measure.parse, texts)))
 

@@ -31,7 +31,11 @@ from r2med.storage.sqlite import DamagedError, StoreError, warn
 
 @dataclass(frozen=True)
 class Options:
-    """How to evaluate: what to measure, whether to recompute, and where the work runs."""
+    """How to evaluate: what to measure, whether to recompute, and where the work runs.
+
+    >>> evaluate("bm25", "sample/Biology", Options(measures=[Measure("MAP")], strict=True)).measures
+    ['MAP']
+    """
 
     measures: Sequence[Measure] = DEFAULT
     fresh: bool = False

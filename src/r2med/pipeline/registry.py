@@ -19,8 +19,6 @@ from r2med.pipeline.stage import Stage
 if TYPE_CHECKING:
     from r2med.pipeline.system import System
 
-Engine = Callable[[list[str], int], Any]
-"""A search function of a user's own: queries and how many documents each wants, to a list for each query."""
 
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
@@ -55,6 +53,8 @@ FAMILIES = (
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
 _FROM_OBJECT = "r2med.retrieve.user_engine:from_object"
 """Who makes a stage of a user's own function or object."""
+_ENCODER = "r2med.retrieve.dense:Dense"
+"""What searches with an object that encodes."""
 _CARDS = ("r2med.rerank.reranker_cards:cards", "r2med.encode.encoder_cards:cards")
 
 Bound = TypeVar("Bound", bound=Stage)
@@ -84,8 +84,8 @@ def _named(address: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def build_system(value: Value | Stage | System | Engine) -> System:
-    """A system from its spec in any form: text, a call, a chain, a lone stage, a search function, or itself."""
+def build_system(value: Any) -> System:
+    """A system from its spec in any form: text, a call, a chain, a lone stage, a search function, an encoder."""
     from r2med.pipeline.system import System
 
     if isinstance(value, System):
@@ -96,10 +96,15 @@ def build_system(value: Value | Stage | System | Engine) -> System:
         value = parse(value)
     if isinstance(value, Call):
         value = Chain((value,))
+    if isinstance(value, type):
+        raise SpecError(f"{value.__name__} is a class; give an object of it, as {value.__name__}()")
+    if hasattr(value, "encode_queries") or hasattr(value, "encode_documents"):
+        return System((_named(_ENCODER)(value),))
     if callable(value) or hasattr(value, "search"):
         return System((_named(_FROM_OBJECT)(value),))
     if not isinstance(value, Chain):
-        raise SpecError(f"expected a system, found {value!r}")
+        shown = " ".join(repr(value).split())[:80]
+        raise SpecError(f"a system is a spec such as 'bm25', or made of stages with >>, not {shown}")
     return System(tuple(build_stage(call) for call in expand_aliases(value, _aliases()).calls))
 
 

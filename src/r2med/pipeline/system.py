@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
@@ -15,10 +16,13 @@ from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Generation, Gold
-    from r2med.data.run import Run
+    from r2med.data.run import Ranking, Run
+
+_QUESTION = "question"
+"""The id of a question that is searched with by itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class System:
     """Any number of expanders, one retriever, any number of rerankers.
 
@@ -59,6 +63,9 @@ class System:
 
     def __str__(self) -> str:
         return self.spec
+
+    def __repr__(self) -> str:
+        return f"System({self.spec!r})"
 
     def check(self) -> None:
         """Refuse an impossible order before anything runs."""
@@ -103,6 +110,13 @@ class System:
     def key(self) -> str:
         """A hash of everything this system's output depends on, apart from the data."""
         return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
+
+    def search(self, collection: Collection, question: str, context: Context) -> Ranking:
+        """The ranked list of a question of one's own over a collection's documents."""
+        if self.oracle:
+            raise R2medError(f"{self} searches with gold answers, and a question of your own has none")
+        asked = replace(collection, queries=Texts([_QUESTION], [question]), generations=())
+        return self.run(asked, context)[_QUESTION]
 
     def run(self, collection: Collection, context: Context) -> Run:
         """The ranked lists of a collection's queries."""

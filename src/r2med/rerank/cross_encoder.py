@@ -24,7 +24,7 @@ from r2med.rerank.candidate_lists import candidates, check_depth, reranked
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
-from r2med.rerank.reranker_cards import DTYPES, HEADS, RerankerCard, card, card_of, cards
+from r2med.rerank.reranker_cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 BACKENDS = ("torch", "onnx")
-PREFIX = "ce:"
 _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 

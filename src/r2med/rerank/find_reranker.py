@@ -1,15 +1,18 @@
-"""From a call to a reranker that has no stage name of its own: a card, `ce:ORG/NAME`, a folder, a user's class."""
+"""From a call to a reranker that has no stage name of its own: a card, `ce:ORG/NAME`, a folder, a user's class.
+
+A name is recognised without the code of any reranker, for most names that are asked about are those of encoders.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from r2med.errors import expanded
 from r2med.models.user_class import import_class, is_class
 from r2med.pipeline.registry import bind
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Reranker
-from r2med.rerank.cross_encoder import PREFIX, CrossEncoder, is_folder
-from r2med.rerank.reranker_cards import cards, folder_is_reranker
-from r2med.rerank.user_reranker import OwnReranker, scores_pairs
+from r2med.rerank.reranker_cards import PREFIX, cards, folder_is_reranker
 
 
 def find_reranker(call: Call) -> Reranker | None:
@@ -19,9 +22,13 @@ def find_reranker(call: Call) -> Reranker | None:
     ('monobert(depth=10)', None)
     """
     name = call.name
-    if name in cards() or name.startswith(PREFIX) or (is_folder(name) and _holds_reranker(name)):
+    if name in cards() or name.startswith(PREFIX) or _holds_reranker(name):
+        from r2med.rerank.cross_encoder import CrossEncoder
+
         return bind(CrossEncoder, Call(name, (name, *call.args), call.options))
     if is_class(name) and scores_pairs(import_class(name)):
+        from r2med.rerank.user_reranker import OwnReranker
+
         return OwnReranker.from_call(call)
     return None
 
@@ -29,3 +36,8 @@ def find_reranker(call: Call) -> Reranker | None:
 def _holds_reranker(name: str) -> bool:
     folder = expanded(name)
     return folder.is_dir() and folder_is_reranker(folder)
+
+
+def scores_pairs(kind: Any) -> bool:
+    """Whether a class has the one method of a reranker."""
+    return callable(getattr(kind, "score", None))

@@ -15,6 +15,8 @@ from r2med.models.card_registry import CardRegistry, Reader, is_text
 from r2med.models.prompts import NO_PROMPT, Template
 from r2med.models.source import ModelSource
 
+PREFIX = "ce:"
+"""Before the name of a cross-encoder of the hub that has no card."""
 _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
 
 

@@ -12,6 +12,7 @@ from r2med.models.user_class import check_arguments, class_version, construct, i
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.find_reranker import scores_pairs
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -26,11 +27,6 @@ class OneMethod(Protocol):
 
     def score(self, query: str, documents: list[str]) -> Sequence[float]:
         """How well each document fits the query: a number each, the higher the better."""
-
-
-def scores_pairs(kind: Any) -> bool:
-    """Whether a class has the one method of a reranker."""
-    return callable(getattr(kind, "score", None))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
 from r2med.encode.quantize import QUANTIZED, QuantizedIndex, build_index, first_dimensions
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
+from r2med.encode.user_encoder import TwoMethods, address_of, state_of
 from r2med.encode.vector_search import Similarity, VectorHits
 from r2med.encode.vector_store import PRECISIONS, StoredVectors
 from r2med.errors import R2medError, SpecError, counted, suggest
@@ -38,12 +39,15 @@ def _override() -> Any:
     return field(default=None, kw_only=True, metadata={"encoder": True})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Dense(Retriever):
     """A retriever that compares embeddings. Its spec is the model's own name.
 
-    >>> Dense("wordllama", dim=64).spec
-    Call(name='wordllama', args=(), options=(('dim', 64),))
+    The model is a name, or an object with `encode_queries` and `encode_documents`. What is no setting of this stage
+    is an option of a class of one's own.
+
+    >>> str(Dense("wordllama", dim=64)), str(Dense("my_module:MyEncoder", columns=64))
+    ('wordllama(dim=64)', 'my_module:MyEncoder(columns=64)')
     """
 
     model: str
@@ -83,8 +87,23 @@ class Dense(Retriever):
     padding: str | None = _override()
     options: Any = field(default=(), kw_only=True)
     """What a class of one's own (`my.module:MyEncoder`) is constructed with, by name; kept as sorted pairs."""
+    made: Any = field(default=None, kw_only=True, compare=False, repr=False)
+    """An object of that class, where one was given and need not be constructed."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, model: str | TwoMethods, *, options: Any = (), made: Any = None, **settings: Any) -> None:
+        name, known = model, {entry.name: entry.default for entry in fields(self) if entry.name in _SETTINGS}
+        if not isinstance(name, str):
+            name, made, options = address_of(model), model, state_of(model)
+        others = {setting: value for setting, value in settings.items() if setting not in known}
+        if others and not is_class(name):
+            raise _no_option(name, next(iter(others)))
+        values = known | settings | {"model": name, "options": {**dict(options), **others}, "made": made}
+        for setting, value in values.items():
+            if setting not in others:
+                object.__setattr__(self, setting, value)
+        self._check()
+
+    def _check(self) -> None:
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
         for name, allowed in (
             ("quantize", ("", *QUANTIZED)),
@@ -118,12 +137,10 @@ class Dense(Retriever):
         """The stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
         if call.args:
             raise SpecError(f"{call}: a model's options have names, such as {call.name}(depth={call.args[0]})")
-        declared = {entry.name for entry in fields(cls)} - {"model", "options"}
-        given = [(name, value) for name, value in call.options if name in declared]
-        others = [(name, value) for name, value in call.options if name not in declared]
+        given = [(name, value) for name, value in call.options if name in _SETTINGS]
+        others = [(name, value) for name, value in call.options if name not in _SETTINGS]
         if others and not is_class(call.name):
-            hint = suggest(others[0][0], declared) or f"; it takes {', '.join(sorted(declared))}"
-            raise SpecError(f"{call.name} has no option {others[0][0]!r}{hint}")
+            raise _no_option(call.name, others[0][0])
         made = bind(cls, Call(call.name, (call.name,), tuple(given)))
         return replace(made, options=dict(others)) if others else made
 
@@ -135,7 +152,7 @@ class Dense(Retriever):
     @property
     def spec(self) -> Call:
         """The model's name with what is not at its default."""
-        given = [(name, value) for name, value in spec_of(self, self.model).options if name != "options"]
+        given = [(name, value) for name, value in spec_of(self, self.model).options if name in _SETTINGS]
         return Call(self.model, (), (*given, *self.options))
 
     @property
@@ -147,7 +164,7 @@ class Dense(Retriever):
     def encoder(self, task: Task | None = None) -> Encoder:
         """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
         if task not in self._encoders:
-            self._encoders[task] = encoder_for(self.model, self.settings, task or Task("", "", "custom"))
+            self._encoders[task] = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
         return self._encoders[task]
 
     @cached_property
@@ -238,6 +255,15 @@ class Dense(Retriever):
         counts = [bool(part.query) + len(part.passages) for part in found]
         mean = (sums / np.array(counts, dtype=np.float64).reshape(-1, 1)).astype(np.float32)
         return mean[:, : self.dim] if self.dim else mean
+
+
+_SETTINGS = frozenset(entry.name for entry in fields(Dense)) - {"model", "options", "made"}
+"""What a spec may set of any model."""
+
+
+def _no_option(model: str, name: str) -> SpecError:
+    hint = suggest(name, _SETTINGS) or f"; it takes {', '.join(sorted(_SETTINGS))}"
+    return SpecError(f"{model} has no option {name!r}{hint}")
 
 
 def _searchable(collection: Collection, context: Context) -> Collection:

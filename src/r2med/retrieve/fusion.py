@@ -127,7 +127,11 @@ class Fusion(Retriever):
 
 @dataclass(frozen=True, init=False)
 class RRF(Fusion):
-    """Reciprocal rank fusion: each list adds weight / (k + rank)."""
+    """Reciprocal rank fusion: each list adds weight / (k + rank).
+
+    >>> str(RRF("bm25", "wordllama", k=10))
+    'rrf(bm25, wordllama, k=10)'
+    """
 
     name = "rrf"
 
@@ -154,7 +158,11 @@ class RRF(Fusion):
 
 @dataclass(frozen=True, init=False)
 class WeightedSum(Fusion):
-    """A weighted sum of scores made comparable within each list."""
+    """A weighted sum of scores made comparable within each list.
+
+    >>> str(WeightedSum("bm25", "wordllama", weights=(1, 3)))
+    'wsum(bm25, wordllama, weights=[1, 3])'
+    """
 
     name = "wsum"
     votes: ClassVar[bool] = False
@@ -186,7 +194,11 @@ class WeightedSum(Fusion):
 
 @dataclass(frozen=True, init=False)
 class CombMNZ(WeightedSum):
-    """The weighted sum times the number of lists that have the document."""
+    """The weighted sum times the number of lists that have the document.
+
+    >>> str(CombMNZ("bm25", "wordllama"))
+    'combmnz(bm25, wordllama)'
+    """
 
     name = "combmnz"
     votes = True
@@ -194,7 +206,11 @@ class CombMNZ(WeightedSum):
 
 @dataclass(frozen=True)
 class Views(Retriever):
-    """One system asked with a query's own text and with each of its generations, merged by reciprocal rank."""
+    """One system asked with a query's own text and with each of its generations, merged by reciprocal rank.
+
+    >>> str(Views("bm25", depth=50))
+    'views(bm25, depth=50)'
+    """
 
     system: System
     k: float = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from r2med.data.task_names import task_names
 from r2med.errors import counted
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
+from r2med.runs.views import Viewable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -115,10 +116,15 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Viewable):
     """All results of one evaluation.
 
     Prints as a table; `per_query()` is a data frame; `average(system, group, measure)` is the headline number.
+
+    >>> import r2med
+    >>> report = r2med.evaluate("bm25", "sample/Biology")
+    >>> report, report.systems, round(100 * report.average("bm25", "sample", "nDCG@10"), 2)
+    (Report(1 system on 1 task), ['bm25'], 37.16)
     """
 
     results: Sequence[Result]
@@ -245,10 +251,3 @@ class Report:
         tasks = len({result.task for result in self.results})
         failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
         return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
-
-    def __str__(self) -> str:
-        return VIEWS.get("text", repr)(self)
-
-
-VIEWS: dict[str, Callable[[Report], str]] = {}
-"""How a report looks, by form (`text`); put here by the front door, as tables are made floors above this one."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from r2med.data.dataset import Collection, Dataset, Texts
+from r2med.data.dataset import Collection, Dataset
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.pipeline.engine import quiet
@@ -106,8 +106,7 @@ def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
     system = _light(spec)
     if system is None:
         return None
-    asked = replace(dataset.collection, queries=Texts(["question"], [question[:LONGEST]]), generations=())
-    ranking = system.run(asked, Context(Cache.default(), quiet()))["question"]
+    ranking = system.search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
     rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
     documents = dataset.collection.documents
     return SearchAnswer(
