@@ -23,10 +23,10 @@ from r2med.diagnose.answer_quality import (
     judge_runs,
     matches,
     normalised,
-    read_verdict,
 )
 from r2med.errors import R2medError
 from r2med.llm import AttemptError, Limits, add_model, scripted, session
+from r2med.llm.reading import read_verdict
 from r2med.pipeline.evaluate import evaluate
 
 TASK = "sample/MedQA-Diag"

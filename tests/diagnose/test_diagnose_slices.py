@@ -16,6 +16,7 @@ from r2med.diagnose.loaded_runs import load_runs
 from r2med.diagnose.slices import NO_LABEL, SliceRow, cut, rows
 from r2med.errors import DataError, R2medError
 from r2med.llm import AttemptError, Limits, Request, scripted, session
+from r2med.llm.reading import read_class
 from r2med.runs.ledger import Ledger
 
 CLASSES = (
@@ -166,7 +167,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_reply_counts_only_when_it_names_one_class(reply: str, label: str | None) -> None:
-    assert scheme("body-system").read(reply) == label
+    assert read_class(reply, scheme("body-system").classes) == label
 
 
 def test_the_twelve_classes_are_in_the_prompt() -> None:

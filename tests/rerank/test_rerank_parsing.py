@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.llm import Token
-from r2med.rerank.llm_reranker import read_grade, read_grades, read_permutation, yes_or_no
+from r2med.llm.reading import read_grade, read_grades, read_permutation, yes_or_no
 
 STYLES = {
     "brackets": lambda numbers: " > ".join(f"[{n}]" for n in numbers),

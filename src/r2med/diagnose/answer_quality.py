@@ -19,6 +19,7 @@ from r2med.data import load
 from r2med.diagnose.compare import query_values
 from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
+from r2med.llm.reading import read_verdict
 from r2med.measure.correlation import Correlation, correlate
 from r2med.models.prompts import Template, bundled
 from r2med.pipeline.named_runs import select
@@ -32,22 +33,7 @@ if TYPE_CHECKING:
 Generations = Mapping[str, Sequence["Generation"]]
 """Query id to what was written for it, as `Ledger.generations` gives it."""
 
-_VERDICT = re.compile(r"verdict\s*[:=-]?\s*(yes|no)", re.IGNORECASE)
-_BARE = re.compile(r"yes|no", re.IGNORECASE)
 _ARTICLES = {"a", "an", "the"}
-
-
-def read_verdict(text: str) -> bool | None:
-    """What a judge decided: a line `Verdict: yes` or `Verdict: no`, or that word alone; None for anything else.
-
-    >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
-    (True, False, None)
-    """
-    lines = [re.sub(r"[*_`#>]", "", line).strip().rstrip(".") for line in text.splitlines() if line.strip()]
-    found = {match[1].lower() for line in lines if (match := _VERDICT.fullmatch(line))}
-    if not found and len(lines) == 1 and _BARE.fullmatch(lines[0]):
-        found = {lines[0].lower()}
-    return found == {"yes"} if len(found) == 1 else None
 
 
 def normalised(text: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from r2med.data.dataset import Texts
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm import Account, Failed, Model, Reply, account, current_client
+from r2med.llm.reading import read_class
 from r2med.models.prompts import Template
 from r2med.pipeline.engine import Progress
 from r2med.storage.files import write_file
@@ -75,37 +76,6 @@ class Scheme:
     classes: tuple[str, ...]
     prompt: Template
 
-    def read(self, text: str) -> str | None:
-        """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
-
-        >>> scheme("body-system").read("It is the heart.\\n**Class: Cardiovascular**")
-        'cardiovascular'
-        >>> scheme("body-system").read("Nervous system")
-        'nervous'
-        >>> scheme("body-system").read("cardiovascular or respiratory") is None
-        True
-        """
-        lines = [re.sub(r"[*_`#>]", "", line).strip().casefold() for line in text.splitlines()]
-        lines = [line for line in lines if line]
-        named = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
-        if not named and len(lines) == 1:
-            named = lines
-        if any(_DENIAL.search(line) for line in named):
-            return None
-        found = {name for line in named for name in self.classes if _names(line, name)}
-        return next(iter(found)) if len(found) == 1 and all(self._any(line) for line in named) else None
-
-    def _any(self, line: str) -> bool:
-        return any(_names(line, name) for name in self.classes)
-
-
-_DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
-
-
-def _names(line: str, name: str) -> bool:
-    """Whether a line has a class's name in it, as words of their own."""
-    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
-
 
 @cache
 def schemes() -> Mapping[str, Scheme]:
@@ -149,7 +119,7 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
     replies = current_client().ask_all(requests, progress)
     labels, unparsable, failed = {}, {}, {}
     for query, reply in zip(queries.ids, replies, strict=True):
-        label = by.read(reply.text) if isinstance(reply, Reply) else None
+        label = read_class(reply.text, by.classes) if isinstance(reply, Reply) else None
         if label is not None:
             labels[query] = label
         elif isinstance(reply, Failed):

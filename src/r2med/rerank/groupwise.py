@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply
+from r2med.llm.reading import excerpt, read_grades
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_grades, trouble
+from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

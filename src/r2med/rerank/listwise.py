@@ -10,10 +10,11 @@ import numpy as np
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply, Request
+from r2med.llm.reading import excerpt, read_permutation
 from r2med.models.prompts import Template
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidate_lists import CandidateList, Outcome, candidates, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, excerpt, read_permutation, trouble
+from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

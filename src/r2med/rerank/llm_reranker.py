@@ -5,16 +5,15 @@ Reading what language models write when they rank or grade: permissive about for
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
-from r2med.llm import Failed, Model, Reply, Request, Sampling, Token, current_client
+from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.llm.model_stage import AskingStage, note_account
 from r2med.models.prompts import Template, bundled, cut_words, task_values, templates
 from r2med.pipeline.stage import Context, Reranker
@@ -129,136 +128,6 @@ def trouble(reply: Reply | Failed) -> str:
     return reply.reason if isinstance(reply, Failed) else reply.incomplete
 
 
-def excerpt(text: str) -> str:
-    """The beginning of a reply, for a message about it."""
-    line = " ".join(text.split())
-    return repr(line if len(line) <= 60 else line[:60] + "...")
-
-
 def count_of(found: Sequence[CandidateList]) -> int:
     """How many candidates there are in all."""
     return sum(map(len, found))
-
-
-_BRACKETED = re.compile(r"[\[【]\s*(\d{1,9})\s*[\]】]")
-_BARE = re.compile(r"\d{1,9}")
-_WORDS = r"(?:passages?|documents?|docs?|no\.?|#)"
-# What may stand between two numbers of one ranking: marks, line breaks, the places of a numbered list, the word itself.
-_BETWEEN = re.compile(rf"(?:[\s>,;=≥→*|&+\"'-]|{_WORDS}|(?:^|(?<=\n))\s*\d+[.)])*", re.IGNORECASE)
-_BETWEEN_BARE = re.compile(rf"\s*(?:[>,;≥→]\s*)+{_WORDS}?\s*", re.IGNORECASE)
-_ONLY_NUMBERS = re.compile(r"[\d\s]+")
-
-_GAP = r"(?:\s|[:=|>*\"'–—]|-(?=\s)|grade|score|is)*"
-_GRADE = r"(\d{1,3}(?:\.\d+)?)(?![\d.]*\d)"
-_BRACKETED_GRADE = re.compile(rf"[\[【]\s*(\d{{1,9}})\s*[\]】]{_GAP}{_GRADE}", re.IGNORECASE)
-_BARE_GRADE = re.compile(
-    rf"(?:^|[\n,{{;])[\s*-]*{_WORDS}?\s*[\"']?(\d{{1,9}})[\"'*]*\s*[:=]{_GAP}{_GRADE}", re.IGNORECASE
-)
-_LAST_GRADE = re.compile(rf"(?:^|[\s:=*]){_GRADE}(?:\s*/\s*10)?[\s.*]*$")
-
-TOP_GRADE = 10.0
-
-
-class Permutation(NamedTuple):
-    """An order that a reply gives, as places from 0."""
-
-    order: tuple[int, ...]
-    repaired: bool
-    """Whether numbers were missing, repeated or invented."""
-
-
-def read_permutation(text: str, count: int) -> Permutation | None:
-    """The order in which a reply puts passages 1 to `count`; None when it names none of them.
-
-    Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
-    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last.
-
-    >>> read_permutation("[3] > [1]", 3)
-    Permutation(order=(2, 0, 1), repaired=True)
-    >>> read_permutation("I would not know.", 3)
-    """
-    best: list[int] = []
-    chosen: Sequence[int] = ()
-    for numbers in _rankings(text):
-        usable = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
-        if usable and len(usable) >= len(best):
-            best, chosen = usable, numbers
-    if not best:
-        return None
-    missing = [place for place in range(count) if place not in set(best)]
-    return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
-
-
-def _rankings(text: str) -> Iterable[list[int]]:
-    """Every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
-    if _ONLY_NUMBERS.fullmatch(text.strip()):
-        return [[int(number) for number in _BARE.findall(text)]]
-    bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
-    return [*bare, *_chains(text, _BRACKETED, _BETWEEN)]
-
-
-def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Iterable[list[int]]:
-    chain: list[int] = []
-    end = 0
-    for match in item.finditer(text):
-        if chain and not between.fullmatch(text, end, match.start()):
-            yield chain
-            chain = []
-        chain.append(int(match[1] if item.groups else match[0]))
-        end = match.end()
-    if chain:
-        yield chain
-
-
-def read_grades(text: str, count: int) -> dict[int, float]:
-    """The grades of passages 1 to `count` in a reply, by place from 0; of two for a passage the last counts.
-
-    >>> read_grades("[1]: 7\\n[2]: 0/10", 2), read_grades('{"1": 3, "2": 9.5}', 2), read_grades("no idea", 2)
-    ({0: 7.0, 1: 0.0}, {0: 3.0, 1: 9.5}, {})
-    """
-    pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
-    grades = [(int(number), float(grade)) for number, grade in pairs]
-    return {number - 1: grade for number, grade in grades if 1 <= number <= count and grade <= TOP_GRADE}
-
-
-def read_grade(text: str) -> float | None:
-    """The one grade with which a reply ends; None when it ends with none.
-
-    >>> read_grade("It fits well.\\nGrade: 8/10"), read_grade("7"), read_grade("Grade: 70")
-    (8.0, 7.0, None)
-    """
-    match = _LAST_GRADE.search(text.strip())
-    grade = float(match[1]) if match else math.inf
-    return grade if grade <= TOP_GRADE else None
-
-
-def yes_or_no(tokens: Sequence[Token]) -> float | None:
-    """How much likelier yes is than no, as the logarithm of the odds, where the answer is first given.
-
-    Spellings of a word are added up. A word that is not even among the alternatives is taken to be as likely as the
-    least likely of them, which is the most it can be.
-
-    >>> round(yes_or_no([Token("Yes", -0.1, (("Yes", -0.1), (" yes", -3.0), ("No", -2.5)))]), 3)
-    2.454
-    >>> yes_or_no([Token("Maybe", -0.1, (("Maybe", -0.1),))])
-    """
-    for token in tokens:
-        if _word(token.text) in ("yes", "no"):
-            return _odds([(token.text, token.logprob), *token.top])
-    return _odds(tokens[0].top) if tokens and any(_word(text) in ("yes", "no") for text, _ in tokens[0].top) else None
-
-
-def _word(token: str) -> str:
-    return token.strip(" \t\n\r*\"'.,!_▁Ġ").lower()
-
-
-def _odds(alternatives: Iterable[tuple[str, float]]) -> float:
-    known = dict(alternatives)
-    floor = min(known.values())
-
-    def likelihood(word: str) -> float:
-        logs = [value for text, value in known.items() if _word(text) == word] or [floor]
-        highest = max(logs)
-        return highest + math.log(sum(math.exp(value - highest) for value in logs))
-
-    return likelihood("yes") - likelihood("no")

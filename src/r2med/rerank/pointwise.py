@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
 from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm.reading import excerpt, read_grade, yes_or_no
 from r2med.models.prompts import Template
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, excerpt, read_grade, trouble, yes_or_no
+from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

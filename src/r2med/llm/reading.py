@@ -1,0 +1,193 @@
+"""Reading what a model decided from its reply: a verdict, one of some classes, grades, an order, odds of yes and no.
+
+Whoever asks for a decision reads it here. A reply that cannot be read is None or empty, never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from r2med.llm.types import Token
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a reply, for a message about it."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 60 else line[:60] + "...")
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a reply in lower case, without marks of emphasis."""
+    lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+_VERDICT = re.compile(r"verdict\s*[:=-]?\s*(yes|no)")
+
+
+def read_verdict(text: str) -> bool | None:
+    """What a judge decided: a line `Verdict: yes` or `Verdict: no`, or that word alone; None for anything else.
+
+    >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
+    (True, False, None)
+    """
+    lines = [line.rstrip(".") for line in _lines(text)]
+    verdicts = {match[1] for line in lines if (match := _VERDICT.fullmatch(line))}
+    if not verdicts and len(lines) == 1 and lines[0] in ("yes", "no"):
+        verdicts = {lines[0]}
+    return verdicts == {"yes"} if len(verdicts) == 1 else None
+
+
+_DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
+
+
+def read_class(text: str, classes: Sequence[str]) -> str | None:
+    """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
+
+    >>> read_class("It is the heart.\\n**Class: Cardiovascular**", ["cardiovascular", "nervous"])
+    'cardiovascular'
+    >>> read_class("Nervous system", ["cardiovascular", "nervous"])
+    'nervous'
+    >>> read_class("cardiovascular or nervous", ["cardiovascular", "nervous"]) is None
+    True
+    """
+    lines = _lines(text)
+    stated = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
+    if not stated and len(lines) == 1:
+        stated = lines
+    if any(_DENIAL.search(line) for line in stated):
+        return None
+    named = [{name for name in classes if _names(line, name)} for line in stated]
+    return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
+
+
+def _names(line: str, name: str) -> bool:
+    """Whether a line has a class's name in it, as words of their own."""
+    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
+
+
+_BRACKETED = re.compile(r"[\[【]\s*(\d{1,9})\s*[\]】]")
+_BARE = re.compile(r"\d{1,9}")
+_WORDS = r"(?:passages?|documents?|docs?|no\.?|#)"
+# What may stand between two numbers of one ranking: marks, line breaks, the places of a numbered list, the word itself.
+_BETWEEN = re.compile(rf"(?:[\s>,;=≥→*|&+\"'-]|{_WORDS}|(?:^|(?<=\n))\s*\d+[.)])*", re.IGNORECASE)
+_BETWEEN_BARE = re.compile(rf"\s*(?:[>,;≥→]\s*)+{_WORDS}?\s*", re.IGNORECASE)
+_ONLY_NUMBERS = re.compile(r"[\d\s]+")
+
+_GAP = r"(?:\s|[:=|>*\"'–—]|-(?=\s)|grade|score|is)*"
+_GRADE = r"(\d{1,3}(?:\.\d+)?)(?![\d.]*\d)"
+_BRACKETED_GRADE = re.compile(rf"[\[【]\s*(\d{{1,9}})\s*[\]】]{_GAP}{_GRADE}", re.IGNORECASE)
+_BARE_GRADE = re.compile(
+    rf"(?:^|[\n,{{;])[\s*-]*{_WORDS}?\s*[\"']?(\d{{1,9}})[\"'*]*\s*[:=]{_GAP}{_GRADE}", re.IGNORECASE
+)
+_LAST_GRADE = re.compile(rf"(?:^|[\s:=*]){_GRADE}(?:\s*/\s*10)?[\s.*]*$")
+
+TOP_GRADE = 10.0
+
+
+class Permutation(NamedTuple):
+    """An order that a reply gives, as places from 0."""
+
+    order: tuple[int, ...]
+    repaired: bool
+    """Whether numbers were missing, repeated or invented."""
+
+
+def read_permutation(text: str, count: int) -> Permutation | None:
+    """The order in which a reply puts passages 1 to `count`; None when it names none of them.
+
+    Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
+    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last.
+
+    >>> read_permutation("[3] > [1]", 3)
+    Permutation(order=(2, 0, 1), repaired=True)
+    >>> read_permutation("I would not know.", 3)
+    """
+    best: list[int] = []
+    chosen: Sequence[int] = ()
+    for numbers in _rankings(text):
+        usable = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
+        if usable and len(usable) >= len(best):
+            best, chosen = usable, numbers
+    if not best:
+        return None
+    missing = [place for place in range(count) if place not in set(best)]
+    return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
+
+
+def _rankings(text: str) -> Iterable[list[int]]:
+    """Every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
+    if _ONLY_NUMBERS.fullmatch(text.strip()):
+        return [[int(number) for number in _BARE.findall(text)]]
+    bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
+    return [*bare, *_chains(text, _BRACKETED, _BETWEEN)]
+
+
+def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Iterable[list[int]]:
+    chain: list[int] = []
+    end = 0
+    for match in item.finditer(text):
+        if chain and not between.fullmatch(text, end, match.start()):
+            yield chain
+            chain = []
+        chain.append(int(match[1] if item.groups else match[0]))
+        end = match.end()
+    if chain:
+        yield chain
+
+
+def read_grades(text: str, count: int) -> dict[int, float]:
+    """The grades of passages 1 to `count` in a reply, by place from 0; of two for a passage the last counts.
+
+    >>> read_grades("[1]: 7\\n[2]: 0/10", 2), read_grades('{"1": 3, "2": 9.5}', 2), read_grades("no idea", 2)
+    ({0: 7.0, 1: 0.0}, {0: 3.0, 1: 9.5}, {})
+    """
+    pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
+    grades = [(int(number), float(grade)) for number, grade in pairs]
+    return {number - 1: grade for number, grade in grades if 1 <= number <= count and grade <= TOP_GRADE}
+
+
+def read_grade(text: str) -> float | None:
+    """The one grade with which a reply ends; None when it ends with none.
+
+    >>> read_grade("It fits well.\\nGrade: 8/10"), read_grade("7"), read_grade("Grade: 70")
+    (8.0, 7.0, None)
+    """
+    match = _LAST_GRADE.search(text.strip())
+    grade = float(match[1]) if match else math.inf
+    return grade if grade <= TOP_GRADE else None
+
+
+def yes_or_no(tokens: Sequence[Token]) -> float | None:
+    """How much likelier yes is than no, as the logarithm of the odds, where the answer is first given.
+
+    Spellings of a word are added up. A word that is not even among the alternatives is taken to be as likely as the
+    least likely of them, which is the most it can be.
+
+    >>> round(yes_or_no([Token("Yes", -0.1, (("Yes", -0.1), (" yes", -3.0), ("No", -2.5)))]), 3)
+    2.454
+    >>> yes_or_no([Token("Maybe", -0.1, (("Maybe", -0.1),))])
+    """
+    for token in tokens:
+        if _word(token.text) in ("yes", "no"):
+            return _odds([(token.text, token.logprob), *token.top])
+    return _odds(tokens[0].top) if tokens and any(_word(text) in ("yes", "no") for text, _ in tokens[0].top) else None
+
+
+def _word(token: str) -> str:
+    return token.strip(" \t\n\r*\"'.,!_▁Ġ").lower()
+
+
+def _odds(alternatives: Iterable[tuple[str, float]]) -> float:
+    known = dict(alternatives)
+    floor = min(known.values())
+
+    def likelihood(word: str) -> float:
+        logs = [value for text, value in known.items() if _word(text) == word] or [floor]
+        highest = max(logs)
+        return highest + math.log(sum(math.exp(value - highest) for value in logs))
+
+    return likelihood("yes") - likelihood("no")
