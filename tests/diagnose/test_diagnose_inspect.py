@@ -15,7 +15,7 @@ from rich.console import Console
 
 import r2med
 from r2med.data.dataset import Generation
-from r2med.diagnose.cases import Case, CaseChoice, Seen, Side, look
+from r2med.diagnose.cases import Case, CaseChoice, CaseDocument, Side, look
 from r2med.diagnose.loaded_runs import load_runs
 from r2med.errors import R2medError
 from r2med.render.case_page import page
@@ -145,7 +145,7 @@ def test_one_query_by_its_id(runs: list[str]) -> None:
 
 
 def made(text: str, **changes: object) -> Case:
-    seen = Seen(text, text, True, 1, 2.5, None)
+    seen = CaseDocument(text, text, True, 1, 2.5, None)
     side = Side(text, 0.5, 1, [Generation(text, text, text, reasoning=text)], text, [seen], [replace(seen, rank=None)])
     return replace(Case(text, text, text, text, 7, side, replace(side, value=0.25)), **changes)  # type: ignore[arg-type]
 

@@ -203,17 +203,17 @@ class _Loaded:
         self.log.append(self.name)
 
 
-def test_the_shelf_keeps_what_fits_and_lets_the_oldest_go():
+def test_the_cache_keeps_what_fits_and_lets_the_oldest_go():
     log: list[str] = []
-    shelf = ModelCache(limit=10)
-    first = shelf.take("a", 4, lambda: _Loaded(log, "a"))
-    shelf.take("b", 4, lambda: _Loaded(log, "b"))
-    assert shelf.take("a", 4, lambda: _Loaded(log, "other a")) is first
-    shelf.take("c", 5, lambda: _Loaded(log, "c"))
+    models = ModelCache(limit=10)
+    first = models.take("a", 4, lambda: _Loaded(log, "a"))
+    models.take("b", 4, lambda: _Loaded(log, "b"))
+    assert models.take("a", 4, lambda: _Loaded(log, "other a")) is first
+    models.take("c", 5, lambda: _Loaded(log, "c"))
     assert log == ["b"]
-    shelf.take("huge", 50, lambda: _Loaded(log, "huge"))
+    models.take("huge", 50, lambda: _Loaded(log, "huge"))
     assert log == ["b", "a", "c"]
-    shelf.clear()
+    models.clear()
     assert log[-1] == "huge"
 
 

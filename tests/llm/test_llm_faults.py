@@ -237,7 +237,7 @@ def test_duplicates_are_asked_once_and_paid_once(serve, connect):
     assert {reply.text for reply in replies} == {"answer to question 0"}
     bill = account(replies)
     assert (bill.requests, bill.cached) == (20, 19)
-    assert client.purse.requests == 1
+    assert client.budget.requests == 1
 
 
 def test_two_threads_share_one_client(serve, connect):

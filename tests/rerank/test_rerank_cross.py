@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _empty_shelf():
+def _empty_cache():
     MODEL_CACHE.clear()
     yield
     MODEL_CACHE.clear()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class NanoSelection:
     """The content of a nano task."""
 
     dataset: Dataset
@@ -73,7 +73,7 @@ class _Picker:
             self.take(place)
 
 
-def choose(source: Dataset, recipe: Recipe, context: Context) -> Chosen:
+def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     """The nano task of a source: its first queries, all that is relevant to them, and others by the policy."""
     collection = source.collection.select(source.collection.queries.ids[: recipe.queries])
     picker = _Picker(collection.documents)
@@ -93,7 +93,7 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> Chosen:
         raise DataError(f"{source.name}: only {usable}, {recipe.documents:,} are asked for; ask for fewer")
     chosen = _dataset(source, collection, picker, judged)
     folded = sum(sum(grade > 0 for grade in source.gold.qrels[query].values()) for query in judged)
-    return Chosen(
+    return NanoSelection(
         chosen,
         {
             "source_queries": len(source.collection.queries),

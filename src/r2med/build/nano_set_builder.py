@@ -12,7 +12,7 @@ import r2med
 from r2med.build.nano_files import card, draft, write_manifest, write_split
 from r2med.build.nano_lists import Lists, Searchers, make_lists
 from r2med.build.nano_recipe import Recipe, split_name
-from r2med.build.nano_select import Chosen, choose
+from r2med.build.nano_select import NanoSelection, choose
 from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.layout import choose_part, listing
@@ -58,7 +58,7 @@ def build(
     warnings: list[str] = []
     with draft(folder) as aside:
         for split, source in tasks.items():
-            splits[split], noticed = _build_split(aside, split, source, _Kitchen(recipe, searchers, engine))
+            splits[split], noticed = _build_split(aside, split, source, _BuildSettings(recipe, searchers, engine))
             warnings += noticed
         manifest = {
             "format": FORMAT,
@@ -74,7 +74,7 @@ def build(
 
 
 @dataclass(frozen=True)
-class _Kitchen:
+class _BuildSettings:
     """What every split is made with."""
 
     recipe: Recipe
@@ -98,16 +98,16 @@ def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
 
 
 def _build_split(
-    folder: Path, split: str, task: Dataset | Task, kitchen: _Kitchen
+    folder: Path, split: str, task: Dataset | Task, settings: _BuildSettings
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Write a split: what the manifest says of it, and what its reader noticed. One source is in memory at a time."""
-    source = _loaded(task, kitchen.engine)
-    if not kitchen.recipe.drop_unjudged:
+    source = _loaded(task, settings.engine)
+    if not settings.recipe.drop_unjudged:
         _refuse_unjudged(source)
-    context = Context(Cache.default(), kitchen.engine)
-    chosen = choose(source, kitchen.recipe, context)
-    lists = make_lists(chosen.dataset, kitchen.searchers, context)
-    with kitchen.engine.progress(f"writing {split}", 1) as bar:
+    context = Context(Cache.default(), settings.engine)
+    chosen = choose(source, settings.recipe, context)
+    lists = make_lists(chosen.dataset, settings.searchers, context)
+    with settings.engine.progress(f"writing {split}", 1) as bar:
         write_split(folder, split, chosen.dataset, lists)
         bar.advance()
     return _entry(source, chosen, lists), source.warnings
@@ -122,7 +122,7 @@ def _loaded(task: Dataset | Task, engine: Engine) -> Dataset:
     return dataset
 
 
-def _entry(source: Dataset, chosen: Chosen, lists: Sequence[Lists]) -> dict[str, Any]:
+def _entry(source: Dataset, chosen: NanoSelection, lists: Sequence[Lists]) -> dict[str, Any]:
     task, counts = source.task, chosen.counts
     return {
         # A folder is known by its name only: where it lay must not change the result.

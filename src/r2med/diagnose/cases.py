@@ -16,7 +16,7 @@ from r2med.text.highlight import kinds_of
 
 
 @dataclass(frozen=True)
-class Seen:
+class CaseDocument:
     """A document as a run has it for a query."""
 
     document: str
@@ -40,8 +40,8 @@ class Side:
     """How many documents its list holds."""
     generations: Sequence[Generation]
     incomplete: str
-    top: Sequence[Seen]
-    positives: Sequence[Seen]
+    top: Sequence[CaseDocument]
+    positives: Sequence[CaseDocument]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Case:
         return self.other.value - self.side.value if self.other else 0.0
 
     @property
-    def left(self) -> list[Seen]:
+    def left(self) -> list[CaseDocument]:
         """The documents of the other run's top that are not in this one's."""
         here = {seen.document for seen in self.side.top}
         return [seen for seen in self.other.top if seen.document not in here] if self.other else []
@@ -160,10 +160,10 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
     compared = other.select([query])[query].documents if other is not None else ()
     others = {name: rank for rank, name in enumerate(compared, 1)}
 
-    def seen(name: str) -> Seen:
+    def seen(name: str) -> CaseDocument:
         place = places.get(name)
         rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
-        return Seen(name, documents.text(name), name in relevant, rank, score, others.get(name))
+        return CaseDocument(name, documents.text(name), name in relevant, rank, score, others.get(name))
 
     wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
     return Side(

@@ -26,7 +26,7 @@ _WINDOW = 8192  # texts measured, sorted and encoded before the next are: a kill
 
 
 @dataclass(frozen=True)
-class Job:
+class EncodingJob:
     """Which texts are encoded as what, how their vectors are kept, and under which name that is reported."""
 
     texts: Texts
@@ -49,7 +49,7 @@ def encode_all(
     With everything in the store, the model is not even loaded. What was done is added to the context's notes under
     the label.
     """
-    job = Job(texts, role, label, precision)
+    job = EncodingJob(texts, role, label, precision)
     _refuse_empty(job)
     store = VectorStore(encoder.settings(role), precision)
     hashes = text_hashes(texts.texts)
@@ -83,7 +83,7 @@ def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "floa
     return len(_first_of_each(hashes, missing))
 
 
-def _refuse_empty(job: Job) -> None:
+def _refuse_empty(job: EncodingJob) -> None:
     for identifier, text in job.texts:
         if not text.strip():
             raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
@@ -124,7 +124,7 @@ def _some(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     return found
 
 
-def _facts(encoder: Encoder, job: Job, vectors: StoredVectors, encoded: int) -> dict[str, Any]:
+def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors, encoded: int) -> dict[str, Any]:
     """What a result remembers: how many were encoded now, how many were cut and where, and the first string."""
     limit = encoder.limit(job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
@@ -143,7 +143,7 @@ def _facts(encoder: Encoder, job: Job, vectors: StoredVectors, encoded: int) -> 
 class BatchEncoder:
     """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
 
-    def __init__(self, encoder: Encoder, job: Job, store: VectorStore, writer: ShardWriter) -> None:
+    def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
         self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
         self.budget = encoder.batch_tokens
         self.dimension = store.dimension

@@ -21,7 +21,7 @@ from r2med.expand.conversation import NO_TOKENS, NO_TURNS, MoveKind, Tags, Traje
 from r2med.expand.expander import ModelExpander, attach_generations
 from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.model_stage import foreseen, note_account
+from r2med.llm.model_stage import estimate_requests, note_account
 from r2med.models.prompts import bundled, numbered
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
@@ -96,7 +96,7 @@ class Agent(ModelExpander):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """The first turn for certain; the rest is up to the model."""
-        facts = foreseen(self.requests(collection, context))
+        facts = estimate_requests(self.requests(collection, context))
         first = {f"{name} of the first turn": facts.pop(name) for name in list(facts) if name != "first prompt"}
         return {**first, "turns at most": self.turns, **facts}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.model_stage import AskingStage, foreseen, note_account, was_cut
+from r2med.llm.model_stage import AskingStage, estimate_requests, note_account, was_cut
 from r2med.models.prompts import Template, task_values, templates
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.stage import Context, Expander
@@ -81,7 +81,7 @@ class ModelExpander(AskingStage, Expander):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many requests, tokens and dollars it would take, and the first prompt."""
-        return foreseen(self.requests(collection, context))
+        return estimate_requests(self.requests(collection, context))
 
     def generation(self, text: str, reasoning: str = "", incomplete: str = "") -> Generation:
         """A text of this stage."""

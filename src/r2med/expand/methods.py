@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
 from r2med.expand.expander import Writer, attach_generations
-from r2med.llm.model_stage import foreseen
+from r2med.llm.model_stage import estimate_requests
 from r2med.models.prompts import numbered
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.registry import build_stage, build_system, spec_of
@@ -97,7 +97,7 @@ class LameR(Writer):
         """As if the first search had found the first documents: it is not made, so nothing can be answered already."""
         passages = numbered(collection.documents.texts[: self.depth], self.words)
         filled = [{**values, "passages": passages} for values in super().values(collection, context)]
-        facts = foreseen(self.asked(collection.task, filled))
+        facts = estimate_requests(self.asked(collection.task, filled))
         del facts["answered already"]
         for values in filled[:1]:
             shown = {**values, "passages": f"({self.depth} passages by {self.first})"}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Dataset
-from r2med.leakage.lookup import Places, Table, by_size
+from r2med.leakage.lookup import HashTable, Places, by_size
 from r2med.leakage.near_duplicates import SEED, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
 from r2med.leakage.ngrams import gram_table, ngram_hashes, ngrams, text_portions
 from r2med.leakage.settings import COMMON, GRAM, KINDS, SHINGLE, Settings
@@ -44,7 +44,7 @@ class TaskIndex:
     """A hash of each text as it stands."""
     normal: Hashes
     """A hash of each text's words."""
-    grams: Table
+    grams: HashTable
     """The runs of 13 words of the texts in `firsts`, each once a text, without those that too many have."""
     gram_counts: NDArray[np.int64]
     """How many of them each text has."""
@@ -78,7 +78,7 @@ def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool
     if near:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
         made = kept(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
-    grams = Table(columns["gram-keys"], columns["gram-owners"])
+    grams = HashTable(columns["gram-keys"], columns["gram-owners"])
     return TaskIndex(
         words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, made
     )
@@ -156,26 +156,26 @@ class IndexedTask:
         return {kind: int((short == place).sum()) for place, kind in enumerate(KINDS)}
 
     @cached_property
-    def normal(self) -> Table:
+    def normal(self) -> HashTable:
         """The hashes of whole texts."""
-        return Table.of(self.index.normal[self.compared], self.compared)
+        return HashTable.of(self.index.normal[self.compared], self.compared)
 
     @cached_property
-    def bands(self) -> Table:
+    def bands(self) -> HashTable:
         """The bands of signatures; a text is known by its place among the first texts."""
         if self.index.signatures is None:
             raise ValueError(f"{self.name} was indexed without signatures")
         long_enough = self.compared[self.index.words.counts[self.compared] >= SHINGLE]
         places = np.searchsorted(self.index.firsts, long_enough)
         keys = band_keys(self.index.signatures[places], rows_of_band(self.settings.threshold))
-        return Table.of(keys.ravel(), np.repeat(places, keys.shape[1]))
+        return HashTable.of(keys.ravel(), np.repeat(places, keys.shape[1]))
 
     @cached_property
-    def beginnings(self) -> Table:
+    def beginnings(self) -> HashTable:
         """Of texts too short for a run of 13 words: the run of the fewest words that a compared text has."""
         short = self.compared[self.index.words.counts[self.compared] < GRAM]
         words = self.index.words.select(short)
-        return Table.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)
+        return HashTable.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)
 
     def expanded(self, texts: Places) -> tuple[Places, Places]:
         """All texts with the words of the given first ones: places among the given, and the texts."""

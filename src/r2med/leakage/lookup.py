@@ -75,7 +75,7 @@ def gathered(parts: Iterable[LeakHits]) -> LeakHits:
 class Lookup:
     """Keys of training rows that stand in a table, in the order of rows."""
 
-    table: Table
+    table: HashTable
     rows: Places
     """The row of each key."""
     origins: Places
@@ -86,7 +86,7 @@ class Lookup:
     """How many texts it leads to."""
 
     @classmethod
-    def of(cls, table: Table, keys: Hashes, rows: Places, origins: Places) -> Lookup:
+    def of(cls, table: HashTable, keys: Hashes, rows: Places, origins: Places) -> Lookup:
         """Those of the keys that the table has."""
         here, starts, sizes = table.locate(keys)
         order = np.argsort(rows[here], kind="stable")
@@ -138,14 +138,14 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
 
 
 @dataclass(frozen=True)
-class Table:
+class HashTable:
     """Hashes in ascending order, each with the number of the text it belongs to; a hash may have several."""
 
     keys: Hashes
     owners: NDArray[np.int32]
 
     @classmethod
-    def of(cls, keys: Hashes, owners: NDArray[np.integer[Any]]) -> Table:
+    def of(cls, keys: Hashes, owners: NDArray[np.integer[Any]]) -> HashTable:
         """A table of hashes in any order; the texts of one hash stay in the order given."""
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], owners[order].astype(np.int32, copy=False))
@@ -156,7 +156,7 @@ class Table:
     def find(self, hashes: Hashes) -> tuple[Places, Places]:
         """Which of the hashes are here, by place, and whose they are; a hash of several texts comes so often.
 
-        >>> table = Table.of(np.array([9, 4, 9], dtype=np.uint64), np.array([0, 1, 2]))
+        >>> table = HashTable.of(np.array([9, 4, 9], dtype=np.uint64), np.array([0, 1, 2]))
         >>> [found.tolist() for found in table.find(np.array([4, 5, 9], dtype=np.uint64))]
         [[0, 2, 2], [1, 0, 2]]
         """
@@ -178,13 +178,13 @@ class Table:
         return self.owners[ragged(starts, counts)].astype(np.int64)
 
 
-class Filter:
+class HashFilter:
     """A bit for each of many slots, set where some hash falls: what is not set is in none of the tables.
 
     With 16 to 32 slots a hash, three to six of a hundred foreign hashes pass.
 
     >>> known = np.array([1 << 60, 1 << 62], dtype=np.uint64)
-    >>> Filter([known]).passes(np.array([1 << 62, 1 << 61], dtype=np.uint64)).tolist()
+    >>> HashFilter([known]).passes(np.array([1 << 62, 1 << 61], dtype=np.uint64)).tolist()
     [True, False]
     """
 

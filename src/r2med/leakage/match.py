@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from r2med.leakage.index import IndexedTask
 from r2med.leakage.lookup import (
-    Filter,
+    HashFilter,
+    HashTable,
     LeakHits,
     Lookup,
     Places,
-    Table,
     by_rows,
     distinct,
     gathered,
@@ -65,7 +65,7 @@ class LeakSearch(Protocol):
 class SameText:
     """Texts with the same words in the same order."""
 
-    def __init__(self, probe: Probe, known: Filter) -> None:
+    def __init__(self, probe: Probe, known: HashFilter) -> None:
         hashes = probe.words.text_hashes()
         self._units = np.flatnonzero((probe.words.counts >= probe.settings.min_words) & known.passes(hashes))
         self._keys, self._rows = hashes[self._units], probe.block.rows[self._units]
@@ -83,7 +83,7 @@ class SameText:
 class SharedRuns:
     """Texts with which a row shares runs of 13 words."""
 
-    def __init__(self, probe: Probe, known: Filter) -> None:
+    def __init__(self, probe: Probe, known: HashFilter) -> None:
         self._probe = probe
         grams = ngram_hashes(probe.words.hashes, GRAM)
         places = np.flatnonzero(known.passes(grams) & inside(probe.words, GRAM))
@@ -114,7 +114,7 @@ class SharedRuns:
 class ShortTexts:
     """Texts of fewer than 13 words that stand in a training text word for word."""
 
-    def __init__(self, probe: Probe, known: Filter) -> None:
+    def __init__(self, probe: Probe, known: HashFilter) -> None:
         self._probe = probe
         least = probe.settings.min_words
         starts = ngram_hashes(probe.words.hashes, least)
@@ -138,7 +138,7 @@ class ShortTexts:
 class NearTexts:
     """Near-duplicates: candidates by a shared band, then by the whole signatures, then by their shingles."""
 
-    def __init__(self, probe: Probe, known: Filter) -> None:
+    def __init__(self, probe: Probe, known: HashFilter) -> None:
         self._probe = probe
         units = np.flatnonzero(probe.words.counts >= max(probe.settings.min_words, SHINGLE))
         self._shingles = ngrams(probe.words.select(units), SHINGLE)
@@ -217,7 +217,7 @@ class Matcher:
         self.subjects = subjects
         self.settings = settings
         self.at_once = at_once
-        self._searches: dict[Callable[[Probe, Filter], LeakSearch], Filter] = {}
+        self._searches: dict[Callable[[Probe, HashFilter], LeakSearch], HashFilter] = {}
         if {"exact", "normalised"} & set(settings.methods):
             self._searches[SameText] = _filter(subjects, lambda subject: subject.normal)
         if "ngram" in settings.methods:
@@ -257,8 +257,8 @@ class Matcher:
         return hits
 
 
-def _filter(subjects: Sequence[IndexedTask], table: Callable[[IndexedTask], Table]) -> Filter:
-    return Filter([table(subject).keys for subject in subjects])
+def _filter(subjects: Sequence[IndexedTask], table: Callable[[IndexedTask], HashTable]) -> HashFilter:
+    return HashFilter([table(subject).keys for subject in subjects])
 
 
 def _copied(subject: IndexedTask, firsts: LeakHits) -> LeakHits:

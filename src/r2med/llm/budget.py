@@ -1,4 +1,4 @@
-"""How hard to work and how much to spend, and the purse that is never opened further than that.
+"""How hard to work and how much to spend, and the budget that is never exceeded.
 
 What it cost: requests, tokens, money and seconds, of replies that came and of requests that would be made.
 """

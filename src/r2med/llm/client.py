@@ -37,7 +37,7 @@ class Client:
 
     def __init__(self, limits: Limits | None = None, answers: Path | None = None) -> None:
         self.limits = limits or Limits.configured()
-        self.purse = Budget(self.limits)
+        self.budget = Budget(self.limits)
         """What this client has spent."""
         self._place = answers
         self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
@@ -226,7 +226,7 @@ class Client:
                 server = HttpServer(model, self.limits.timeout)
         except AttemptError as trouble:
             raise ServerError(trouble.reason) from trouble
-        return Endpoint(server, model, self.limits, self.purse, self._halted)
+        return Endpoint(server, model, self.limits, self.budget, self._halted)
 
     def _landed(self, key: str, flight: asyncio.Task[Reply | Failed]) -> None:
         self._flights.pop(key, None)

@@ -18,10 +18,10 @@ _HOPELESS = 10
 class Endpoint:
     """One server with the manners of a good client. Lives on one event loop."""
 
-    def __init__(self, server: Server, model: Model, limits: Limits, purse: Budget, halt: asyncio.Event) -> None:
+    def __init__(self, server: Server, model: Model, limits: Limits, budget: Budget, halt: asyncio.Event) -> None:
         self._server = server
         self._limits = limits
-        self._purse = purse
+        self._budget = budget
         self._halt = halt
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
         self._pace = Pace(limits.requests_per_minute)
@@ -57,18 +57,18 @@ class Endpoint:
         await self._server.close()
 
     async def _attempt(self, request: Request) -> RawAnswer:
-        hold = await self._purse.hold(request)
+        hold = await self._budget.hold(request)
         try:
             if self._halt.is_set():
                 raise AttemptError("stopped", retry=False)
             answer = await self._server.answer(request)
         except AttemptError as trouble:
-            self._purse.lose(hold, billed=trouble.billed)
+            self._budget.lose(hold, billed=trouble.billed)
             raise
         except BaseException:
-            self._purse.lose(hold, billed=True)
+            self._budget.lose(hold, billed=True)
             raise
-        self._purse.pay(hold, answer.usage, request.model.cost(answer.usage))
+        self._budget.pay(hold, answer.usage, request.model.cost(answer.usage))
         return answer
 
     def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:

@@ -98,7 +98,7 @@ def settings(sampling: Sampling) -> dict[str, float | int]:
     return {name: value for name, value in vars(sampling).items() if value is not None}
 
 
-def foreseen(requests: Sequence[Request]) -> dict[str, object]:
+def estimate_requests(requests: Sequence[Request]) -> dict[str, object]:
     """What asking would take, for a plan; nothing is asked."""
     guess = current_client().estimate(requests)
     return {

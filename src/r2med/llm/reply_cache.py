@@ -229,7 +229,7 @@ class ReplyCache:
         try:
             return self._patiently(lambda: self._transaction(work))
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{file.explained(error)}; nothing more is asked") from error
+            raise StoreError(f"{file.translate_error(error)}; nothing more is asked") from error
 
     def _patiently(self, work: Callable[[], Value]) -> Value:
         """Do some work, and wait while another process holds the file, for so long and no longer."""

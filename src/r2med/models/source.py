@@ -54,7 +54,7 @@ def small_file(repo: str, commit: str, name: str) -> Path | None:
 def _file(repo: str, revision: str, name: str) -> Path | None:
     from huggingface_hub import errors, hf_hub_download
 
-    with _HUB.explained(repo, revision):
+    with _HUB.translate_errors(repo, revision):
         try:
             return Path(hf_hub_download(repo, name, revision=revision, library_name="r2med"))
         except errors.LocalEntryNotFoundError:

@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from r2med.diagnose.cases import Case, Seen, Side
+from r2med.diagnose.cases import Case, CaseDocument, Side
 from r2med.text.highlight import Kinds, excerpt, parts
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def written(side: Side) -> Iterator[tuple[str, str]]:
         yield "incomplete", side.incomplete
 
 
-def _documents(found: Sequence[Seen], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
+def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
     """A table of documents; `swapped` for those that are looked at from the other run."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in ("rank", "score", "mark", "document"):

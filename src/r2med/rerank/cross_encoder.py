@@ -290,7 +290,7 @@ class LoadedCrossEncoder:
         require_extra("torch", "torch", "transformers", "safetensors")
         build, device = self._build(), self._device()
         tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
-        # The shelf is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
+        # The cache is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
         judge: PairModel = MODEL_CACHE.take(
             (build, card.answers, self.backend, device),
             build.size,

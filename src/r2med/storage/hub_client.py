@@ -75,7 +75,7 @@ class Hub:
         """Fetch these files, with a progress bar on standard error."""
         from huggingface_hub import snapshot_download
 
-        with self.explained(repo, revision):
+        with self.translate_errors(repo, revision):
             folder = snapshot_download(
                 repo,
                 repo_type=self.kind,
@@ -86,7 +86,7 @@ class Hub:
         return Snapshot(Path(folder), Path(folder).name)
 
     @contextmanager
-    def explained(self, repo: str, revision: str) -> Iterator[None]:
+    def translate_errors(self, repo: str, revision: str) -> Iterator[None]:
         """Turn what can go wrong on the way to the hub into one line that says what to do."""
         from huggingface_hub import constants, errors
 
@@ -129,7 +129,7 @@ class Hub:
         from huggingface_hub import HfApi
 
         api = HfApi(library_name="r2med")
-        with self.explained(repo, revision):
+        with self.translate_errors(repo, revision):
             if self.kind == "dataset":
                 return api.dataset_info(repo, revision=revision)
             return api.model_info(repo, revision=revision)

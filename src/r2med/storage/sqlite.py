@@ -97,7 +97,7 @@ class Database:
         try:
             self.connection = self._opened()
         except sqlite3.DatabaseError as error:
-            raise self.explained(error) from error
+            raise self.translate_error(error) from error
         version = self._version(self.connection)
         if version > len(form.steps):
             self.close()
@@ -114,7 +114,7 @@ class Database:
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self.explained(error) from error
+            raise self.translate_error(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -140,9 +140,9 @@ class Database:
                     self.connection.execute("ROLLBACK")
                 raise
         except sqlite3.DatabaseError as error:
-            raise self.explained(error) from error
+            raise self.translate_error(error) from error
 
-    def explained(self, error: sqlite3.DatabaseError) -> R2medError:
+    def translate_error(self, error: sqlite3.DatabaseError) -> R2medError:
         """An error of SQLite as a person understands it."""
         code = _code(error)
         if code in _BUSY:

@@ -13,8 +13,8 @@ from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
 from r2med.text.highlight import kinds_of
-from r2med.web.cases import FoundDocument
 from r2med.web.library import Library
+from r2med.web.query_page import FoundDocument
 
 SHOWN = 10
 LONGEST = 8000

@@ -23,8 +23,8 @@ from r2med.storage.progress import in_progress
 from r2med.web import boards, comparing, searching
 from r2med.web.board_query import board_groups, board_measures, one_of, read_board
 from r2med.web.boards import Pages
-from r2med.web.cases import DEEP, WORDS, query_page, run_kinds
 from r2med.web.library import Library
+from r2med.web.query_page import DEEP, WORDS, query_page, run_kinds
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
