@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import make_reference
+import page_blocks
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +69,20 @@ def test_a_dead_link_or_anchor_is_an_error(tmp_path: Path):
     assert done.returncode != 0
     assert "'absent.md'" in done.stderr
     assert "'#absent'" in done.stderr
+
+
+@pytest.mark.parametrize("page", [*page_blocks.PAGES, "benchmarks/README.md", "CHANGELOG.md", "SECURITY.md"])
+def test_prose_is_wrapped(page: str):
+    text = re.sub(r"(?ms)^```.*?^```$", "", (ROOT / page).read_text("utf-8"))
+    long = [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "![", "<!--"))]
+    assert long == [], f"{page}: wrap these lines at 120 characters"
+
+
+def test_every_page_is_in_the_contents_and_on_the_site():
+    contents = (ROOT / "docs" / "README.md").read_text("utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = str(page.relative_to(ROOT / "docs"))
+        assert name == "README.md" or f"]({name})" in contents, f"docs/README.md does not list {name}"
+        assert name == "README.md" or name in (ROOT / "mkdocs.yml").read_text("utf-8"), (
+            f"mkdocs.yml does not list {name}"
+        )
