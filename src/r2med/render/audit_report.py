@@ -304,12 +304,12 @@ def _latex_table(section: Section) -> str:
     def line(cells: Sequence[Cell]) -> str:
         return " & ".join(escaped(_wide(cell)) for cell in cells) + r" \\"
 
-    caption = " ".join([f"{section.title}.", *section.sentences])
+    below = escaped(" ".join(section.sentences))
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escaped(caption)}}}",
+            rf"\caption{{{escaped(section.title)}.}}",
             rf"\begin{{tabular}}{{l{'r' * (len(section.headings) - 1)}}}",
             r"\toprule",
             line(section.headings),
@@ -317,6 +317,7 @@ def _latex_table(section: Section) -> str:
             *map(line, section.rows),
             r"\bottomrule",
             r"\end{tabular}",
+            *([rf"\par\medskip{{\footnotesize {below}\par}}"] if below else []),
             r"\end{table}",
             "",
         ]
