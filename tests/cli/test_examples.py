@@ -33,11 +33,13 @@ from page_blocks import PAGES, ROOT, Block, blocks
 
 import r2med
 from r2med import config
+from r2med.build.plan import read_plan
 from r2med.cli.main import VERBS, app
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry
 from r2med.encode import encoder_cards
 from r2med.llm import llm_cards
+from r2med.llm.scripted import scripted_file
 from r2med.rerank import reranker_cards
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
@@ -332,13 +334,13 @@ JSON = [block for block in BLOCKS if block.language == "json"]
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     for block in BLOCKS:
-        assert block.language in ("", "console", "python", "toml", "json", "bibtex"), block
+        assert block.language in ("", "console", "python", "toml", "json", "bibtex", "markdown"), block
         if block.language == "":
             strange = [
                 line for line in block.text.splitlines() if not re.match(r"(r2med|make|pip|\.venv/bin/\w+) ", line)
             ]
             assert strange == [], block
-        assert block.language != "toml" or block.file, f"{block} does not say which file it stands for"
+        assert block.language not in ("toml", "markdown") or block.file, f"{block} does not say which file it is"
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
@@ -357,6 +359,13 @@ def _read_settings(_: Path) -> object:
     return config.aliases() or (config.server_sets() and config.request_settings().given())
 
 
+def _read_build_plan(file: Path) -> object:
+    for block in BLOCKS:
+        if block.page == "docs/build.md" and block.file:
+            Path(block.file).write_text(block.text, "utf-8")
+    return read_plan(file.parent).judge.models
+
+
 LOADERS: dict[str, Callable[[Path], object]] = {
     "r2med.toml": _read_settings,
     "study.toml": lambda file: config.read_experiment(file).systems,
@@ -364,6 +373,8 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "tasks.toml": lambda file: [_full(task).hub for task in read_toml(file)["task"]],
     "encoders.toml": lambda file: [encoder_cards.card(name).pooling for name in read_toml(file)["model"]],
     "rerankers.toml": lambda file: [reranker_cards.card(name).id for name in read_toml(file)["model"]],
+    "plan.toml": _read_build_plan,
+    "stand-in.toml": lambda file: scripted_file(file).answer,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }
 """What reads a file of that name, and gives something true if it took it in."""
@@ -376,8 +387,9 @@ def test_the_settings_are_taken_in(block: Block, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "here"))
     monkeypatch.chdir(tmp_path / "here")
     assert block.file is not None
+    Path(block.file).parent.mkdir(exist_ok=True)
     Path(block.file).write_text(block.text, "utf-8")
-    assert LOADERS[block.file](Path(block.file))
+    assert LOADERS[Path(block.file).name](Path(block.file))
 
 
 @pytest.mark.parametrize("block", JSON, ids=str)

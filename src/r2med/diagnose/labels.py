@@ -76,6 +76,10 @@ class Scheme:
     classes: tuple[str, ...]
     prompt: Template
 
+    def fill(self, query: str) -> str:
+        """The prompt that asks for the class of a query."""
+        return self.prompt.fill({"query": query, "classes": "\n".join(f"- {name}" for name in self.classes)})
+
 
 @cache
 def schemes() -> Mapping[str, Scheme]:
@@ -115,7 +119,7 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
     """Ask a model for the class of each query, without chance where the model has a say in that."""
     if model.sampling.temperature is not None:
         model = replace(model, sampling=replace(model.sampling, temperature=0.0))
-    requests = [model.request(by.prompt.fill({"query": text, "classes": _listed(by)})) for text in queries.texts]
+    requests = [model.request(by.fill(text)) for text in queries.texts]
     replies = current_client().ask_all(requests, progress)
     labels, unparsable, failed = {}, {}, {}
     for query, reply in zip(queries.ids, replies, strict=True):
@@ -127,10 +131,6 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
         else:
             unparsable[query] = reply.incomplete or " ".join(reply.text.split())[:200]
     return Labelled(labels, unparsable, failed, account(replies))
-
-
-def _listed(by: Scheme) -> str:
-    return "\n".join(f"- {name}" for name in by.classes)
 
 
 def counts(labels: Iterable[str], classes: Sequence[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Reading what a model decided from its reply: a verdict, one of some classes, grades, an order, odds of yes and no.
+"""Reading what a model decided from its reply: a verdict, a class, a JSON object, grades, an order, odds of yes and no.
 
 Whoever asks for a decision reads it here. A reply that cannot be read is None or empty, never a guess.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from r2med.llm.types import Token
 
@@ -67,6 +69,23 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
 def _names(line: str, name: str) -> bool:
     """Whether a line has a class's name in it, as words of their own."""
     return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    """The last JSON object in a reply, whatever stands around it.
+
+    >>> read_object('Sure: {"a": 1}. Done')
+    {'a': 1}
+    """
+    ends = [match.end() for match in re.finditer(r"\}", text)]
+    for start in reversed([match.start() for match in re.finditer(r"\{", text)]):
+        for end in (place for place in ends if place > start):
+            try:
+                value = orjson.loads(text[start:end])
+            except orjson.JSONDecodeError:
+                continue
+            return value if isinstance(value, dict) else None
+    return None
 
 
 _BRACKETED = re.compile(r"[\[【]\s*(\d{1,9})\s*[\]】]")

@@ -1,0 +1,394 @@
+"""A build from its plan to the finished task: the steps in order, what they would cost, what became of each item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from r2med.build.build_items import Document, Heading, Passage, Question
+from r2med.build.chunks import Span, cut, passages_of
+from r2med.build.fold_duplicates import find_duplicates, fold
+from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes
+from r2med.build.judging import Pair, foresee_judging, in_order, judging_step
+from r2med.build.mining import PassageCorpus, guessed_pool, mining_step, names_of
+from r2med.build.package import TASK, Package
+from r2med.build.plan import GUIDELINE, PLAN, BuildPlan, read_plan
+from r2med.build.prompt_files import check_prompts
+from r2med.build.question_steps import QuestionStep, label_step, question_steps
+from r2med.build.read_files import UnreadableFile, file_hash, list_files, read_file
+from r2med.build.read_tables import is_task_folder, read_questions, read_table_documents
+from r2med.build.select_questions import Selection, select, select_question, verdict
+from r2med.build.step_runner import Step, open_items, run_step, step_key
+from r2med.data.dataset import text_fingerprint
+from r2med.errors import DataError, R2medError, suggest
+from r2med.llm import Estimate, Request, current_client
+from r2med.pipeline.engine import Engine, quiet
+from r2med.storage.files import write_file
+
+STEPS = (
+    "read", "documents", "fold", "chunk", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "judge",
+    "select", "label",
+)  # fmt: skip
+"""Every step in order; those that the plan has no model for are passed over."""
+_SAMPLE = 2000
+"""Of more requests than this, a part is priced and the rest reckoned from it."""
+_NO_TEXT = "no text in it"
+Item = TypeVar("Item")
+
+
+def init(folder: Path) -> list[Path]:
+    """Write a plan with comments, a guideline and an example; what is there already is refused."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise R2medError(f"{folder}: exists already and is not empty; name a new folder")
+    template = resources.files("r2med.build").joinpath("template")
+    places = {
+        PLAN: "plan.toml",
+        GUIDELINE: "guideline.md",
+        "questions.jsonl": "questions.jsonl",
+        "documents/scurvy.md": "scurvy.md",
+    }
+    for name, source in places.items():
+        write_file(folder / name, template.joinpath(source).read_bytes(), parents=True)
+    return [folder / name for name in places]
+
+
+@dataclass(frozen=True)
+class BuildProgress:
+    """How far a build is."""
+
+    folder: Path
+    counts: Sequence[Count]
+    task: Path | None = None
+    """The finished task; None where the build ended before."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The build for JSON."""
+        return {
+            "folder": str(self.folder),
+            "steps": [asdict(count) for count in self.counts],
+            "task": str(self.task) if self.task else None,
+        }
+
+
+class _Until(Exception):
+    """The step after which the build shall end has ended."""
+
+
+class Builder:
+    """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
+
+    def __init__(self, folder: Path, engine: Engine | None = None) -> None:
+        self.plan = read_plan(folder)
+        check_prompts(self.plan)
+        self.folder, self.engine = folder, engine or quiet()
+        self.counts: list[Count] = []
+        self.outcomes: dict[str, dict[str, Outcome]] = {}
+
+    def run(self, until: str = "") -> BuildProgress:
+        """Run the steps, to the end or to the named one."""
+        steps = active_steps(self.plan)
+        if until and until not in steps:
+            off = until in STEPS
+            raise R2medError(f"the plan has {until} off" if off else f"no step {until!r}{suggest(until, steps)}")
+        task = None
+        with ItemStore(self.folder) as store:
+            self._store, self._until = store, until
+            store.forget_counts()
+            try:
+                questions, corpus = self._read()
+                selection = self._work(questions, corpus)
+                task = self.folder / TASK
+                Package(self.plan, corpus, selection, self.counts, self.outcomes).write(task)
+            except _Until:
+                pass
+        return BuildProgress(self.folder, self.counts, task)
+
+    def estimate(self) -> list[Foreseen]:
+        """What each step that asks would take; nothing is asked, and only what is free is run."""
+        with ItemStore(self.folder) as store:
+            self._store, self._until = store, ""
+            questions, corpus = self._read()
+            found: list[Foreseen] = []
+            for each in question_steps(self.plan):
+                if each.step.work is None:
+                    questions = self._pass(each, questions)
+                else:
+                    found.append(self._price(each.step, questions, each.foresee))
+                    questions = self._guessed(each, questions)
+            pairs = self._guessed_pairs(questions, corpus)
+            found.append(self._price(judging_step(self.plan), pairs, foresee_judging(self.plan)))
+            if self.plan.label.model:
+                labels = label_step(self.plan)
+                found.append(self._price(labels.step, questions, labels.foresee))
+        return found
+
+    def _price(self, step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]]) -> Foreseen:
+        missing = open_items(step, items, self._store)
+        chosen = missing[:: max(1, len(missing) // _SAMPLE)]
+        guess = current_client().estimate([request for item in chosen for request in foresee(item)])
+        return Foreseen(step.name, len(missing), _scaled(guess, len(missing) / max(1, len(chosen))))
+
+    def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+        """The questions as the next step will see them, or might."""
+        kept = self._store.kept(each.step.name)
+        open_ones = {question.id for question in open_items(each.step, questions, self._store)}
+        found = []
+        for question in questions:
+            if question.id in open_ones:
+                found.append(each.guess(question))
+            elif not kept[question.id].outcome.dropped:
+                found.append(each.advance(question, kept[question.id].outcome.value))
+        return found
+
+    def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
+        """Pools as they are, or as large as they can become."""
+        mined = self._store.kept("mine")
+        step = mining_step(self.plan, corpus, self.engine)
+        open_ones = {question.id for question in open_items(step, questions, self._store)}
+        pairs = []
+        for number, question in enumerate(questions):
+            if question.id in open_ones:
+                pool = guessed_pool(self.plan, corpus, number)
+            else:
+                pool = list(mined[question.id].outcome.value.get("candidates", ()))
+            pairs += [Pair(question, corpus.passage(name)) for name in pool]
+        return pairs
+
+    def _done(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Count a step that has ended, and stop where the build shall end with it."""
+        self.outcomes[step] = dict(outcomes)
+        self.counts.append(count_outcomes(step, list(outcomes.values())))
+        self._store.put_count(self.counts[-1])
+        if step == self._until:
+            raise _Until
+
+    def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
+        outcomes = run_step(step, items, self._store, self.engine)
+        self._done(step.name, outcomes)
+        return outcomes
+
+    def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Keep what takes no time to make, as far as it is new."""
+        keys = {name: step_key(step, value=outcome) for name, outcome in outcomes.items()}
+        self._store.retain(step, keys)
+        kept = self._store.kept(step)
+        new = [name for name, key in keys.items() if name not in kept or kept[name].key != key]
+        self._store.put(step, [(name, keys[name], outcomes[name]) for name in new])
+        self._done(step, outcomes)
+
+    def _read(self) -> tuple[list[Question], PassageCorpus]:
+        questions, unusable = read_questions(self.plan.questions)
+        outcomes = {question.id: Outcome(asdict(question)) for question in questions}
+        self._keep("read", outcomes | {place: Outcome(dropped=why) for place, why in unusable.items()})
+        documents = self._read_documents()
+        folded = self._find_folded(documents)
+        stay = fold(documents, folded)
+        return questions, PassageCorpus(self._chunk(stay), names_of(documents, folded))
+
+    def _read_documents(self) -> list[Document]:
+        source = self.plan.documents
+        if source.path.is_file() or is_task_folder(source.path):
+            documents = read_table_documents(source)
+            self._done("documents", {each.id: Outcome(dropped="" if each.text else _NO_TEXT) for each in documents})
+            found = [document for document in documents if document.text]
+        else:
+            files = list_files(source.path)
+
+            def make(batch: Sequence[Path]) -> list[Outcome]:
+                return [_read_one(path, source.path) for path in batch]
+
+            def identify(path: Path) -> str:
+                return path.relative_to(source.path).as_posix()
+
+            outcomes = self._step(Step("documents", identify, _file_key, make=make, batch=16), files)
+            found = [_document(outcome.value) for outcome in outcomes.values() if not outcome.dropped]
+        if not found:
+            raise DataError(f"{source.path}: holds no document with a text")
+        return found
+
+    def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
+        """Documents that repeat an earlier one, with which."""
+        near = self.plan.documents.near
+        ids, texts = [each.id for each in documents], [each.text for each in documents]
+
+        def make(_: Sequence[str]) -> list[Outcome]:
+            found = find_duplicates(texts, near)
+            return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in found.items()}})]
+
+        step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
+        folded = run_step(step, ["documents"], self._store, self.engine)["documents"].value["duplicates"]
+        self._done("fold", {name: Outcome(dropped=folded[name][1] if name in folded else "") for name in ids})
+        return {name: first for name, (first, _) in folded.items()}
+
+    def _chunk(self, documents: Sequence[Document]) -> list[Passage]:
+        tokens = self.plan.chunk.tokens
+
+        def make(batch: Sequence[Document]) -> list[Outcome]:
+            return [Outcome({"spans": cut(document, tokens)}) for document in batch]
+
+        def key(document: Document) -> str:
+            return step_key("chunk", tokens=tokens, text=text_fingerprint([document.text]), at=document.headings)
+
+        step = Step("chunk", lambda document: document.id, key, make=make)
+        outcomes = run_step(step, documents, self._store, self.engine)
+        passages: dict[str, Passage] = {}
+        for document in documents:
+            for passage in passages_of(document, [Span(*span) for span in outcomes[document.id].value["spans"]]):
+                if passages.setdefault(passage.id, passage) is not passage:
+                    raise DataError(f"two passages would have the id {passage.id!r}; give the documents other ids")
+        first = {passage.shown: passage.id for passage in reversed(passages.values())}
+        repeats = {name for name, passage in passages.items() if first[passage.shown] != name}
+        self._done("chunk", {name: Outcome(dropped="same text" if name in repeats else "") for name in passages})
+        return [passage for name, passage in passages.items() if name not in repeats]
+
+    def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+        """The questions that get through a step, with what it found."""
+        outcomes = self._step(each.step, questions)
+        found = [
+            each.advance(question, outcomes[question.id].value)
+            for question in questions
+            if outcomes[question.id].state == KEPT
+        ]
+        self._refuse_none(each.step.name, found)
+        return found
+
+    def _refuse_none(self, step: str, questions: Sequence[Question]) -> None:
+        if not questions:
+            why = max(self.counts[-1].dropped.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
+            advice = f"see: r2med build status {self.folder}"
+            raise R2medError(f"no question is left after {step} (most often: {why}); {advice}")
+
+    def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
+        for each in question_steps(self.plan):
+            questions = self._pass(each, questions)
+        mined = self._step(mining_step(self.plan, corpus, self.engine), questions)
+        questions = [question for question in questions if not mined[question.id].dropped]
+        self._refuse_none("mine", questions)
+        pools = {question: list(mined[question.id].value["candidates"]) for question in questions}
+        pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
+        judged = self._step(judging_step(self.plan), in_order(pairs, self.plan.judge.seed))
+        outcomes = {}
+        for question, pool in pools.items():
+            verdicts = {name: verdict(judged[f"{question.id}\t{name}"], self.plan.select) for name in pool}
+            outcomes[question.id] = select_question(verdicts, self.plan.select)
+        self._keep("select", outcomes)
+        selection = select(questions, outcomes, corpus, self.plan.select)
+        self._refuse_none("select", selection.questions)
+        if self.plan.label.model:
+            self._pass(label_step(self.plan), selection.questions)
+        return selection
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a step would take."""
+
+    step: str
+    items: int
+    """Those that are not kept yet, or might have to be made."""
+    guess: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate for JSON."""
+        return {"step": self.step, "items": self.items, **asdict(self.guess)}
+
+
+def _scaled(guess: Estimate, factor: float) -> Estimate:
+    """An estimate of a part, for the whole."""
+    return Estimate(
+        round(guess.requests * factor),
+        round(guess.cached * factor),
+        round(guess.prompt_tokens * factor),
+        round(guess.completion_tokens * factor),
+        None if guess.cost is None else guess.cost * factor,
+        None if guess.cost_limit is None else guess.cost_limit * factor,
+    )
+
+
+def _file_key(path: Path) -> str:
+    return step_key("documents", content=file_hash(path), kind=path.suffix.lower())
+
+
+def _read_one(path: Path, folder: Path) -> Outcome:
+    try:
+        return Outcome(asdict(read_file(path, folder)))
+    except UnreadableFile as error:
+        return Outcome(dropped=f"{path.suffix.lower().lstrip('.')}: {error}")
+
+
+def _document(value: Mapping[str, Any]) -> Document:
+    headings = tuple(Heading(**heading) for heading in value["headings"])
+    return Document(value["id"], value["title"], value["text"], value["source"], headings)
+
+
+def status(folder: Path) -> BuildProgress:
+    """How far a build is, by what is kept of it; nothing is run."""
+    plan = read_plan(folder)
+    _check_begun(folder)
+    with ItemStore(folder) as store:
+        finished, counts = store.counts(), []
+        for step in active_steps(plan):
+            if step in finished:
+                counts.append(finished[step])
+                continue
+            outcomes = [row.outcome for row in store.kept(step).values()]
+            if outcomes and step not in ("fold", "chunk"):
+                counts.append(count_outcomes(f"{step} (so far)", outcomes))
+            break
+    task = folder / TASK
+    return BuildProgress(folder, counts, task if task.is_dir() else None)
+
+
+def active_steps(plan: BuildPlan) -> list[str]:
+    """The steps that the plan has on, in order."""
+    asked = [each.step.name for each in question_steps(plan)]
+    label = ["label"] if plan.label.model else []
+    return ["read", "documents", "fold", "chunk", *asked, "mine", "judge", "select", *label]
+
+
+def _check_begun(folder: Path) -> None:
+    if not (folder / STORE).is_file():
+        raise R2medError(f"{folder}: nothing is built yet; run: r2med build run {folder}")
+
+
+def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any]:
+    """Everything about one question: what each step made of it, and its candidates with their scores, best first."""
+    plan = read_plan(folder)
+    _check_begun(folder)
+    with ItemStore(folder) as store:
+        read = store.outcome("read", identifier)
+        if read is None:
+            raise R2medError(f"{folder}: no question {identifier!r}{suggest(identifier, store.kept('read'))}")
+        steps = {step: store.outcome(step, identifier) for step in active_steps(plan) if step not in _IN_PARTS}
+        mined, chosen = steps.pop("mine", None), steps.pop("select", None)
+        verdicts = chosen.value["verdicts"] if chosen is not None else {}
+        candidates = [
+            _candidate(name, ways, store.outcome("judge", f"{identifier}\t{name}"), verdicts.get(name))
+            for name, ways in (mined.value.get("candidates", {}) if mined is not None else {}).items()
+        ]
+    candidates.sort(key=lambda candidate: -candidate.get("answers", -1.0) - candidate.get("supports", -1.0))
+    found = {step: _shown(outcome) for step, outcome in steps.items() if outcome is not None}
+    ended = (*steps.values(), mined, chosen)
+    dropped = next((each.dropped for each in ended if each is not None and each.dropped), "")
+    return {"id": identifier, "steps": found, "candidates": candidates[:top], "dropped": dropped}
+
+
+_IN_PARTS = ("documents", "fold", "chunk", "judge")
+"""Steps whose items are not questions."""
+
+
+def _shown(outcome: Outcome) -> dict[str, Any]:
+    extra = {name: value for name in ("dropped", "failed") if (value := getattr(outcome, name))}
+    return {**outcome.value, **extra}
+
+
+def _candidate(name: str, ways: Sequence[Sequence[Any]], judged: Outcome | None, verdict: str | None) -> dict[str, Any]:
+    return {
+        "passage": name,
+        "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
+        "verdict": verdict,
+        **(_shown(judged) if judged is not None else {}),
+    }

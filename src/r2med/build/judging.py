@@ -1,0 +1,255 @@
+"""Judging: each candidate on two axes, by one judge or several, with a reason and a quote that must occur in it.
+
+One pair of question and passage is one item, and each is judged on its own, so that no candidate is measured against
+its neighbours; the seed sets the order in which pairs are asked about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+import unicodedata
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from r2med.build.build_items import Passage, Question
+from r2med.build.item_store import Outcome
+from r2med.build.plan import BuildPlan, JudgeSettings
+from r2med.build.prompt_files import prompt
+from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
+from r2med.llm import Failed, Reply, Request
+from r2med.llm.reading import read_object
+from r2med.models.prompts import Template
+
+AXES = ("answers", "supports")
+FOUND, INVENTED, NO_QUOTE = "found", "invented", "none"
+_RETRY = 1000
+"""Samples of retries are numbered from here on, apart from those that a plan asks for."""
+_RULES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A question and a passage of its pool."""
+
+    question: Question
+    passage: Passage
+
+    @property
+    def id(self) -> str:
+        """The ids of both, with a tab between."""
+        return f"{self.question.id}\t{self.passage.id}"
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one judge said of a pair, once."""
+
+    judge: str
+    answers: float
+    supports: float
+    reason: str
+    quote: str
+    quote_state: str
+    """Whether the quote occurs in the passage: found, invented, or none."""
+
+
+Opinions = Generator[Sequence[Request], Sequence[Reply | Failed], tuple[list[Opinion], int]]
+"""Judges being asked: requests out, replies in, their opinions at the end and how many could not be read."""
+
+
+def read_opinion(text: str, judge: str, passage: Passage, scale: Sequence[int]) -> Opinion | None:
+    """A judge's reply; None where a grade is missing, is no whole number, or lies outside of the scale."""
+    value = read_object(text)
+    if value is None:
+        return None
+    grades = [_grade(value.get(axis), scale) for axis in AXES]
+    if any(grade is None for grade in grades):
+        return None
+    quote = " ".join(str(value.get("quote") or "").split())
+    state = NO_QUOTE if not quote else FOUND if occurs(quote, passage.shown) else INVENTED
+    reason = " ".join(str(value.get("reason") or "").split())
+    return Opinion(judge, float(grades[0] or 0), float(grades[1] or 0), reason, quote, state)
+
+
+def _grade(value: object, scale: Sequence[int]) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d+\s*", value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and scale[0] <= value <= scale[1] else None
+
+
+def occurs(quote: str, text: str) -> bool:
+    """Whether a text holds a quote, whatever the case, the spaces and the kind of marks; `...` may leave words out.
+
+    >>> occurs("gums ... BLEED", "The gums swell and bleed."), occurs("gums heal", "The gums bleed.")
+    (True, False)
+    """
+    parts = [_plain(part) for part in re.split(r"\.\.\.|…", quote)]
+    rest = _plain(text)
+    for part in filter(None, parts):
+        _, found, rest = rest.partition(part)
+        if not found:
+            return False
+    return any(parts)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
+
+
+@dataclass(frozen=True)
+class JudgePanel:
+    """The judges of a plan, ready to be asked."""
+
+    plan: BuildPlan
+    first: AskedModel | None
+    judges: tuple[AskedModel, ...]
+    template: Template
+
+    @classmethod
+    def of(cls, plan: BuildPlan) -> JudgePanel:
+        """The panel that a plan names."""
+        tokens, first = plan.ask.max_tokens, plan.judge.first
+        judges = tuple(asked_model(name, tokens) for name in plan.judge.models)
+        return cls(plan, asked_model(first, tokens) if first else None, judges, prompt("judge", plan))
+
+    def keys(self) -> list[str]:
+        """Hashes of what an opinion depends on apart from the pair: prompt, guideline, models."""
+        text = self.template.fill({"guideline": self.plan.guideline.strip()})
+        judges = (*([self.first] if self.first else []), *self.judges)
+        return [judge.again(judge.request(text), 0).key() for judge in judges]
+
+    def usual(self, pair: Pair) -> list[Ask]:
+        """What every judge is asked of a pair: the first time without chance, further samples with it."""
+        text = self.template.fill(_values(pair, self.plan))
+        return [
+            Ask(judge, judge.again(judge.request(text), number) if number else judge.request(text))
+            for judge in self.judges
+            for number in range(self.plan.judge.samples)
+        ]
+
+    def cheap(self, pair: Pair) -> list[Ask]:
+        """What the first judge is asked; nothing where there is none."""
+        text = self.template.fill(_values(pair, self.plan))
+        return [Ask(self.first, self.first.request(text))] if self.first else []
+
+    def further(self, pair: Pair) -> list[Ask]:
+        """What is asked on top of a pair that lies near a cut."""
+        text, settings = self.template.fill(_values(pair, self.plan)), self.plan.judge
+        numbers = range(settings.samples, settings.samples + settings.extra)
+        return [Ask(judge, judge.again(judge.request(text), number)) for judge in self.judges for number in numbers]
+
+
+class Ask(NamedTuple):
+    """A request, and who is asked."""
+
+    judge: AskedModel
+    request: Request
+
+
+def judging_step(plan: BuildPlan) -> Step[Pair]:
+    """The step that judges pairs."""
+    panel, settings = JudgePanel.of(plan), plan.judge
+    cuts = {axis: getattr(plan.select, axis) for axis in AXES}
+    kept = asdict(settings) | {"models": (), "first": "", "seed": 0}
+
+    # There may be hundreds of thousands of pairs: what is the same for many of them is hashed once.
+    same = step_key("panel", settings=kept, cuts=sorted(cuts.items()) if settings.extra else (), asked=panel.keys())
+
+    @cache
+    def question_key(question: Question) -> str:
+        return step_key("question", texts=(question.text, question.answer, question.reasoning))
+
+    def work(pair: Pair) -> Asking:
+        unread = 0
+        if settings.first:
+            first, unread = yield from _opinions(panel.cheap(pair), pair, settings)
+            if first and max(first[0].answers, first[0].supports) <= settings.first_drop:
+                return _verdict(first, unread, settings.combine, "first judge: surely irrelevant")
+        found, lost = yield from _opinions(panel.usual(pair), pair, settings)
+        if found and settings.extra and _near(found, settings, cuts):
+            more, lost_again = yield from _opinions(panel.further(pair), pair, settings)
+            found, lost = [*found, *more], lost + lost_again
+        return _verdict(found, unread + lost, settings.combine)
+
+    def key(pair: Pair) -> str:
+        return step_key("judge", panel=same, question=question_key(pair.question), passage=pair.passage.shown)
+
+    return Step("judge", lambda pair: pair.id, key, work=work)
+
+
+def foresee_judging(plan: BuildPlan) -> Callable[[Pair], list[Request]]:
+    """What is asked about a pair when no judge sorts it out and every reply can be read."""
+    panel = JudgePanel.of(plan)
+    return lambda pair: [ask.request for ask in (*panel.cheap(pair), *panel.usual(pair))]
+
+
+def in_order(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+    """The pairs in an order that only the seed and their ids decide."""
+    return sorted(pairs, key=lambda pair: hashlib.blake2b(f"{seed}\t{pair.id}".encode(), digest_size=8).digest())
+
+
+def _values(pair: Pair, plan: BuildPlan) -> dict[str, str]:
+    low, high = plan.judge.scale
+    return {
+        "guideline": plan.guideline.strip(),
+        "question": pair.question.text,
+        "answer": pair.question.answer,
+        "reasoning": pair.question.reasoning or "(not given)",
+        "passage": pair.passage.shown,
+        "low": str(low),
+        "high": str(high),
+    }
+
+
+def _opinions(asks: Sequence[Ask], pair: Pair, settings: JudgeSettings) -> Opinions:
+    """What judges say, each asked again while it cannot be read; and how many could not be read in the end."""
+    found: list[Opinion] = []
+    waiting = list(asks)
+    for number in range(settings.retries + 1):
+        if number:
+            waiting = [Ask(ask.judge, ask.judge.again(ask.request, ask.request.sample + _RETRY)) for ask in waiting]
+        replies = yield [ask.request for ask in waiting]
+        read = [
+            _read(answered(reply), ask.judge.name, pair.passage, settings.scale)
+            for ask, reply in zip(waiting, replies, strict=True)
+        ]
+        found += [opinion for opinion in read if opinion is not None]
+        waiting = [ask for ask, opinion in zip(waiting, read, strict=True) if opinion is None]
+        if not waiting:
+            break
+    return found, len(waiting)
+
+
+def _read(reply: Reply, judge: str, passage: Passage, scale: Sequence[int]) -> Opinion | None:
+    return None if reply.incomplete else read_opinion(reply.text, judge, passage, scale)
+
+
+def combined(opinions: Sequence[Opinion], rule: str) -> dict[str, float]:
+    """The score of a pair on each axis."""
+    return {axis: float(_RULES[rule]([getattr(opinion, axis) for opinion in opinions])) for axis in AXES}
+
+
+def _near(opinions: Sequence[Opinion], settings: JudgeSettings, cuts: Mapping[str, float]) -> bool:
+    scores = combined(opinions, settings.combine)
+    return any(abs(scores[axis] - cut) <= settings.near for axis, cut in cuts.items())
+
+
+def _verdict(opinions: Sequence[Opinion], unread: int, rule: str, dropped: str = "") -> Outcome:
+    value: dict[str, Any] = {"opinions": [asdict(opinion) for opinion in opinions], "unread": unread}
+    if not opinions:
+        return Outcome(value, "no judge could be read")
+    value |= combined(opinions, rule)
+    marks = ["a judge's reply could not be read"] * bool(unread)
+    marks += ["a judge's quote is not in the passage"] * any(each.quote_state == INVENTED for each in opinions)
+    return Outcome(value, dropped, marks=tuple(marks))

@@ -1,0 +1,234 @@
+"""The built task as a folder in R2MED's layout, with every judgement, and a card that says how it came about."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from r2med.build.item_store import Count, Outcome
+from r2med.build.mining import PassageCorpus
+from r2med.build.plan import BuildPlan
+from r2med.build.prompt_files import PLACES, prompt
+from r2med.build.select_questions import DEV, TEST, Selection
+from r2med.diagnose.labels import write_labels
+from r2med.errors import R2medError
+from r2med.storage.files import draft_folder, unwritable
+
+TASK, MANIFEST = "task", "build.json"
+_FORMAT = 1
+JUDGEMENTS = {
+    "query_id": pl.String(),
+    "passage_id": pl.String(),
+    "verdict": pl.String(),
+    "answers": pl.Float64(),
+    "supports": pl.Float64(),
+    "judge": pl.String(),
+    "judge_answers": pl.Float64(),
+    "judge_supports": pl.Float64(),
+    "reason": pl.String(),
+    "quote": pl.String(),
+    "quote_state": pl.String(),
+    "unread": pl.Int64(),
+    "system": pl.List(pl.String()),
+    "view": pl.List(pl.String()),
+    "rank": pl.List(pl.Int64()),
+}
+"""The columns of judgements.parquet, a row an opinion: one row without a judge where none could be read."""
+
+
+class Package:
+    """All that goes into the folder."""
+
+    def __init__(
+        self,
+        plan: BuildPlan,
+        corpus: PassageCorpus,
+        selection: Selection,
+        counts: Sequence[Count],
+        steps: Mapping[str, Mapping[str, Outcome]],
+    ) -> None:
+        self.plan, self.corpus, self.selection, self.counts, self.steps = plan, corpus, selection, counts, steps
+
+    def write(self, folder: Path) -> None:
+        """Put the folder in its place, whole; one that this command made before is replaced."""
+        if folder.exists() and not (folder / MANIFEST).is_file():
+            raise R2medError(f"{folder}: exists and was not made by r2med build; move it away")
+        files = self.files()
+        try:
+            with draft_folder(folder.parent, folder.name) as draft:
+                for name, content in files.items():
+                    (draft / name).parent.mkdir(exist_ok=True)
+                    (draft / name).write_bytes(content)
+                if self.labels:
+                    write_labels(draft / "labels.tsv", self.labels)
+                shutil.rmtree(folder, ignore_errors=True)
+                draft.rename(folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+
+    def files(self) -> dict[str, bytes]:
+        """The files by name."""
+        found = {
+            "query.jsonl": _lines(self._query_rows()),
+            "corpus.jsonl": _lines(self._passage_rows()),
+            "judgements.parquet": _parquet(self._judgement_rows()),
+            "task.toml": self._task_file().encode(),
+            MANIFEST: orjson.dumps(self.manifest(), option=orjson.OPT_INDENT_2) + b"\n",
+            "README.md": self._card().encode("utf-8", "replace"),
+        }
+        if not self.selection.splits:
+            return found | {"qrels.jsonl": _lines(self._qrel_rows())}
+        return found | {f"qrels/{split}.tsv": self._qrels_of(split) for split in (DEV, TEST)}
+
+    @property
+    def labels(self) -> list[tuple[str, str, str]]:
+        """Rows of labels, of the first scheme."""
+        scheme = self.plan.label.by[:1]
+        rows = [(question.id, self._labels_of(question.id)) for question in self.selection.questions]
+        return [("", name, labels[scheme[0]]) for name, labels in rows if scheme and scheme[0] in labels]
+
+    def _labels_of(self, question: str) -> Mapping[str, str]:
+        outcome = self.steps.get("label", {}).get(question)
+        return outcome.value.get("labels", {}) if outcome else {}
+
+    def _query_rows(self) -> Iterator[dict[str, Any]]:
+        for question in self.selection.questions:
+            row: dict[str, Any] = {"id": question.id, "text": question.text, "answer": question.answer}
+            row |= {"reasoning": question.reasoning} if question.reasoning else {}
+            row |= {"original": question.original, "options": question.options} if question.options else {}
+            row |= {"sources": question.sources} if question.sources else {}
+            row |= {"intent": question.intent} if question.intent else {}
+            yield row | dict(self._labels_of(question.id))
+
+    def _passage_rows(self) -> Iterator[dict[str, Any]]:
+        for name in self.selection.passages:
+            passage = self.corpus.passage(name)
+            row = {"id": passage.id, "title": passage.title, "text": passage.text, "source": passage.source}
+            place = {"document": passage.document, "start": passage.start, "end": passage.end}
+            yield {key: value for key, value in row.items() if value or key == "text"} | place
+
+    def _pairs(self) -> Iterator[tuple[str, str, str]]:
+        """Question, passage and verdict of every pair that was judged, questions that were dropped last included."""
+        for question, outcome in self.steps["select"].items():
+            for passage, verdict in outcome.value["verdicts"].items():
+                yield question, passage, verdict
+
+    def _qrel_rows(self) -> Iterator[dict[str, Any]]:
+        for question in self.selection.questions:
+            for passage in self.selection.positives(question.id):
+                yield {"q_id": question.id, "p_id": passage, "score": 1}
+
+    def _qrels_of(self, split: str) -> bytes:
+        rows = [row for row in self._qrel_rows() if self.selection.splits[row["q_id"]] == split]
+        lines = [f"{row['q_id']}\t{row['p_id']}\t{row['score']}\n" for row in rows]
+        return "".join(["query-id\tcorpus-id\tscore\n", *lines]).encode()
+
+    def _judgement_rows(self) -> Iterator[dict[str, Any]]:
+        for question, passage, verdict in self._pairs():
+            judged = self.steps["judge"][f"{question}\t{passage}"].value
+            found = self.steps["mine"][question].value["candidates"][passage]
+            systems, views, ranks = zip(*found, strict=True)
+            row = {"query_id": question, "passage_id": passage, "verdict": verdict, "unread": judged.get("unread")}
+            row |= {"answers": judged.get("answers"), "supports": judged.get("supports")}
+            row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
+            for opinion in judged.get("opinions") or [{}]:
+                grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
+                said = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
+                yield row | grades | said
+
+    def _task_file(self) -> str:
+        facts = asdict(self.plan.task)
+        return "".join(f"{name} = {_quoted(facts[name])}\n" for name in ("noun", "target", "purpose"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What the folder says of itself: settings, prompts, funnel and cost."""
+        settings = {name: value for name, value in asdict(self.plan).items() if name not in ("folder", "guideline")}
+        for name in ("questions", "documents"):
+            settings[name] |= {"path": settings[name]["path"].name}
+        return {
+            "format": _FORMAT,
+            "plan": settings,
+            "guideline": self.plan.guideline,
+            "prompts": {name: prompt(name, self.plan).text for name in PLACES},
+            "funnel": [asdict(count) for count in self.counts],
+            "questions": len(self.selection.questions),
+            "passages": len(self.selection.passages),
+            "positives": sum(1 for _ in self._qrel_rows()),
+        }
+
+    def _card(self) -> str:
+        return "\n".join(_card_lines(self.plan, self.manifest(), self.counts)) + "\n"
+
+
+def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count]) -> Iterator[str]:
+    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "---", "")
+    yield from (f"# {plan.task.name}", "")
+    yield f"Given a {plan.task.noun}, retrieve {plan.task.target} that help {plan.task.purpose}."
+    yield from ("", "| questions | passages | positives |", "|---:|---:|---:|")
+    yield f"| {manifest['questions']:,} | {manifest['passages']:,} | {manifest['positives']:,} |"
+    licence = plan.task.licence or "not stated"
+    yield from ("", f"Licence of the texts: {licence}. Labels were proposed by language models, not by experts.", "")
+    yield from ("## How it was made", "", "| step | items | kept | dropped, failed or marked |", "|---|---:|---:|---|")
+    for count in counts:
+        yield f"| {count.step} | {count.items:,} | {count.kept:,} | {_cell('; '.join(remarks(count)))} |"
+    yield from ("", "## What it took", "", "| step | requests | tokens read | tokens written | US dollars |")
+    yield "|---|---:|---:|---:|---:|"
+    for count in (each for each in counts if each.spent.requests):
+        spent = count.spent
+        tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
+        yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
+    yield from ("", "## Settings", "", "```json")
+    yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
+    yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
+    for name, text in manifest["prompts"].items():
+        yield from (f"### {name}", "", "~~~", text, "~~~", "")
+    yield "`judgements.parquet` has every opinion: judge, both grades, reason, quote, and who found the passage from"
+    yield "which view at which rank. `build.json` has all of the above for programs."
+
+
+def remarks(count: Count) -> list[str]:
+    """Why items were dropped, failed or are marked, with how many: the most frequent first."""
+    kinds = ((count.dropped, ""), (count.failed, "failed: "), (count.marks, "marked: "))
+    return [
+        f"{number:,} {prefix}{reason}"
+        for reasons, prefix in kinds
+        for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
+    ]
+
+
+def money(cost: float | None) -> str:
+    """Dollars for people; a price that is not known is a question mark.
+
+    >>> money(None), money(1.5), money(0.00012)
+    ('?', '1.50', '0.0001')
+    """
+    if cost is None:
+        return "?"
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+
+
+def _parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    frame = pl.DataFrame(list(rows), schema=JUDGEMENTS)
+    # One row group and fixed settings: the same rows are the same bytes.
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    return content.getvalue()

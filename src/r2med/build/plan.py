@@ -1,0 +1,427 @@
+"""The plan of a build: `plan.toml` read into typed settings, with errors that name the line of what is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from r2med.errors import DataError, R2medError, SpecError, expanded, suggest
+from r2med.llm import find_model
+from r2med.pipeline.registry import build_system
+
+PLAN, GUIDELINE = "plan.toml", "guideline.md"
+VIEWS = ("question", "answer", "reasoning")
+COMBINE = ("mean", "median", "min", "max")
+BAND = ("drop", "mark")
+
+
+class _Wrong(Exception):
+    """A setting that cannot be: its key and why."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key, self.why = key, why
+
+
+def _require(holds: bool, key: str, why: str) -> None:
+    if not holds:
+        raise _Wrong(key, why)
+
+
+def _check_models(key: str, *names: str) -> None:
+    for name in filter(None, names):
+        try:
+            find_model(name)
+        except SpecError as error:
+            raise _Wrong(key, str(error)) from error
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What the built task says of itself."""
+
+    name: str = "my-task"
+    noun: str = "question"
+    target: str = "relevant passages"
+    purpose: str = "answer the question"
+    licence: str = ""
+    """Of the sources of the texts."""
+
+    def __post_init__(self) -> None:
+        for name in ("name", "noun", "target", "purpose"):
+            _require(bool(getattr(self, name).strip()), name, "must not be empty")
+
+
+@dataclass(frozen=True)
+class QuestionSource:
+    """Where the questions are, and which column holds what."""
+
+    path: Path = Path("questions.jsonl")
+    id: str = "id"
+    question: str = "question"
+    answer: str = "answer"
+    options: str = ""
+    """Empty where questions have no options."""
+    source: str = ""
+    """Empty where the source of a question is not known."""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "question", "answer"):
+            _require(bool(getattr(self, name)), name, "must name a column")
+
+
+@dataclass(frozen=True)
+class DocumentSource:
+    """Where the documents are, and which column holds what."""
+
+    path: Path = Path("documents")
+    id: str = "id"
+    text: str = "text"
+    title: str = ""
+    source: str = ""
+    """The column with the link or file that a document came from."""
+    near: float = 0.8
+    """From which similarity on two documents count as one; 0 folds only those with the same words."""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text"):
+            _require(bool(getattr(self, name)), name, "must name a column")
+        _require(self.near == 0 or 0.5 <= self.near <= 1, "near", "must be 0, or from 0.5 to 1")
+
+
+@dataclass(frozen=True)
+class ChunkSettings:
+    """How documents become passages."""
+
+    tokens: int = 128
+    """About how long a passage is; 0 keeps documents whole."""
+
+    def __post_init__(self) -> None:
+        _require(self.tokens == 0 or self.tokens >= 8, "tokens", "must be 0, or 8 or more")
+
+
+@dataclass(frozen=True)
+class RuleSettings:
+    """Questions that are dropped without asking a model."""
+
+    on: bool = True
+    least_words: int = 5
+    most_words: int = 600
+    needs_image: bool = True
+    answer_in_question: bool = True
+    options_missing: bool = True
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.least_words <= self.most_words, "least_words", "must be from 0 to most_words")
+
+
+@dataclass(frozen=True)
+class IntentSettings:
+    """What a question asks for; without a model every question passes."""
+
+    model: str = ""
+    classes: tuple[str, ...] = ("examination", "diagnosis", "treatment")
+    keep: tuple[str, ...] = ()
+    """Those that pass; all classes when none is named."""
+
+    def __post_init__(self) -> None:
+        _check_models("model", self.model)
+        _require(bool(self.classes), "classes", "must name a class")
+        for name in self.keep:
+            _require(name in self.classes, "keep", f"has {name!r}, which is not among the classes")
+
+
+@dataclass(frozen=True)
+class DifficultySettings:
+    """Closed-book answers of small models; without models every question passes."""
+
+    models: tuple[str, ...] = ()
+    judge: str = ""
+    """Who compares their answers with the gold one; without it, words decide."""
+    drop_at: int = 1
+    """How many of them must be right for a question to be too easy."""
+
+    def __post_init__(self) -> None:
+        _check_models("models", *self.models)
+        _check_models("judge", self.judge)
+        _require(self.drop_at >= 1, "drop_at", "must be 1 or more")
+        if self.models:
+            _require(self.drop_at <= len(self.models), "drop_at", f"is more than the {len(self.models)} models")
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """Multiple choice to open questions; without a model questions stay as they are, without their options."""
+
+    model: str = ""
+    checker: str = ""
+    """Who looks whether the new question gives the answer away and asks the same; without it, words alone."""
+    attempts: int = 2
+
+    def __post_init__(self) -> None:
+        _check_models("model", self.model)
+        _check_models("checker", self.checker)
+        _require(self.attempts >= 1, "attempts", "must be 1 or more")
+
+
+@dataclass(frozen=True)
+class ReasonSettings:
+    """The path from question to answer; without a model there is none."""
+
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        _check_models("model", self.model)
+
+
+@dataclass(frozen=True)
+class MineSettings:
+    """Who looks for candidates, from which views, how deep."""
+
+    systems: tuple[str, ...] = ("bm25",)
+    views: tuple[str, ...] = VIEWS
+    depth: int = 10
+    """Candidates of each system from each view."""
+    source_passages: int = 10
+    """Passages of the known source that are judged at the most; the best ranked come first."""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.systems), "systems", "must name a system")
+        for name in self.systems:
+            try:
+                system = build_system(name)
+                system.check()
+            except R2medError as error:
+                raise _Wrong("systems", str(error)) from error
+            _require(not system.oracle, "systems", f"{name} is shown the gold answers and cannot mine")
+        _require(bool(self.views), "views", "must name a view")
+        for view in self.views:
+            _require(view in VIEWS, "views", f"no view {view!r}{suggest(view, VIEWS)}")
+        _require(self.depth >= 1, "depth", "must be 1 or more")
+        _require(self.source_passages >= 1, "source_passages", "must be 1 or more")
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Who judges candidates, on which scale, and what is done where judges disagree or fail."""
+
+    models: tuple[str, ...] = ()
+    samples: int = 1
+    """How often each judge is asked about a pair."""
+    combine: str = "mean"
+    first: str = ""
+    """A cheap judge that discards what is surely irrelevant before the others look."""
+    first_drop: float = 0.0
+    """Discarded when its scores on both axes are not above this."""
+    scale: tuple[int, ...] = (0, 3)
+    """The lowest and the highest grade, whole numbers; the guideline says what each means."""
+    near: float = 0.5
+    """A combined score this close to a cut of `select` is asked about again."""
+    extra: int = 0
+    """How many further samples of each judge that takes; 0 for none."""
+    retries: int = 2
+    """How often a reply that cannot be read is asked for again."""
+    seed: int = 0
+    """Of the order in which pairs are judged, so that a build that stops early has judged a fair sample."""
+
+    def __post_init__(self) -> None:
+        _check_models("models", *self.models)
+        _check_models("first", self.first)
+        _require(self.samples >= 1, "samples", "must be 1 or more")
+        _require(self.combine in COMBINE, "combine", f"no rule {self.combine!r}{suggest(self.combine, COMBINE)}")
+        ordered = len(self.scale) == 2 and self.scale[0] < self.scale[1]
+        _require(ordered, "scale", "must be the lowest and the highest grade, such as [0, 3]")
+        for name in ("extra", "retries"):
+            _require(getattr(self, name) >= 0, name, "must not be negative")
+        _require(self.near >= 0, "near", "must not be negative")
+
+
+@dataclass(frozen=True)
+class SelectSettings:
+    """From scores to judgements: cuts, band, how many positives, how large a corpus, which split."""
+
+    answers: float = 2.0
+    """A positive has at least this on the first axis."""
+    supports: float = 2.0
+    """And at least this on the second."""
+    band_answers: float = 1.0
+    """What is no positive, but has at least this and `band_supports`, is neither positive nor negative."""
+    band_supports: float = 1.0
+    band: str = "mark"
+    """Whether passages of the band are left out of the corpus (drop), unless another question needs them, or stay."""
+    least_positives: int = 1
+    most_positives: int = 50
+    corpus: int = 0
+    """Passages of the corpus: the pool, then others drawn by the seed up to this; 0 takes all."""
+    dev: float = 0.0
+    """The share of questions for a split `dev`; 0 for no split."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for axis in ("answers", "supports"):
+            below = getattr(self, f"band_{axis}") <= getattr(self, axis)
+            _require(below, f"band_{axis}", f"must not be above {axis}")
+        _require(self.band in BAND, "band", f"must be {' or '.join(BAND)}")
+        ordered = 1 <= self.least_positives <= self.most_positives
+        _require(ordered, "least_positives", "must be from 1 to most_positives")
+        _require(self.corpus >= 0, "corpus", "must not be negative")
+        _require(0 <= self.dev < 1, "dev", "must be from 0 to less than 1")
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """Classes of the questions that are kept, by `r2med label`'s schemes; without a model none."""
+
+    model: str = ""
+    by: tuple[str, ...] = ("body-system",)
+
+    def __post_init__(self) -> None:
+        _check_models("model", self.model)
+
+
+@dataclass(frozen=True)
+class AskSettings:
+    """What holds for every request."""
+
+    max_tokens: int = 1024
+    """The longest reply, of models whose card does not say."""
+
+    def __post_init__(self) -> None:
+        _require(self.max_tokens >= 1, "max_tokens", "must be 1 or more")
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """All settings of a build."""
+
+    folder: Path
+    guideline: str
+    task: TaskFacts = field(default_factory=TaskFacts)
+    questions: QuestionSource = field(default_factory=QuestionSource)
+    documents: DocumentSource = field(default_factory=DocumentSource)
+    chunk: ChunkSettings = field(default_factory=ChunkSettings)
+    rules: RuleSettings = field(default_factory=RuleSettings)
+    intent: IntentSettings = field(default_factory=IntentSettings)
+    difficulty: DifficultySettings = field(default_factory=DifficultySettings)
+    rewrite: RewriteSettings = field(default_factory=RewriteSettings)
+    reason: ReasonSettings = field(default_factory=ReasonSettings)
+    mine: MineSettings = field(default_factory=MineSettings)
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
+    select: SelectSettings = field(default_factory=SelectSettings)
+    label: LabelSettings = field(default_factory=LabelSettings)
+    ask: AskSettings = field(default_factory=AskSettings)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Files in place of the prompts that come with r2med, by their names."""
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Those that there is a text for: without a model that reasons, there is no reasoning to search with."""
+        return tuple(view for view in self.mine.views if view != "reasoning" or self.reason.model)
+
+
+def read_plan(folder: Path) -> BuildPlan:
+    """The plan in a folder, whole and checked; paths are those of the folder."""
+    file = folder / PLAN
+    text = _read(file, "make one with: r2med build init")
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DataError(f"{file}: not readable as TOML: {error}") from error
+    plan = _parse(file, text, tables)
+    where = f"{file}:{_line(text, 'judge', 'models')}"
+    if not plan.judge.models:
+        raise DataError(f"{where}: [judge] models must name a model; without a judge nothing can be built")
+    low, high = plan.judge.scale
+    for name in ("answers", "supports"):
+        if not low < getattr(plan.select, name) <= high:
+            place = f"{file}:{_line(text, 'select', name)}"
+            raise DataError(f"{place}: [select] {name} must be above {low} and at most {high}, by the scale of [judge]")
+    if not plan.views:
+        place = f"{file}:{_line(text, 'mine', 'views')}"
+        raise DataError(f"{place}: [mine] views has reasoning alone, and [reason] has no model to write it")
+    return plan
+
+
+def _parse(file: Path, text: str, tables: Mapping[str, Any]) -> BuildPlan:
+    kinds = {name: kind for name, kind in get_type_hints(BuildPlan).items() if isinstance(kind, type)}
+    sections = {name: kind for name, kind in kinds.items() if hasattr(kind, "__dataclass_fields__")}
+    made: dict[str, Any] = {}
+    for name, table in tables.items():
+        known = [*sections, "prompts"]
+        if name not in known:
+            raise DataError(f"{file}:{_line(text, name)}: unknown table [{name}]{suggest(name, known)}")
+        if not isinstance(table, dict):
+            raise DataError(f"{file}:{_line(text, '', name)}: {name} must be a table: write [{name}]")
+        try:
+            made[name] = _section(sections[name], table) if name in sections else _prompts(table)
+        except _Wrong as wrong:
+            raise DataError(f"{file}:{_line(text, name, wrong.key)}: [{name}] {wrong.key} {wrong.why}") from wrong
+    plan = BuildPlan(file.parent, _read(file.with_name(GUIDELINE), "write what relevant means"), **made)
+    questions = replace(plan.questions, path=file.parent / plan.questions.path)
+    return replace(plan, questions=questions, documents=replace(plan.documents, path=file.parent / plan.documents.path))
+
+
+def _section(kind: type, table: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    known = [setting.name for setting in fields(kind)]
+    for key in table:
+        _require(key in known, key, f"is not a setting{suggest(key, known)}")
+    return kind(**{key: _value(key, value, str(hints[key])) for key, value in table.items()})
+
+
+def _prompts(table: Mapping[str, Any]) -> dict[str, str]:
+    for key, value in table.items():
+        _require(isinstance(value, str) and bool(value), key, "must be the name of a file")
+    return dict(table)
+
+
+def _value(key: str, value: Any, kind: str) -> Any:
+    """A setting in the type that it must have."""
+    if kind.startswith("tuple"):
+        inner, what = (int, "whole numbers") if "int" in kind else (str, "texts")
+        right = isinstance(value, list) and all(type(item) is inner for item in value)
+        _require(right, key, f"must be a list of {what}, not {value!r}")
+        return tuple(value)
+    if "Path" in kind:
+        _require(isinstance(value, str) and bool(value), key, f"must be a path, not {value!r}")
+        return expanded(value)
+    if kind == "<class 'float'>":
+        _require(type(value) in (int, float), key, f"must be a number, not {value!r}")
+        return float(value)
+    wanted: dict[str, tuple[type, str]] = {
+        "<class 'int'>": (int, "a whole number"),
+        "<class 'bool'>": (bool, "true or false"),
+    }
+    exact, what = wanted.get(kind, (str, "a text"))
+    _require(type(value) is exact, key, f"must be {what}, not {value!r}")
+    return value
+
+
+def _read(file: Path, advice: str) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(f"{file}: no such file; {advice}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise DataError(f"{file}: cannot be read: {reason}") from error
+
+
+def _line(text: str, table: str, key: str = "") -> int:
+    """The line of a key in a table, or of the table where the key is not written.
+
+    >>> _line("[a]\\nx = 1\\n[b]\\nx = 2", "b", "x"), _line("[a]\\n[b]", "b", "y")
+    (4, 2)
+    """
+    current, head = "", 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if heading := re.match(r"\s*\[([\w.-]+)\]", line):
+            current = heading[1]
+            head = number if current == table else head
+        elif current == table and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return number
+    return head

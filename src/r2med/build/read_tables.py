@@ -1,0 +1,144 @@
+"""Questions and documents from tables: JSON lines, CSV, parquet, and folders in BEIR's or R2MED's layout."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from r2med.build.build_items import Document, Question
+from r2med.build.plan import DocumentSource, QuestionSource
+from r2med.data.layout import choose_part, listing
+from r2med.data.problems import ERROR, Findings
+from r2med.data.rows import Row, describe, read_rows, shorten
+from r2med.data.texts import read_documents
+from r2med.errors import DataError, suggest
+
+TABLES = (".jsonl", ".gz", ".csv", ".tsv", ".parquet")
+"""The endings of tables; what is gzipped is JSON lines."""
+_EMPTY = "without text"
+
+
+def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, str]]:
+    """The questions of a file, and those that cannot be used by where they stand, with why."""
+    questions: dict[str, Question] = {}
+    unusable: dict[str, str] = {}
+    columns = [name for name in (source.id, source.question, source.answer, source.options, source.source) if name]
+    for place, row in _rows(source.path, columns):
+        identifier, text, answer = (_text(row, name, place) for name in (source.id, source.question, source.answer))
+        named = identifier or place
+        why = _problem(identifier, text, answer, questions)
+        if why:
+            unusable[f"{place} {shorten(named)}" if named != place else place] = why
+            continue
+        options, sources = _several(row.get(source.options)), _several(row.get(source.source))
+        questions[identifier] = Question(identifier, text, answer, options, sources, text)
+    if not questions:
+        why = f": all {len(unusable):,} are {next(iter(unusable.values()))}" if len(set(unusable.values())) == 1 else ""
+        raise DataError(f"{source.path}: holds no question that can be used{why}")
+    return list(questions.values()), unusable
+
+
+def _problem(identifier: str, text: str, answer: str, known: Mapping[str, Question]) -> str:
+    if not identifier:
+        return "without an id"
+    if identifier in known:
+        return "with the id of another question"
+    if re.search(r"[\t\r\n]", identifier):
+        return "with a tab or line break in the id"
+    if not text:
+        return _EMPTY
+    return "" if answer else "without an answer"
+
+
+def read_table_documents(source: DocumentSource) -> list[Document]:
+    """The documents of a file, or of a folder in BEIR's or R2MED's layout."""
+    if source.path.is_dir():
+        return _folder_documents(source.path)
+    documents: dict[str, Document] = {}
+    columns = [name for name in (source.id, source.text, source.title, source.source) if name]
+    for place, row in _rows(source.path, columns):
+        identifier, title = _text(row, source.id, place), _text(row, source.title, place)
+        text, origin = _text(row, source.text, place), _text(row, source.source, place)
+        if not identifier:
+            raise DataError(f"{place}: a document without an id")
+        if identifier in documents and documents[identifier].text != text:
+            raise DataError(f"{place}: repeats the id {shorten(identifier)!r} with another text")
+        documents.setdefault(identifier, Document(identifier, title, text, origin))
+    return list(documents.values())
+
+
+def is_task_folder(path: Path) -> bool:
+    """Whether a folder has documents in BEIR's or R2MED's layout."""
+    return path.is_dir() and bool(choose_part("documents", listing(path)))
+
+
+def _folder_documents(folder: Path) -> list[Document]:
+    found = Findings()
+    files = [folder / name for name in choose_part("documents", listing(folder))]
+    table = read_documents(files, found)
+    found.raise_errors(folder)
+    return [Document(identifier, "", text, "") for identifier, text in table.column()]
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """The rows of a table with their places; the columns that are named must be there."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix not in TABLES:
+        raise DataError(f"{path}: not a table; expected {', '.join(TABLES[:-1])} or {TABLES[-1]}")
+    found = Findings()
+    numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, found)
+    seen: set[str] = set()
+    for number, row in numbered:
+        if not seen:
+            _check_columns(f"{path}:{number}", row, columns)
+        seen.update(row)
+        yield f"{path.name}:{number}", row
+    for problem in found.of(ERROR):
+        raise DataError(str(problem))
+    if not seen:
+        raise DataError(f"{path}: holds no rows")
+
+
+def _check_columns(place: str, row: Row, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in row:
+            raise DataError(f"{place}: no column {name!r}{suggest(name, row)}; the plan says which column holds what")
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8: byte 0x{error.object[error.start]:02x}; save it as UTF-8") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
+    try:
+        for row in reader:
+            if None in row:
+                raise DataError(f"{path}:{reader.line_num}: more cells than the header has columns")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not readable as CSV: {error}") from error
+
+
+def _text(row: Row, column: str, place: str) -> str:
+    """A cell as text; what is not there is empty."""
+    value = row.get(column)
+    if isinstance(value, bool | list | dict):
+        raise DataError(f"{place}: {column} must be a text, not {describe(value)}")
+    return "" if value is None else str(value).strip()
+
+
+def _several(value: object) -> tuple[str, ...]:
+    """A cell with several texts: a list, an object, or a text with lines or bars between."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return tuple(str(part).strip() for part in value if part is not None and str(part).strip())
+    return tuple(part.strip() for part in re.split(r"[\n|]", str(value or "")) if part.strip())

@@ -1,0 +1,204 @@
+"""Running a step over items: what is kept is not made again, what is finished is kept at once.
+
+An item that needs a model is a generator: it yields requests, is sent their replies, and returns its outcome. Many
+are under way at a time, each at its own pace, as far as the client's limits allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from r2med.build.item_store import FAILED, ItemStore, KeptRow, Outcome, Spent
+from r2med.errors import R2medError
+from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client, find_model
+from r2med.pipeline.engine import Engine
+from r2med.storage.cache import cache_key
+
+Asking = Generator[Sequence[Request], Sequence[Reply | Failed], Outcome]
+"""An item being worked on: requests out, replies in, its outcome at the end."""
+Item = TypeVar("Item")
+_AT_ONCE = 200
+"""How many finished items wait for each other to be written in one transaction, and for how many seconds."""
+_SECONDS = 0.5
+
+
+class NoReply(R2medError):
+    """A request of an item that no server answered: the item is asked about again the next time."""
+
+
+@dataclass(frozen=True)
+class Step(Generic[Item]):
+    """A step over items: what an item is called, what its outcome depends on, and how it is made."""
+
+    name: str
+    identify: Callable[[Item], str]
+    key: Callable[[Item], str]
+    """A hash of everything that the outcome depends on."""
+    work: Callable[[Item], Asking] | None = None
+    """For items that ask models."""
+    make: Callable[[Sequence[Item]], Iterable[Outcome]] | None = None
+    """For items that ask none: outcomes in order, of a batch."""
+    batch: int = 256
+
+
+def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> dict[str, Outcome]:
+    """The outcome of every item, in order; only what is not kept under its key is made."""
+    keys = {step.identify(item): step.key(item) for item in items}
+    store.retain(step.name, keys)
+    kept = store.kept(step.name)
+    missing = [item for item in items if not _stands(kept, step.identify(item), keys)]
+    outcomes = {identifier: row.outcome for identifier, row in kept.items()}
+    if missing:
+        with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
+            bar.advance(len(items) - len(missing))
+
+            def keep(identifier: str, outcome: Outcome) -> None:
+                outcomes[identifier] = outcome.as_kept()
+                writer.add(identifier, keys[identifier], outcome)
+                bar.advance()
+
+            _make(step, missing, keep)
+    _refuse_silence(step.name, outcomes)
+    return {identifier: outcomes[identifier] for identifier in keys}
+
+
+def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
+    """The items that running the step would work on."""
+    kept = store.kept(step.name)
+    return [item for item in items if not _stands(kept, step.identify(item), {step.identify(item): step.key(item)})]
+
+
+def _stands(kept: Mapping[str, KeptRow], identifier: str, keys: Mapping[str, str]) -> bool:
+    row = kept.get(identifier)
+    return row is not None and row.stands(keys[identifier])
+
+
+def _make(step: Step[Item], missing: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
+    if step.make is None:
+        _ask(step, missing, keep)
+        return
+    for start in range(0, len(missing), step.batch):
+        batch = missing[start : start + step.batch]
+        for item, outcome in zip(batch, step.make(batch), strict=True):
+            keep(step.identify(item), outcome)
+
+
+class _Writer:
+    """Keeps finished items a few at a time, and the last of them whatever happens."""
+
+    def __init__(self, step: str, store: ItemStore) -> None:
+        self._step, self._store = step, store
+        self._rows: list[tuple[str, str, Outcome]] = []
+        self._since = time.monotonic()
+
+    def add(self, identifier: str, key: str, outcome: Outcome) -> None:
+        self._rows.append((identifier, key, outcome))
+        if len(self._rows) >= _AT_ONCE or time.monotonic() - self._since > _SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        if self._rows:
+            self._store.put(self._step, self._rows)
+        self._rows, self._since = [], time.monotonic()
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.write()
+
+
+def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
+    """Work on items that ask, so many at a time as requests may be under way."""
+    client = current_client()
+    waiting = iter(items)
+
+    async def work() -> None:
+        for item in waiting:
+            keep(step.identify(item), await _drive(step, item))
+
+    async def everything() -> None:
+        workers = [asyncio.ensure_future(work()) for _ in range(min(len(items), client.limits.concurrency))]
+        outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        for error in outcomes:
+            if isinstance(error, BaseException):
+                raise error
+
+    client.run(everything())
+
+
+async def _drive(step: Step[Item], item: Item) -> Outcome:
+    """One item from its first request to its outcome, with what it took."""
+    client, spent = current_client(), Spent()
+    if step.work is None:
+        raise TypeError(f"{step.name} asks nobody")
+    asking = step.work(item)
+    try:
+        requests = next(asking)
+        while True:
+            replies = await asyncio.gather(*(client.ask(request) for request in requests))
+            spent = sum(map(_spent, replies), spent)
+            requests = asking.send(replies)
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return replace(outcome, spent=spent)
+    except NoReply as failure:
+        return Outcome(failed=str(failure), spent=spent)
+
+
+def _spent(reply: Reply | Failed) -> Spent:
+    if isinstance(reply, Failed):
+        return Spent(1)
+    return Spent(1, reply.usage.prompt, reply.usage.completion, reply.cost)
+
+
+def _refuse_silence(step: str, outcomes: dict[str, Outcome]) -> None:
+    """A step that no model answered any item of cannot be gone on from."""
+    if outcomes and all(outcome.state == FAILED for outcome in outcomes.values()):
+        first = next(iter(outcomes.values()))
+        raise R2medError(f"{step}: no item was answered: {first.failed}; run the same command to go on")
+
+
+def answered(reply: Reply | Failed) -> Reply:
+    """A reply; a request that came to nothing ends the work on its item."""
+    if isinstance(reply, Failed):
+        raise NoReply(reply.reason)
+    return reply
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """A model of the plan, and the two ways it is asked: without chance first, as its card has it for more samples."""
+
+    name: str
+    """As the plan has it."""
+    model: Model
+    sampling: Sampling
+    """Its own, with the chance that it usually has."""
+
+    def request(self, text: str) -> Request:
+        """A question, without chance where the model has a say in that."""
+        return self.model.request(text)
+
+    def again(self, request: Request, sample: int) -> Request:
+        """The same question for another reply: the same request again would bring the same one."""
+        return replace(request, sampling=self.sampling, sample=sample)
+
+
+def asked_model(name: str, max_tokens: int) -> AskedModel:
+    """A model by its name, with a limit on its replies."""
+    model = find_model(name)
+    sampling = model.sampling
+    if sampling.max_tokens is None:
+        sampling = replace(sampling, max_tokens=max_tokens)
+    certain = sampling if sampling.temperature is None else replace(sampling, temperature=0.0)
+    return AskedModel(name, replace(model, sampling=certain), sampling)
+
+
+def step_key(step: str, **parts: object) -> str:
+    """A hash of everything that an item of a step depends on; a change of how a step works changes its version."""
+    return cache_key(step=step, version=1, **parts)
