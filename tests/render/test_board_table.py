@@ -40,7 +40,7 @@ def board() -> Board:
 
 def page(board: Board) -> str:
     from r2med.render.html import environment
-    from r2med.web.boards import Hrefs, sorted_table
+    from r2med.web.page_table import Hrefs, sorted_table
 
     macros = environment().get_template("_board.html").module
     return str(macros.board_table(sorted_table(board, board.lines), None, Hrefs(lambda name: "#")))

@@ -21,9 +21,17 @@ from starlette.routing import Route
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError
 from r2med.render.html import Frame, environment, render, static
-from r2med.web import boards, published_page, views
-from r2med.web.board_query import first_group
-from r2med.web.boards import SIZE
+from r2med.web import (
+    board_page,
+    compare_page,
+    progress_page,
+    published_page,
+    query_page,
+    run_page,
+    search_page,
+    system_page,
+)
+from r2med.web.addresses import SIZE, search_address, system_address
 from r2med.web.guard import Guard
 from r2med.web.library import Library
 
@@ -47,22 +55,22 @@ def create_app(library: Library | None = None) -> Starlette:
     chosen = library or Library()
 
     routes = [
-        Route("/", _page(chosen, views.board_page, "Board")),
-        *(Route(f"/board.{ending}", _download(chosen)) for ending in views.FILES.values()),
+        Route("/", _page(chosen, board_page.board_page, "Board")),
+        *(Route(f"/board.{ending}", _download(chosen)) for ending in board_page.FILES.values()),
         Route("/published", _page(chosen, published_page.published_page, "Board")),
         Route("/sources", _page(chosen, published_page.sources_page, "Board")),
-        Route("/system", _page(chosen, views.system_page, "Board")),
-        Route("/compare", _page(chosen, views.compare_page, "Compare")),
-        Route("/query", _page(chosen, views.query_view, "Runs")),
-        Route("/document", _page(chosen, views.document_view, "Runs")),
-        Route("/search", _page(chosen, views.search_page, "Search")),
-        Route("/search/results", _page(chosen, views.search_results, "Search")),
+        Route("/system", _page(chosen, system_page.system_page, "Board")),
+        Route("/compare", _page(chosen, compare_page.compare_page, "Compare")),
+        Route("/query", _page(chosen, query_page.query_page, "Runs")),
+        Route("/document", _page(chosen, query_page.document_page, "Runs")),
+        Route("/search", _page(chosen, search_page.search_page, "Search")),
+        Route("/search/results", _page(chosen, search_page.search_results, "Search")),
         Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
         Route("/system/causes", _form(chosen, _find_causes, "Board"), methods=["POST"]),
-        Route("/runs", _page(chosen, views.runs_page, "Runs")),
-        Route("/run/{id}", _page(chosen, views.run_page, "Runs")),
-        Route("/progress", _page(chosen, views.progress_page, "In progress")),
-        Route("/progress/bars", _page(chosen, views.progress_bars, "In progress")),
+        Route("/runs", _page(chosen, run_page.runs_page, "Runs")),
+        Route("/run/{id}", _page(chosen, run_page.run_page, "Runs")),
+        Route("/progress", _page(chosen, progress_page.progress_page, "In progress")),
+        Route("/progress/bars", _page(chosen, progress_page.progress_bars, "In progress")),
         Route("/progress/job/{number:int}", _job_state(chosen)),
         *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
@@ -109,14 +117,14 @@ def _before(request: Request) -> str:
 
 def _build_index(library: Library, form: Mapping[str, str]) -> str:
     task = form.get("task", "")
-    views.start_index(library, task, form.get("system", ""))
-    return views.search_address(task)
+    search_page.start_index(library, task, form.get("system", ""))
+    return search_address(task)
 
 
 def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     system, group = form.get("system", ""), form.get("group", "")
-    place = views.system_address(system, group) + "#causes"
-    boards.start(library, system, group, place)
+    place = system_address(system, group) + "#causes"
+    system_page.start_diagnosis(library, system, group, place)
     return place
 
 
@@ -126,7 +134,7 @@ def _download(library: Library) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
             with library.snapshot():
-                text, kind = views.board_file(library, request)
+                text, kind = board_page.board_file(library, request)
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
         return Response(text, media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-store"})
@@ -179,7 +187,7 @@ def _missing(request: Request, error: Exception) -> Response:
 def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    _page(library, views.board_page, "Board")(Request(scope))
+    _page(library, board_page.board_page, "Board")(Request(scope))
     for name in ("query.html", "search.html", "compare.html", "system.html", "run.html"):
         environment().get_template(name)
 
@@ -187,7 +195,7 @@ def prepare(library: Library) -> None:
 def read_ahead(library: Library) -> None:
     """Compute the intervals of the board's further pages."""
     try:
-        board = library.board(View(group=first_group(library), cost=True))
+        board = library.board(View(group=board_page.first_group(library), cost=True))
         own = [line for line in board.lines if line.row.own and line.average is not None]
         for start in range(0, len(own), SIZE):
             library.intervals(own[start : start + SIZE], board.measure)

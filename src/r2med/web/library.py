@@ -224,6 +224,13 @@ class Library:
             self.add_dataset(known)
         return known
 
+    def query_text(self, task: str, query: str) -> str:
+        """The text of a query; nothing where the data is not at hand."""
+        dataset = self.dataset(task)
+        if dataset is None or query not in dataset.collection.queries.position:
+            return ""
+        return dataset.collection.queries.text(query)
+
     def opened(self, entry: Entry, measure: str = "nDCG@10") -> LoadedRun | None:
         """A run beside its data; None where that is not at hand or has changed since."""
         dataset = self.dataset(entry.task)

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.data.published import find_published, published, sources
 from r2med.errors import R2medError
-from r2med.web.board_query import one_of
+from r2med.web.addresses import PageContent, one_of, system_address
 from r2med.web.library import Library
-from r2med.web.views import Shown, system_address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-def published_page(library: Library, request: Request) -> Shown:
+def published_page(library: Library, request: Request) -> PageContent:
     """One published system: what each source says of it."""
     asked = request.query_params
     rows = [row for row in find_published(asked.get("name", "")) if row.source.group == asked.get("group", "full")]
@@ -28,7 +27,7 @@ def published_page(library: Library, request: Request) -> Shown:
     return "published.html", {**values, "own": own[0] if own else "", "own_href": system_address}
 
 
-def sources_page(library: Library, request: Request) -> Shown:
+def sources_page(library: Library, request: Request) -> PageContent:
     """Where the published figures come from."""
     return "site_sources.html", source_facts()
 

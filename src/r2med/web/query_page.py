@@ -1,18 +1,24 @@
-"""One query as a page shows it: what was asked, where the relevant documents are, and several systems' lists."""
+"""One query: what was asked, where the relevant documents are, and several systems' lists; and one document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from r2med.data.run import Ranking
 from r2med.diagnose.cases import Case, CaseChoice, look
 from r2med.diagnose.loaded_runs import TOP
 from r2med.errors import R2medError
+from r2med.render.html import address
 from r2med.retrieve.query_text import usable
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
+from r2med.web.addresses import PageContent
 from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 WORDS = 45
 """Of a document, before it is opened."""
@@ -20,6 +26,10 @@ DEEP = 100
 """As far as lists are shown when one asks for more."""
 SIDES = 6
 """As many lists fit side by side."""
+LONGEST = 8000
+"""Characters of a question."""
+LONGEST_TEXT = 200_000
+"""Characters of a document that a page shows."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,40 @@ class QueryPage:
     """By what the relevant documents are marked: the query, all that was written for it, the answer."""
 
 
-def query_page(library: Library, task: str, query: str, runs: Sequence[str], depth: int = TOP) -> QueryPage:
+def query_page(library: Library, request: Request) -> PageContent:
+    """One query with several systems' lists side by side."""
+    asked = request.query_params
+    deep = asked.get("depth") == str(DEEP)
+    wanted = asked.get("task", ""), asked.get("query", ""), asked.getlist("run")
+    page = gather_query(library, *wanted, DEEP if deep else TOP)
+    facts = {"task": page.task, "query": page.query, "run": [side.entry.id for side in page.sides]}
+    return "query.html", {
+        "page": page,
+        "words": WORDS,
+        "deep": deep,
+        "depth": DEEP,
+        "other_depth": address("/query", **facts, depth="" if deep else DEEP),
+    }
+
+
+def document_page(library: Library, request: Request) -> PageContent:
+    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
+    asked = request.query_params
+    task, name = asked.get("task", ""), asked.get("document", "")
+    dataset = library.dataset(task) if task in library.tasks() else None
+    if dataset is None or name not in dataset.collection.documents.position:
+        raise R2medError(f"no document {name!r} of {task!r} is on this machine")
+    text = dataset.collection.documents.text(name)
+    question = asked.get("q", "")
+    kinds = question_kinds(question) if question else {}
+    if asked.get("query") and asked.getlist("run"):
+        kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
+    template = "_text.html" if asked.get("part") else "document.html"
+    values = {"task": task, "document": name, "text": text[:LONGEST_TEXT], "letters": len(text), "kinds": kinds}
+    return template, {**values, "longest": LONGEST_TEXT}
+
+
+def gather_query(library: Library, task: str, query: str, runs: Sequence[str], depth: int = TOP) -> QueryPage:
     """The page of a query with the lists of some runs, those of the two best systems unless runs are named."""
     standings = _standings(library, task, query)
     if not standings:
@@ -159,3 +202,8 @@ def _side(library: Library, entry: Entry, query: str, value: float, first: Mappi
         relevant, text = (here.relevant, here.text) if here else (None, None)
         documents.append(FoundDocument(name, rank, score, relevant, text, moved))
     return Listed(entry, value, case, documents, _kinds([case] if case else []))
+
+
+def question_kinds(question: str) -> Mapping[str, str]:
+    """The terms of a question, for marking."""
+    return kinds_of(query=[question[:LONGEST]])

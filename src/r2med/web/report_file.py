@@ -34,9 +34,9 @@ from r2med.render.charts import against_chart
 from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared
-from r2med.web import boards
-from r2med.web.boards import Panel
 from r2med.web.colophon import colophon
+from r2med.web.page_table import Hrefs, decorated, sorted_table
+from r2med.web.panels import Panel, board_panels, frontier_panels, system_causes, task_panels
 
 _SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks", "Queries": "#browse"}
 
@@ -89,9 +89,9 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
         "report.html",
         inlined(_SECTIONS, "app.js", "report.js"),
         title=choice.title,
-        table=boards.sorted_table(board, board.lines),
+        table=sorted_table(board, board.lines),
         panels=_panels(ledger, choice, found, board),
-        task_panels=boards.task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],
         systems=found.systems,
         tasks=[block.task for block in found.blocks],
         causes=[cause.value for cause in Cause] if found.causes else [],
@@ -99,7 +99,7 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
         colophon=colophon((entry for row in found.runs.values() for entry in row.values()), choice.command),
         length=packed.length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
-        hrefs=boards.Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
+        hrefs=Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
     )
 
 
@@ -145,22 +145,22 @@ def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
         for name, row in found.samples.items()
         for task, sample in row.items()
     }
-    lines = boards.decorated(ranked(local_rows(found.runs, means, measure), tasks), intervals(found.samples))
+    lines = decorated(ranked(local_rows(found.runs, means, measure), tasks), intervals(found.samples))
     group = next(iter(next(iter(found.runs.values())).values())).group
     notes = [*found.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
     return Board(group, measure, tasks, lines, notes, cost=True)
 
 
 def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
-    panels = boards.board_panels(board, board.lines)
+    panels = board_panels(board, board.lines)
     compared = _differences(ledger, choice)
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
         note += f"they differ. {_verdicts(compared)}"
         chart = against_chart(compared, str(choice.measure))
         panels.append(Panel("Paired differences", note, responsive(chart), "differences"))
-    panels += boards.frontier_panels(found.runs, board.lines, str(choice.measure))
-    return panels + boards.panels(found.causes)
+    panels += frontier_panels(found.runs, board.lines, str(choice.measure))
+    return panels + system_causes(found.causes)
 
 
 def _differences(ledger: Ledger, choice: ReportChoice) -> list[Comparison]:

@@ -23,8 +23,9 @@ from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
-from r2med.web import boards
 from r2med.web.colophon import Colophon, colophon
+from r2med.web.page_table import Hrefs, sorted_table
+from r2med.web.panels import board_panels, frontier_panels
 from r2med.web.published_page import source_facts
 from r2med.web.report_file import ReportChoice, report
 
@@ -113,16 +114,16 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
     """A board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
-    panels = boards.board_panels(found, found.lines) + boards.frontier_panels(own, found.lines, found.measure)
+    panels = board_panels(found, found.lines) + frontier_panels(own, found.lines, found.measure)
     page = render(
         "site_board.html",
         frame,
-        table=boards.sorted_table(found, found.lines),
+        table=sorted_table(found, found.lines),
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
         colophon=made,
-        hrefs=boards.Hrefs(lambda system: names[found.group, system], source=lambda name: f"sources.html#{name}"),
+        hrefs=Hrefs(lambda system: names[found.group, system], source=lambda name: f"sources.html#{name}"),
     )
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 

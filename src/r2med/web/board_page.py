@@ -1,4 +1,4 @@
-"""What the address of a board asks for, and the lines that answer it; the page and its downloads share both."""
+"""The board: what its address asks for, and the lines that answer it; the page and its downloads share both."""
 
 from __future__ import annotations
 
@@ -9,35 +9,25 @@ from typing import TYPE_CHECKING
 from r2med.board.leaderboard import View
 from r2med.board.model import Board, Line
 from r2med.data.published import KINDS, published
-from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
-from r2med.web import boards
+from r2med.render.board_text import FORMATS
+from r2med.render.html import address
+from r2med.web.addresses import PageContent, Pages, SortLinks, one_of, page_number, system_address
 from r2med.web.library import Library
+from r2med.web.page_table import Hrefs, containing, decorated, ordered, sorted_table
+from r2med.web.panels import board_panels, frontier_panels, known_causes, system_causes
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
+    from starlette.requests import Request
 
 BOARDS = ("full", "nano", "sample")
 """The groups that always have a board, the most wanted first; folders have one once something was run on them."""
 ORIGINS = ("", "own", "published")
-
-
-def one_of(value: str, known: Sequence[str], what: str) -> str:
-    """A value that must be one of some; anything else is an error that suggests one."""
-    if value not in known:
-        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
-    return value
-
-
-def same_task(task: str, tasks: Sequence[str]) -> str:
-    """The task of a group that another group calls otherwise; nothing where it has no such task.
-
-    >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
-    ('Biology', '')
-    """
-    if task in tasks:
-        return task
-    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
+FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
+"""As what a board can be downloaded, with the ending of the file."""
+_EXPLAINED = 12
+"""Systems whose causes a board shows."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +61,50 @@ class BoardQuery:
         return found + ([f"origin {self.origin}"] if self.origin else [])
 
 
+def board_page(library: Library, request: Request) -> PageContent:
+    """Published figures and own runs in one ranking."""
+    asked = request.query_params
+    found = read_board(library, asked)
+    view, board = found.view, found.board
+    links = SortLinks(request.url.path, dict(asked), found.sort, found.ascending)
+    pages = Pages.of(len(found.lines), page_number(asked, "page"))
+    shown = found.lines[pages.cut()]
+    sure = [line for line in shown if line.row.own and line.average is not None]
+    shown = decorated(shown, library.intervals(sure, view.measure))
+    by_id = library.by_id()
+    runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
+    values = {
+        "asked": found,
+        "table": sorted_table(board, shown, links.sort),
+        "links": links,
+        "pages": pages,
+        "panels": [
+            *board_panels(board, shown),
+            *frontier_panels(runs, shown, view.measure),
+            *system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
+        ],
+        "view": view,
+        "kinds": KINDS,
+        "boards": board_groups(library),
+        "measures": board_measures(library, view),
+        "hrefs": Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
+        "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
+        "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
+    }
+    return "board.html", values
+
+
+def board_file(library: Library, request: Request) -> tuple[str, str]:
+    """The whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
+    found = read_board(library, request.query_params)
+    sure = [line for line in found.lines if line.row.own and line.average is not None]
+    lines = decorated(found.lines, library.intervals(sure, found.view.measure))
+    ending = request.url.path.rpartition(".")[2]
+    name = next(name for name, each in FILES.items() if each == ending)
+    kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
+    return FORMATS[name.lower()]([replace(found.board, lines=lines)]), kind
+
+
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     """The board that an address asks for."""
     group = one_of(asked.get("group", "") or first_group(library), board_groups(library), "board")
@@ -87,11 +121,11 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     view = replace(view, baseline=baseline, kind=kind)
     board = library.board(view)
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
-    matching = boards.containing(board.lines, text)
+    matching = containing(board.lines, text)
     hidden = [] if oracles else [line for line in matching if line.row.oracle]
     sort, ascending = _column(asked.get("sort", ""), board.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.row.oracle]
-    lines = boards.ordered(kept, sort, descending=not ascending)
+    lines = ordered(kept, sort, descending=not ascending)
     dropped = []
     if asked.get("task") and not task:
         dropped.append(f"This board has no task {asked['task']}; all tasks are shown.")
@@ -111,6 +145,17 @@ def _column(sort: str, tasks: Sequence[str]) -> str:
     return found or "rank"
 
 
+def same_task(task: str, tasks: Sequence[str]) -> str:
+    """The task of a group that another group calls otherwise; nothing where it has no such task.
+
+    >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
+    ('Biology', '')
+    """
+    if task in tasks:
+        return task
+    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
+
+
 def board_groups(library: Library) -> list[str]:
     """The groups that have a board."""
     return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
@@ -126,3 +171,11 @@ def board_measures(library: Library, view: View) -> list[str]:
     """The measures that a board can be ranked by: those of own runs, those published, and the present one."""
     found = [name for system in published() if system.source.group == view.group for name in system.figures]
     return list(dict.fromkeys((*library.measures(), *found, view.measure)))
+
+
+def _published_address(name: str, group: str) -> str:
+    return address("/published", name=name, group=group)
+
+
+def _source_address(name: str) -> str:
+    return f"/sources#{name}"

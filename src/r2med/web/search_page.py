@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from r2med.data.dataset import Collection, Dataset
 from r2med.data.tasks import registry
@@ -12,13 +13,14 @@ from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
-from r2med.text.highlight import kinds_of
+from r2med.web.addresses import PageContent, one_of, search_address
 from r2med.web.library import Library
-from r2med.web.query_page import FoundDocument
+from r2med.web.query_page import LONGEST, WORDS, FoundDocument, question_kinds
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 SHOWN = 10
-LONGEST = 8000
-"""Characters of a question."""
 _ALWAYS = ("bm25", "bm25-classic")
 
 
@@ -37,6 +39,57 @@ class SearchAnswer:
 
     system: str
     documents: Sequence[FoundDocument]
+
+
+def search_page(library: Library, request: Request) -> PageContent:
+    """A form for any question, and what systems return for it."""
+    asked = request.query_params
+    tasks = searchable_tasks(library)
+    task = asked.get("task", "") or next(iter(tasks), "")
+    one_of(task, tasks, "task with data on this machine")
+    dataset = library.dataset(task)
+    found = searchers(library, dataset) if dataset else []
+    ready = [each.system for each in found if each.ready]
+    chosen = [name for name in asked.getlist("system") if name in ready] or ready[:3]
+    values = {**_answers(library, request, chosen), "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
+    values["job"] = library.jobs.newest("index", task)
+    return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
+
+
+def search_results(library: Library, request: Request) -> PageContent:
+    """Only what systems return, for a page that asks while one types."""
+    return "_results.html", _answers(library, request, request.query_params.getlist("system"))
+
+
+def _answers(library: Library, request: Request, systems: list[str]) -> dict[str, Any]:
+    question, task = request.query_params.get("q", "").strip(), request.query_params.get("task", "")
+    if not question or not task:
+        return {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
+    dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
+    if dataset is None:
+        raise R2medError(f"the data of {task} is not on this machine")
+    answers = search(library, question, dataset, systems[:6])
+    first = {each.document: each.rank for each in answers[0].documents} if answers else {}
+    moved = [
+        replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
+        for place, each in enumerate(answers)
+    ]
+    kinds = question_kinds(question)
+    return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
+
+
+def _moved(found: Any, first: dict[str, int]) -> Any:
+    return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
+
+
+def start_index(library: Library, task: str, system: str) -> None:
+    """Have what a search needs built."""
+    dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
+    if dataset is None:
+        raise R2medError(f"the data of {task} is not on this machine")
+    check_light(system)
+    title = f"Index of {system} for {task}"
+    library.jobs.submit(("index", task, system), title, search_address(task), lambda _: build(system, dataset))
 
 
 def searchable_tasks(library: Library) -> list[str]:
@@ -112,8 +165,3 @@ def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
     return SearchAnswer(
         spec, [FoundDocument(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)]
     )
-
-
-def question_kinds(question: str) -> Mapping[str, str]:
-    """The terms of a question, for marking."""
-    return kinds_of(query=[question[:LONGEST]])

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from r2med.diagnose.compare import Comparison, compare
 from r2med.diagnose.loaded_runs import TOP
 from r2med.errors import R2medError
+from r2med.render.chart_svg import responsive
+from r2med.render.charts import difference_chart
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
+from r2med.web.addresses import PageContent, Pages, one_of, page_number, sort_links
 from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 SORTS = ("b won", "a won", "moved", "task")
 
@@ -52,6 +59,38 @@ class Contest:
         if sort == "moved":
             return sorted(chosen, key=lambda pair: -pair.entered)
         return sorted(chosen, key=lambda pair: pair.gain, reverse=sort != "a won")
+
+
+def compare_page(library: Library, request: Request) -> PageContent:
+    """Two systems: overall, by task, and query by query."""
+    asked = request.query_params
+    groups = library.groups()
+    group = one_of(asked.get("group", "") or (groups[0] if groups else ""), groups or ("",), "group")
+    systems, oracles = library.systems(group), library.oracles(group)
+    # Whoever changed the group sees its systems, and is not told that those of another group are not there.
+    elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
+    a, b = ("" if name in elsewhere else name for name in (asked.get("a", ""), asked.get("b", "")))
+    values: dict[str, Any] = {
+        "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
+        "oracles": oracles, "a": a, "b": b, "found": None,
+    }  # fmt: skip
+    if not (a and b):
+        return "compare.html", values
+    for name in (a, b):
+        one_of(name, systems, "system")
+    found = contest(library, a, b, group)
+    links = sort_links(request, "b won")
+    task = one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
+    pairs = found.ordered(one_of(links.sort, SORTS, "order"), task)
+    pages = Pages.of(len(pairs), page_number(asked, "page"))
+    shown = pairs[pages.cut()]
+    values |= {
+        "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
+        "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": SORTS,
+        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in shown},
+        "chart": responsive(difference_chart(found.found, found.measure)),
+    }  # fmt: skip
+    return "compare.html", values
 
 
 def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@10") -> Contest:

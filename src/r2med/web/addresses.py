@@ -1,0 +1,90 @@
+"""What the address of a page asks for, and the addresses that pages lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from r2med.errors import R2medError, suggest
+from r2med.render.html import address
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+    from starlette.requests import Request
+
+SIZE = 50
+"""Lines of a page."""
+PageContent = tuple[str, dict[str, Any]]
+"""A template and its values."""
+
+
+def one_of(value: str, known: Sequence[str], what: str) -> str:
+    """A value that must be one of some; anything else is an error that suggests one."""
+    if value not in known:
+        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Which part of a long list is shown."""
+
+    number: int
+    count: int
+    total: int
+
+    @classmethod
+    def of(cls, total: int, wanted: int, size: int = SIZE) -> Pages:
+        """The page with a number, or the nearest that there is.
+
+        >>> Pages.of(101, 9)
+        Pages(number=3, count=3, total=101)
+        """
+        count = max(1, -(-total // size))
+        return cls(min(max(1, wanted), count), count, total)
+
+    def cut(self, size: int = SIZE) -> slice:
+        """The places of the page."""
+        return slice((self.number - 1) * size, self.number * size)
+
+
+@dataclass(frozen=True)
+class SortLinks:
+    """The addresses behind a table's headings: a second click turns the order round."""
+
+    path: str
+    asked: dict[str, str]
+    sort: str
+    ascending: bool
+
+    def of(self, sort: str) -> str:
+        """The address that sorts by a column."""
+        turned = "up" if sort == self.sort and not self.ascending else ""
+        return address(self.path, **{**self.asked, "sort": "" if sort == "rank" else sort, "order": turned, "page": ""})
+
+    def page(self, number: int) -> str:
+        """The address of another page of the list."""
+        return address(self.path, **{**self.asked, "page": number if number > 1 else ""})
+
+
+def sort_links(request: Request, default: str) -> SortLinks:
+    """The addresses behind the headings of the page that is asked for."""
+    asked = dict(request.query_params)
+    return SortLinks(request.url.path, asked, asked.get("sort", "") or default, asked.get("order") == "up")
+
+
+def page_number(asked: QueryParams, name: str) -> int:
+    """A number that an address asks for; 1 where it is none."""
+    text = asked.get(name, "1")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def search_address(task: str) -> str:
+    """Where one searches a task."""
+    return address("/search", task=task)
+
+
+def system_address(system: str, group: str) -> str:
+    """Where one reads about a system."""
+    return address("/system", system=system, group=group)
