@@ -289,12 +289,28 @@ def test_the_command_that_removes_works(line: str) -> None:
 
 @pytest.mark.parametrize("line", NOT_RUN)
 def test_the_command_that_is_not_run_can_be_read(line: str) -> None:
+    command, context, words = command_of(words_of(line.replace("*", "1")))
+    command.make_context(line, words, parent=context.parent)
+
+
+def command_of(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
+    """The verb that the first words name, or the verb below it, and the words that follow."""
     command: click.Command = app
-    words, context = words_of(line.replace("*", "1")), click.Context(app, info_name="r2med")
-    while isinstance(command, click.Group) and (below := command.get_command(context, words[0])):
+    context = click.Context(app, info_name="r2med")
+    while words and isinstance(command, click.Group) and (below := command.get_command(context, words[0])):
         command, context = below, click.Context(below, parent=context, info_name=words[0])
         words = words[1:]
-    command.make_context(line, words, parent=context.parent)
+    return command, context, words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_the_prose_names_exists(page: str) -> None:
+    prose = re.sub(r"(?ms)^```.*?^```$", "", (ROOT / page).read_text("utf-8"))
+    for text in re.findall(r"`r2med ([a-z][^`]*)`", prose):
+        command, _, words = command_of(text.split())
+        assert command is not app, f"{page}: r2med {text}"
+        known = {"--help", "--debug"}.union(*(param.opts + param.secondary_opts for param in command.params))
+        assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= known, f"{page}: r2med {text}"
 
 
 def read_page(address: str) -> bytes:
