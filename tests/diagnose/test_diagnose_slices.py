@@ -140,7 +140,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a tab or a line break"):
         write_labels(tmp_path / "out", [("t", "q\t1", "nervous")])
     with pytest.raises(R2medError, match="cannot be written"):
-        write_labels(tmp_path / "no" / "out", [("t", "q", "nervous")])
+        write_labels(tmp_path / "latin" / "out", [("t", "q", "nervous")])
 
 
 # Labels by a model
