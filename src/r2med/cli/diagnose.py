@@ -63,7 +63,7 @@ class DiagnoseRequest:
         return self.runs
 
 
-class Section(NamedTuple):
+class DiagnosisPart(NamedTuple):
     """A part of a diagnosis."""
 
     content: Callable[[], object]
@@ -119,7 +119,7 @@ def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Ite
     return open_shared(ledger, shared)
 
 
-def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     names = asked.names(1, "a diagnosis")
     by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
     found = [list(column) for column in zip(*by_task, strict=True)]
@@ -131,10 +131,10 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
         for column in found[:-1]:
             show_changes(found[-1], column, console)
 
-    return Section(lambda: summary(found), show)
+    return DiagnosisPart(lambda: summary(found), show)
 
 
-def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     gaps, rows = [], {}
     for dataset, systems in _to_climb(asked, ledger):
         gaps.append(measure_gap(dataset, asked.encoder, engine))
@@ -149,7 +149,7 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
         show_gap(gaps, console)
         show_ceiling(climbs, console)
 
-    return Section(
+    return DiagnosisPart(
         lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]}, show
     )
 
@@ -168,38 +168,38 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
         yield load(task), []
 
 
-def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return Section(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
+    return DiagnosisPart(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
 
 
-def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return Section(
+    return DiagnosisPart(
         lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit)
     )
 
 
-def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     names = asked.names(1, "--slices")
     if len(names) > 2:
         raise click.UsageError("--slices takes one run or two")
     labels = read_labels(asked.labels) if asked.labels else None
     found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, engine)]
     slices = cut(found, labelled=labels is not None)
-    return Section(
+    return DiagnosisPart(
         lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
         lambda console: show_slices(slices, names, console),
     )
 
 
-def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Section:
+def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
     found = price(ledger, asked.runs, tasks)
     on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
-    return Section(
+    return DiagnosisPart(
         lambda: {"systems": [each.as_dict() for each in found], "frontier": on},
         lambda console: show_costs(found, console),
     )
