@@ -6,20 +6,23 @@ import base64
 import re
 import shutil
 import zlib
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import orjson
 import pytest
 from click.testing import CliRunner
 from webparts import ATTACK
 
+import r2med
 from ledgers import add_everywhere
 from r2med.cli.main import app
 from r2med.pipeline.named_runs import share
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Finished, Ledger
 from r2med.web.report_file import ReportChoice, TaskBlock, pack_all, report
 
 
@@ -160,6 +163,22 @@ def test_a_site_and_a_report_show_the_very_runs_that_were_named(tmp_path, monkey
         assert done.exit_code == 0, done.output
         assert re.findall(r"bm25,own,.*", (tmp_path / "site" / "sample.csv").read_text("utf-8"))
         assert {figure} == set(re.findall(r"\b[27]5\.00\b", (tmp_path / "site" / "sample.html").read_text("utf-8")))
+
+
+def test_two_runs_of_one_system_stand_side_by_side_in_a_report(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    first = r2med.evaluate("bm25", "sample/Biology").results[0]
+    with Ledger() as ledger:
+        entry = ledger.get(first.run_id)
+        values = {"nDCG@10": np.full(len(entry.queries), 0.5)}
+        other = ledger.add(replace(entry, key="f" * 32, created=""), Finished(ledger.run(entry), values))
+    names, path = [first.run_id, other.id], tmp_path / "r.html"
+    done = CliRunner().invoke(app, ["report", *names, "--no-causes", "--out", str(path)])
+    assert done.exit_code == 0, done.output
+    page = path.read_text("utf-8")
+    for name in names:
+        assert f"bm25 [{name}]" in page
+    assert re.findall(r'<td class="n rank" data-v="(\d)">', page) == ["1", "2"], "both saw the same data"
 
 
 def test_a_report_takes_ids_other_spellings_and_repeated_names(tmp_path, filled):

@@ -13,7 +13,7 @@ from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import StageRecord
-from r2med.runs.selection import Current, comparable_runs, current_runs
+from r2med.runs.selection import Current, current_data, current_runs
 
 _AGENTS = ("search-o1", "search-r1")
 _FUSIONS = ("rrf", "wsum", "combmnz", "views")
@@ -30,11 +30,11 @@ def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Current:
 def local_rows(runs: Current, means: Mapping[str, Mapping[str, float]], measure: str) -> list[BoardRow]:
     """A row for each system; `means` are the ledger's."""
     latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
-    comparable = comparable_runs(latest)
+    data = current_data(latest)
     return [
         replace(
             _row(system, entries, means, measure),
-            other_data=tuple(task for task in entries if task not in comparable.get(system, {})),
+            other_data=tuple(task for task, entry in entries.items() if entry.data != data[task]),
         )
         for system, entries in runs.items()
     ]

@@ -7,7 +7,7 @@ a record does not say is unknown (None), and a sum with an unknown part is unkno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from r2med.runs.record import RunRecord, StageRecord
@@ -82,12 +82,17 @@ class Cost:
     @classmethod
     def of_runs(cls, entries: Sequence[Entry]) -> Self:
         """What some runs took together."""
-        return sum((cls.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries), cls())
+        return cls._total([cls(), *(cls.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries)])
 
     def __add__(self, other: Self) -> Self:
-        pairs = {field.name: (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
-        total: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
-        return type(self)(**total)
+        return self._total([self, other])
+
+    @classmethod
+    def _total(cls, costs: Sequence[Self]) -> Self:
+        """All of them together, field by field."""
+        columns: Any = zip(*(vars(cost).values() for cost in costs), strict=True)
+        totals: Any = (None if None in column else sum(column) for column in columns)
+        return cls(*totals)
 
     @property
     def tokens(self) -> int | None:

@@ -364,10 +364,13 @@ class Ledger:
 
     def _sound(self, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
         """The runs whose rows are what was written; the others are named."""
+        entries: list[Entry] = []
         for row in rows:
-            if not _is_sound(row):
+            if _is_sound(row):
+                entries.append(self._entry(row))
+            else:
                 warn(f"run {row[0]} is damaged in the ledger and left out; make it again with r2med run")
-        return [self._entry(row) for row in rows if _is_sound(row)]
+        return entries
 
     @staticmethod
     def _entry(row: tuple[Any, ...]) -> Entry:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
+from functools import cache
 from typing import Any, Self
 
 Json = Mapping[str, Any]
@@ -52,8 +53,8 @@ class StageRecord:
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """A stage as a record has it."""
-        settings = {name: value for name, value in content.items() if name not in ("spec", "kind")}
-        return cls(str(content["spec"]), content.get("kind", ""), settings)
+        settings = dict(content)
+        return cls(str(settings.pop("spec")), settings.pop("kind", ""), settings)
 
     def as_json(self) -> dict[str, Any]:
         """The stage for a record."""
@@ -115,12 +116,21 @@ class StepRecord:
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """A step as a record has it."""
-        account = {"account": Account.from_json(content["account"])} if "account" in content else {}
-        return cls(**{**_known(cls, content), "reused": tuple(content.get("reused", ())), **account})
+        account, known = content.get("account"), content.get
+        return cls(
+            known("stage", ""),
+            known("load", 0.0),
+            known("index", 0.0),
+            known("search", 0.0),
+            known("ask", 0.0),
+            None if account is None else Account.from_json(account),
+            tuple(known("reused", ())),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The step for a record."""
-        content = asdict(self) | {"reused": list(self.reused) or None}
+        account = None if self.account is None else self.account.as_json()
+        content = vars(self) | {"account": account, "reused": list(self.reused) or None}
         return {name: value for name, value in content.items() if value is not None}
 
 
@@ -233,9 +243,14 @@ class RunRecord:
         }
 
 
-def _known(kind: type[Any], content: Json) -> dict[str, Any]:
+def _known(kind: Any, content: Json) -> dict[str, Any]:
     """What JSON says of the fields of a dataclass."""
-    return {each.name: content[each.name] for each in fields(kind) if each.name in content}
+    return {name: content[name] for name in _names(kind) if name in content}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def _stated(content: Json) -> dict[str, Any]:
