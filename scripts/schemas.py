@@ -889,6 +889,85 @@ DOCTOR = record(
     }
 )
 
+_SPENT = record(
+    {
+        "requests": count("Replies that were used, kept ones included."),
+        "prompt_tokens": count(),
+        "completion_tokens": count(),
+        "cost": unknown(number("US dollars; null where a price is not known.")),
+    },
+    "What the step took of models, whoever paid and when.",
+)
+_REASONS = table(count(), "How many, by reason.")
+BUILD = record(
+    {
+        "folder": string("The folder of the plan."),
+        "steps": array(
+            record(
+                {
+                    "step": string("Its name; `(so far)` after it where it is not finished."),
+                    "items": count("Questions, documents, passages or pairs."),
+                    "kept": count("Those that go on to the next step."),
+                    "dropped": _REASONS,
+                    "failed": table(count(), "Those that no model answered, which the next run asks about."),
+                    "marks": table(count(), "What is to be known of items although they go on."),
+                    "spent": _SPENT,
+                }
+            )
+        ),
+        "task": unknown(string("The finished task; null where there is none yet.")),
+    }
+)
+BUILD_PLAN = array(
+    record(
+        {
+            "step": string(),
+            "items": count("Those that are not kept yet."),
+            "requests": count(),
+            "cached": count("Requests that are answered already."),
+            "prompt_tokens": count("Of requests that are still to be asked."),
+            "completion_tokens": count("A guess."),
+            "cost": unknown(number("US dollars; null where a price is not known.")),
+            "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
+        }
+    )
+)
+_OPINION = record(
+    {
+        "judge": string(),
+        "answers": number("How far the passage establishes the answer."),
+        "supports": number("How far it holds knowledge that the answer rests on."),
+        "reason": string(),
+        "quote": string(),
+        "quote_state": value("string", "Whether the quote occurs in the passage.", enum=["found", "invented", "none"]),
+    }
+)
+BUILD_SHOW = record(
+    {
+        "id": string(),
+        "steps": table(anything("What the step found."), "By the name of the step."),
+        "candidates": array(
+            record(
+                {
+                    "passage": string(),
+                    "found": array(
+                        record({"system": string(), "view": string(), "rank": count("0 for the known source.")})
+                    ),
+                    "verdict": unknown(string("positive, band, negative or unjudged; null before the selection.")),
+                },
+                answers=number("Of all opinions, combined."),
+                supports=number("Of all opinions, combined."),
+                opinions=array(_OPINION),
+                unread=count("Replies of judges that could not be read."),
+                dropped=string("Why it was sorted out."),
+                failed=string("Why no judge answered."),
+            ),
+            "The highest scores first.",
+        ),
+        "dropped": string("The step that dropped the question, and why; empty where none did."),
+    }
+)
+
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "run": (
         "r2med run --json, r2med eval --json, r2med import --json",
@@ -917,6 +996,9 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "label": ("r2med label --json", "How many queries a language model put into each class.", LABEL),
     "reproduce": ("r2med reproduce --json", "Published against measured figures, with a verdict.", REPRODUCE),
     "reproduce-plan": ("r2med reproduce --dry-run --json", "What would run, and what it needs.", REPRODUCE_PLAN),
+    "build": ("r2med build run --json, r2med build status --json", "How far a build is, step by step.", BUILD),
+    "build-plan": ("r2med build run --dry-run --json", "What each step of a build would ask and cost.", BUILD_PLAN),
+    "build-show": ("r2med build show --json", "Everything about one question of a build.", BUILD_SHOW),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

@@ -359,7 +359,7 @@ def test_rewriting_that_gives_the_answer_away_is_tried_again_then_dropped(folder
     }
     write_tables(folder, tables)
     built = Builder(folder).run("rewrite")
-    assert built.counts[-1].dropped == {"rewriting: the answer is given away": 1}
+    assert built.counts[-1].dropped == {"the answer is given away": 1}
     assert sorted(asked) == [0, 0, 1, 2]
 
 

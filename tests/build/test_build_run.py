@@ -56,7 +56,7 @@ def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
     assert found["difficulty"] == (queries - 1, queries - 2)
     assert found["rewrite"] == found["reason"] == found["mine"] == (queries - 2, queries - 2)
     by_step = {count.step: count for count in built.counts}
-    assert by_step["intent"].dropped == {"intent: other": 1}
+    assert by_step["intent"].dropped == {"class other": 1}
     assert by_step["difficulty"].dropped == {"answered by 1 or more of 1 small models": 1}
     assert by_step["judge"].marks["a judge's quote is not in the passage"] > 0
     assert sum(count.spent.requests for count in built.counts) == len(model.asked)
@@ -82,7 +82,7 @@ def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["results"][0]["metrics"]["nDCG@10"] > 0
     card = (task / "README.md").read_text("utf-8")
-    assert "intent: other" in card
+    assert "1 dropped: class other" in card
     assert "You judge whether" in card
     assert status(folder).counts == built.counts
 
@@ -98,7 +98,7 @@ def test_show_has_everything_about_a_question(tmp_path):
     positive = next(each for each in found["candidates"] if each["verdict"] == "positive")
     assert positive["answers"] == positive["supports"] == 3
     assert positive["opinions"][0]["reason"] == "It is so."
-    assert show(folder, EASY)["dropped"].startswith("answered by")
+    assert show(folder, EASY)["dropped"].startswith("difficulty: answered by")
     with pytest.raises(R2medError, match=f"no question 'mqd-q4'; did you mean {CHOICE}"):
         show(folder, "mqd-q4")
     done = CliRunner().invoke(app, ["build", "show", str(folder), CHOICE])
@@ -214,7 +214,7 @@ def test_a_cheap_judge_spares_the_dear_one(tmp_path):
     folder = write_plan(tmp_path / "b", "thinker", judge={"models": ["thinker"], "first": "cheap", "first_drop": 1.0})
     built = {count.step: count for count in Builder(folder).run().counts}
     judged = [prompt for prompt in dear.asked if prompt.startswith("You judge")]
-    spared = built["judge"].dropped["first judge: surely irrelevant"]
+    spared = built["judge"].dropped["surely irrelevant, by the first judge"]
     assert len(judged) == built["judge"].items - spared
     assert spared > 0
 
@@ -325,5 +325,5 @@ def test_the_command_line_speaks_in_one_line_and_in_json(tmp_path):
     assert json.loads(run(app, ["build", "status", str(folder), "--json"]).stdout) == value
     priced = json.loads(run(app, ["build", "run", str(folder), "--dry-run", "--json"]).stdout)
     assert {step["requests"] for step in priced} == {0}
-    assert "intent: other" in run(app, ["build", "status", str(folder)], env={"COLUMNS": "80"}).output
+    assert "intent: 1 dropped: class other" in run(app, ["build", "status", str(folder)], env={"COLUMNS": "80"}).output
     assert "exists already" in str(run(app, ["build", "init", str(folder)]).exception)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from schemas import SHAPES
 
+from r2med.build.builder import init
 from r2med.cli.main import VERBS, app
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ SCHEMAS = ROOT / "docs" / "schemas"
 TASKS = ("--tasks", "sample/Biology", "sample/MedQA-Diag")
 INFERRED = "replay >> bm25"
 LAST = "the id of the last run"
+JUDGE = "[judge]\nmodels = ['scripted:judge.jsonl']"
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "script.jsonl").write_text(
         json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
     )
+    verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
+    (folder / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
+    init(folder / "built")
+    plan = (folder / "built" / "plan.toml").read_text("utf-8").replace("[judge]\nmodels = []", JUDGE)
+    (folder / "built" / "plan.toml").write_text(plan, "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(folder / "home"))
         patch.chdir(folder)
         output("run", "bm25", INFERRED, *TASKS, "--out", "out")
         output("nano", "build", *TASKS[1:], "--docs", "40", "--dense", "wordllama", "--out", "small")
+        output("build", "run", "built")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
         (folder / "out" / "runs").rename(folder / "lists")
         next((folder / "lists").glob("sample-Biology.bm25.*")).rename(folder / "list.trec")
@@ -84,6 +92,10 @@ COMMANDS = {
     "label": ("label", "sample/Biology", "--llm", "scripted:script.jsonl", "--out", "labels.tsv", "--json"),
     "reproduce": ("reproduce", "base/bm25", *TASKS, "--json"),
     "reproduce-plan": ("reproduce", "base/bge", "hyde/gpt4/bm25", "reranker/rankllama", "--dry-run", "--json"),
+    "build": ("build", "run", "built", "--json"),
+    "build (status)": ("build", "status", "built", "--json"),
+    "build-plan": ("build", "run", "built", "--dry-run", "--json"),
+    "build-show": ("build", "show", "built", "example-1", "--json"),
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
     "nano-profile": ("nano", "profile", "small", "--json"),
     "nano-agree": ("nano", "agree", "small", "sample", "--systems", "bm25", "bm25-classic", "--json"),

@@ -371,9 +371,9 @@ def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any
         ]
     candidates.sort(key=lambda candidate: -candidate.get("answers", -1.0) - candidate.get("supports", -1.0))
     found = {step: _shown(outcome) for step, outcome in steps.items() if outcome is not None}
-    ended = (*steps.values(), mined, chosen)
-    dropped = next((each.dropped for each in ended if each is not None and each.dropped), "")
-    return {"id": identifier, "steps": found, "candidates": candidates[:top], "dropped": dropped}
+    ended = steps | {"mine": mined, "select": chosen}
+    dropped = [f"{step}: {each.dropped}" for step, each in ended.items() if each is not None and each.dropped]
+    return {"id": identifier, "steps": found, "candidates": candidates[:top], "dropped": "; ".join(dropped[:1])}
 
 
 _IN_PARTS = ("documents", "fold", "chunk", "judge")

@@ -175,7 +175,7 @@ def judging_step(plan: BuildPlan) -> Step[Pair]:
         if settings.first:
             first, unread = yield from _opinions(panel.cheap(pair), pair, settings)
             if first and max(first[0].answers, first[0].supports) <= settings.first_drop:
-                return _verdict(first, unread, settings.combine, "first judge: surely irrelevant")
+                return _verdict(first, unread, settings.combine, "surely irrelevant, by the first judge")
         found, lost = yield from _opinions(panel.usual(pair), pair, settings)
         if found and settings.extra and _near(found, settings, cuts):
             more, lost_again = yield from _opinions(panel.further(pair), pair, settings)

@@ -175,7 +175,7 @@ def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[C
     yield f"| {manifest['questions']:,} | {manifest['passages']:,} | {manifest['positives']:,} |"
     licence = plan.task.licence or "not stated"
     yield from ("", f"Licence of the texts: {licence}. Labels were proposed by language models, not by experts.", "")
-    yield from ("## How it was made", "", "| step | items | kept | dropped, failed or marked |", "|---|---:|---:|---|")
+    yield from ("## How it was made", "", "| step | items | kept | remarks |", "|---|---:|---:|---|")
     for count in counts:
         yield f"| {count.step} | {count.items:,} | {count.kept:,} | {_cell('; '.join(remarks(count)))} |"
     yield from ("", "## What it took", "", "| step | requests | tokens read | tokens written | US dollars |")
@@ -195,7 +195,7 @@ def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[C
 
 def remarks(count: Count) -> list[str]:
     """Why items were dropped, failed or are marked, with how many: the most frequent first."""
-    kinds = ((count.dropped, ""), (count.failed, "failed: "), (count.marks, "marked: "))
+    kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
     return [
         f"{number:,} {prefix}{reason}"
         for reasons, prefix in kinds
@@ -227,7 +227,11 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    frame = pl.DataFrame(list(rows), schema=JUDGEMENTS)
+    columns: dict[str, list[Any]] = {name: [] for name in JUDGEMENTS}
+    for row in rows:
+        for name, column in columns.items():
+            column.append(row[name])
+    frame = pl.DataFrame({name: pl.Series(column, dtype=JUDGEMENTS[name]) for name, column in columns.items()})
     # One row group and fixed settings: the same rows are the same bytes.
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)

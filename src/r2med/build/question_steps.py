@@ -126,8 +126,8 @@ def _intent(plan: BuildPlan) -> QuestionStep:
     def work(question: Question) -> Asking:
         found = yield from tries(model, request(question), partial(read_class, classes=classes.classes))
         if found is None:
-            return Outcome(dropped="intent: no class could be read")
-        return Outcome({"intent": found}, "" if found in keep else f"intent: {found}")
+            return Outcome(dropped="no class could be read")
+        return Outcome({"intent": found}, "" if found in keep else f"class {found}")
 
     def key(question: Question) -> str:
         return step_key("intent", keep=keep, request=request(question).key())
@@ -163,7 +163,7 @@ def _difficulty(plan: BuildPlan) -> QuestionStep:
                 right.append((yield from tries(judge, comparison(judge, question, answer), read_verdict)))
         easy = sum(decided is True for decided in right) >= settings.drop_at
         why = f"answered by {settings.drop_at} or more of {len(models)} small models" if easy else ""
-        marks = ("difficulty: a verdict could not be read",) if None in right else ()
+        marks = ("a verdict could not be read",) if None in right else ()
         value = {"answers": dict(zip(settings.models, answers, strict=True)), "right": right}
         return Outcome(value, why, marks=marks)
 
@@ -199,7 +199,7 @@ def _rewrite(plan: BuildPlan) -> QuestionStep:
 
     def problem(question: Question, text: str) -> Tries[str]:
         if not text or normalised(text) == normalised(question.with_options):
-            return "rewriting: nothing was written"
+            return "nothing was written"
         if gives_away(question, text):
             return _GIVEN_AWAY
         if checker is None:
@@ -235,15 +235,15 @@ def _rewrite(plan: BuildPlan) -> QuestionStep:
     return QuestionStep(Step("rewrite", _identify, key, work=work), advance, foresee)
 
 
-_GIVEN_AWAY = "rewriting: the answer is given away"
+_GIVEN_AWAY = "the answer is given away"
 
 
 def _check_reason(found: Mapping[str, bool] | None) -> str:
     if found is None:
-        return "rewriting: the check could not be read"
+        return "the check could not be read"
     if found["gives_away"]:
         return _GIVEN_AWAY
-    return "" if found["same"] else "rewriting: it asks something else"
+    return "" if found["same"] else "it asks something else"
 
 
 def read_check(text: str) -> dict[str, bool] | None:
@@ -267,7 +267,7 @@ def _reason(plan: BuildPlan) -> QuestionStep:
 
     def work(question: Question) -> Asking:
         text = yield from tries(model, request(question), lambda said: said.strip() or None)
-        return Outcome({"reasoning": text}) if text else Outcome(dropped="reasoning: nothing was written")
+        return Outcome({"reasoning": text}) if text else Outcome(dropped="nothing was written")
 
     def key(question: Question) -> str:
         return step_key("reason", request=request(question).key())

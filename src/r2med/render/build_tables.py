@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from r2med.build.package import money, remarks
-from r2med.render.grid import Column, Table, key, numbers
+from r2med.render.consoles import say
+from r2med.render.grid import Table, key, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def show_funnel(built: BuildProgress, console: Console) -> None:
-    """Print how many items each step kept, why the others went, and what it took."""
-    table = Table(key("step"), *numbers("items", "kept", "requests", "dollars"), Column("dropped, failed or marked"))
+    """Print how many items each step kept and what it took, and below why items were dropped, failed or are marked."""
+    table = Table(key("step"), *numbers("items", "kept", "requests", "dollars"))
     for count in built.counts:
         asked = [f"{count.spent.requests:,}", money(count.spent.cost)] if count.spent.requests else ["", ""]
-        first, *others = remarks(count) or [""]
-        table.add(count.step, f"{count.items:,}", f"{count.kept:,}", *asked, first)
-        for other in others:
-            table.add("", "", "", "", "", other)
+        table.add(count.step, f"{count.items:,}", f"{count.kept:,}", *asked)
     table.show(console)
+    for count in built.counts:
+        for remark in remarks(count):
+            say(console, f"{count.step}: {remark}")
 
 
 def show_estimate(steps: Sequence[Foreseen], console: Console) -> None:
