@@ -22,12 +22,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 PUBLIC = {
-    "load": "r2med.verbs",
-    "search": "r2med.verbs",
-    "evaluate": "r2med.verbs",
-    "compare": "r2med.verbs",
-    "diagnose": "r2med.verbs",
-    "board": "r2med.verbs",
+    "load": "r2med.verbs.measurement",
+    "search": "r2med.verbs.measurement",
+    "evaluate": "r2med.verbs.measurement",
+    "compare": "r2med.verbs.studies",
+    "diagnose": "r2med.verbs.studies",
+    "board": "r2med.verbs.studies",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",

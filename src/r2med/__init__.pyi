@@ -28,11 +28,11 @@ from r2med.retrieve.fusion import Views as Views
 from r2med.retrieve.fusion import WeightedSum as WeightedSum
 from r2med.retrieve.user_engine import retriever as retriever
 from r2med.runs.report import Report as Report
-from r2med.verbs import board as board
-from r2med.verbs import compare as compare
-from r2med.verbs import diagnose as diagnose
-from r2med.verbs import evaluate as evaluate
-from r2med.verbs import load as load
-from r2med.verbs import search as search
+from r2med.verbs.measurement import evaluate as evaluate
+from r2med.verbs.measurement import load as load
+from r2med.verbs.measurement import search as search
+from r2med.verbs.studies import board as board
+from r2med.verbs.studies import compare as compare
+from r2med.verbs.studies import diagnose as diagnose
 
 __version__: str

@@ -8,7 +8,6 @@ from functools import cache
 
 from r2med.board.model import OWN, BoardRow, SystemParts
 from r2med.errors import R2medError, SpecError
-from r2med.llm.llm_cards import find_model
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
@@ -106,6 +105,8 @@ def _kind(calls: Mapping[str, Sequence[Call]], llms: Sequence[str]) -> str:
 
 @cache
 def _reasons(llm: str) -> bool:
+    from r2med.llm.llm_cards import find_model  # with the client of models, which few boards need
+
     try:
         return find_model(llm).reasoning
     except R2medError:

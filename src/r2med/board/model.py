@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import counted
-from r2med.runs.views import Viewable
+from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, asking, asking_options, json_option, output, remark, write_json
+from r2med.cli.asking import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.diagnose.answer_quality import judge_runs

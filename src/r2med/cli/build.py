@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from r2med.build.builder import Builder, BuildProgress, init, show, status
-from r2med.cli.options import asking, asking_options, json_option, messages, output, write_json
+from r2med.cli.asking import asking, asking_options
+from r2med.cli.options import json_option, messages, output, write_json
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import show_estimate, show_funnel, show_question
 

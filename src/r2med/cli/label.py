@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import ManyValues, asking, asking_options, json_option, messages, write_json
+from r2med.cli.asking import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, messages, write_json
 from r2med.data import load
 from r2med.data.problems import Findings
 from r2med.data.tasks import resolve

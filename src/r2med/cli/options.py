@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 import orjson
 
-from r2med.config import RequestSettings, requesting
-from r2med.llm import Limits, session
 from r2med.render.consoles import messages, output
 
 if TYPE_CHECKING:
@@ -21,13 +18,10 @@ else:
     Whole = click.ParamType  # older versions of click have no type in brackets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_POSITIVE = click.FloatRange(0, min_open=True)
 __all__ = [
     "FailedWith2",
     "ManyValues",
     "Size",
-    "asking",
-    "asking_options",
     "json_option",
     "messages",
     "output",
@@ -99,35 +93,6 @@ class Size(Whole):
         if found is None or float(found[1]) <= 0:
             self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
         return int(float(found[1]) * self.units[found[2]])
-
-
-def asking_options(function: Function) -> Function:
-    """How hard servers are asked: of every verb that asks a model."""
-    options = (
-        click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
-        click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="When a request counts as lost (600)."),
-        click.option("--retries", type=click.IntRange(0), help="How often a failed request is asked again (6)."),
-        click.option("--rpm", type=_POSITIVE, metavar="NUMBER", help="Requests a minute at the most (no limit)."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-@contextmanager
-def asking(
-    *,
-    concurrency: int | None,
-    timeout: float | None,
-    retries: int | None,
-    rpm: float | None,
-    max_cost: float | None = None,
-    max_tokens: int | None = None,
-) -> Iterator[None]:
-    """One client for the whole command, asking as the command line and the user's files say."""
-    settings = RequestSettings(timeout, retries, rpm, concurrency)
-    with requesting(settings), session(Limits.configured(max_cost=max_cost, max_tokens=max_tokens)):
-        yield
 
 
 def json_option() -> Callable[[Function], Function]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.board.report_rows import Shown
-from r2med.cli.options import ManyValues, Size, asking, asking_options, json_option, messages, output, write_json
+from r2med.cli.asking import asking, asking_options
+from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 from r2med.config import read_experiment
 from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all

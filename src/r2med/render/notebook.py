@@ -11,7 +11,7 @@ from r2med.render.board_terminal import as_text, show_board
 from r2med.render.consoles import written_to
 from r2med.render.html import environment
 from r2med.runs.report import Report, failure_lines
-from r2med.runs.views import HTML, TEXT, show_as
+from r2med.runs.viewable import HTML, TEXT, show_as
 
 
 def board_text(board: Board) -> str:

@@ -14,7 +14,7 @@ from r2med.data.task_names import task_names
 from r2med.errors import counted
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
-from r2med.runs.views import Viewable
+from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
     import polars as pl

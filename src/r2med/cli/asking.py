@@ -1,0 +1,43 @@
+"""What the verbs that ask a model share: how hard servers are asked, and one client for the whole command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from r2med.cli.options import Function
+from r2med.config import RequestSettings, requesting
+from r2med.llm import Limits, session
+
+_POSITIVE = click.FloatRange(0, min_open=True)
+
+
+def asking_options(function: Function) -> Function:
+    """How hard servers are asked: of every verb that asks a model."""
+    options = (
+        click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
+        click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="When a request counts as lost (600)."),
+        click.option("--retries", type=click.IntRange(0), help="How often a failed request is asked again (6)."),
+        click.option("--rpm", type=_POSITIVE, metavar="NUMBER", help="Requests a minute at the most (no limit)."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def asking(
+    *,
+    concurrency: int | None,
+    timeout: float | None,
+    retries: int | None,
+    rpm: float | None,
+    max_cost: float | None = None,
+    max_tokens: int | None = None,
+) -> Iterator[None]:
+    """One client for the whole command, asking as the command line and the user's files say."""
+    settings = RequestSettings(timeout, retries, rpm, concurrency)
+    with requesting(settings), session(Limits.configured(max_cost=max_cost, max_tokens=max_tokens)):
+        yield
