@@ -50,6 +50,7 @@ HUB = "needs data or models of the hub, or runs on them"
 SERVER = "needs a key, or a server of the reader's own"
 OWN = "names a run, a model or vectors of the reader's own"
 SLOW = "takes minutes on a processor"
+SCIFACT = "needs SciFact, which is not part of the checkout"
 
 NOT_RUN: dict[str, str] = {
     "r2med board --format latex --family clinical-case --baseline bm25 > table.tex": HUB,
@@ -91,6 +92,8 @@ NOT_RUN: dict[str, str] = {
     "r2med models export minilm --int8": SLOW,
     'r2med run "hyde(local) >> bm25"': SLOW,
     'r2med run "minilm(dtype=int8)"': SLOW,
+    "r2med audit path/to/scifact --labels labels/pool.tsv labels/planted.tsv": SCIFACT,
+    'r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" --tasks path/to/scifact': SCIFACT,
 }
 
 
@@ -350,13 +353,22 @@ JSON = [block for block in BLOCKS if block.language == "json"]
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     for block in BLOCKS:
-        assert block.language in ("", "console", "python", "toml", "json", "bibtex", "markdown"), block
+        assert block.language in ("", "console", "text", "python", "toml", "json", "bibtex", "markdown"), block
         if block.language == "":
             strange = [
-                line for line in block.text.splitlines() if not re.match(r"(r2med|make|pip|\.venv/bin/\w+) ", line)
+                line
+                for line in block.text.splitlines()
+                if not re.match(r"(r2med|make|pip|python|\.venv/bin/\w+) ", line)
             ]
             assert strange == [], block
         assert block.language not in ("toml", "markdown") or block.file, f"{block} does not say which file it is"
+        assert block.language != "text" or block.commands() == [], f"{block} hides a command"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_stand_in_fenced_blocks(page: str) -> None:
+    prose = re.sub(r"(?ms)^```.*?^```$", "", (ROOT / page).read_text("utf-8"))
+    assert re.findall(r"(?m)^    (?:\$ )?(?:r2med|python|pip|make) .*$", prose) == []
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
