@@ -298,6 +298,15 @@ def test_charts_have_their_marks_where_they_can_be_seen(visit, address, width):
     assert all(0 < mark.bounding_box()["x"] < width for mark in marks)
 
 
+def test_a_screen_reader_reaches_every_row_of_a_chart(visit, address):
+    page = visit(f"{address}/?group=sample")
+    averages = page.locator("#averages").get_by_role("group", name="Averages with 95% intervals")
+    assert averages.count() == 1, "the layout that is not shown is not read either"
+    rows = averages.get_by_role("img", name=re.compile(r": \d+\.\d\d, 95% interval \d+\.\d\d to \d+\.\d\d$"))
+    assert rows.count() == 4
+    assert averages.get_by_role("img", name=re.compile(r"^bm25: ")).count() == 1
+
+
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_ids_and_dates_stay_in_one_line(visit, address, width):
     page = visit(f"{address}/runs", viewport={"width": width, "height": 900})

@@ -54,7 +54,7 @@ def drawing(size: tuple[float, float], title: str, description: str, *children: 
 
 def part(title: str, *children: str, class_: str = "part") -> str:
     """A part of a drawing that a reader can reach by itself."""
-    return tag("g", hint(title), *children, class_=class_, role="img", aria_label=title)
+    return tag("g", hint(title), *children, class_=class_, role="img")
 
 
 def shortened(text: str, most: int) -> str:
