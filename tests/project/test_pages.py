@@ -80,9 +80,11 @@ def test_prose_is_wrapped(page: str):
 
 def test_every_page_is_in_the_contents_and_on_the_site():
     contents = (ROOT / "docs" / "README.md").read_text("utf-8")
+    front = (ROOT / "README.md").read_text("utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
         name = str(page.relative_to(ROOT / "docs"))
         assert name == "README.md" or f"]({name})" in contents, f"docs/README.md does not list {name}"
+        assert name == "README.md" or f"(docs/{name})" in front, f"README.md does not list {name}"
         assert name == "README.md" or name in (ROOT / "mkdocs.yml").read_text("utf-8"), (
             f"mkdocs.yml does not list {name}"
         )
