@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -375,8 +376,14 @@ class Ledger:
     @staticmethod
     def _entry(row: tuple[Any, ...]) -> Entry:
         _, key, system, task, group, created, seconds, queries, record, used = row[:10]
-        names, content = tuple(orjson.loads(queries)), RunRecord.from_json(orjson.loads(record))
-        return Entry(key, system, task, group, names, seconds, content, created, used)
+        content = RunRecord.from_json(orjson.loads(record))
+        return Entry(key, system, task, group, _names(queries), seconds, content, created, used)
+
+
+@lru_cache(maxsize=256)
+def _names(queries: str) -> tuple[str, ...]:
+    """The queries of a run; all runs on one task have the same."""
+    return tuple(orjson.loads(queries))
 
 
 def _is_sound(row: tuple[Any, ...]) -> bool:

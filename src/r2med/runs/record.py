@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self
 
 Json = Mapping[str, Any]
@@ -165,9 +165,8 @@ class Provenance:
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """The part of a record that says it."""
-        machine = content.get("machine")
-        known = _known(cls, content) | {"machine": None if machine is None else Machine(**_known(Machine, machine))}
-        return cls(**known)
+        known, machine = content.get, content.get("machine")
+        return cls(known("r2med"), known("python"), known("packages"), machine and _machine(**_known(Machine, machine)))
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class RunRecord:
         """
         stages, work = content.get("stages"), content.get("work")
         return cls(
-            data=DataIdentity(**_known(DataIdentity, content.get("data", {}))),
+            data=_data(**_known(DataIdentity, content.get("data", {}))),
             documents=content.get("documents"),
             stages=None if stages is None else tuple(map(StageRecord.from_json, stages)),
             oracle=bool(content.get("oracle", False)),
@@ -241,6 +240,11 @@ class RunRecord:
             "notes": dict(self.notes),
             **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
         }
+
+
+# A ledger holds thousands of runs on a few machines and data sets: equal ones are made once.
+_machine = lru_cache(maxsize=64)(Machine)
+_data = lru_cache(maxsize=256)(DataIdentity)
 
 
 def _known(kind: Any, content: Json) -> dict[str, Any]:
