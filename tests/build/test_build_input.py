@@ -12,11 +12,11 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from r2med.build.build_items import Document, Question
+from r2med.build.build_plan import RuleSettings, read_plan
 from r2med.build.builder import Builder, init
 from r2med.build.chunks import count_tokens, cut, passages_of
 from r2med.build.fold_duplicates import NEAR, SAME, find_duplicates
 from r2med.build.judging import occurs
-from r2med.build.plan import RuleSettings, read_plan
 from r2med.build.question_steps import broken_rule, gives_away
 from r2med.build.read_files import UnreadableFile, read_file
 from r2med.errors import R2medError

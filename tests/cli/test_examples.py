@@ -33,7 +33,7 @@ from page_blocks import PAGES, ROOT, Block, blocks
 
 import r2med
 from r2med import config
-from r2med.build.plan import read_plan
+from r2med.build.build_plan import read_plan
 from r2med.cli.main import VERBS, app
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from r2med.build.build_items import Passage, Question
+from r2med.build.build_plan import BuildPlan, JudgeSettings
 from r2med.build.item_store import Outcome
-from r2med.build.plan import BuildPlan, JudgeSettings
 from r2med.build.prompt_files import prompt
 from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
 from r2med.llm import Failed, Reply, Request

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from r2med.build.build_items import Document, Passage, Question
+from r2med.build.build_plan import BuildPlan
 from r2med.build.item_store import Outcome
-from r2med.build.plan import BuildPlan
 from r2med.build.step_runner import Step, step_key
 from r2med.data.dataset import Collection, Texts, text_fingerprint
 from r2med.data.run import Run

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import polars as pl
 
+from r2med.build.build_plan import BuildPlan
 from r2med.build.item_store import Count, Outcome
 from r2med.build.mining import PassageCorpus
-from r2med.build.plan import BuildPlan
 from r2med.build.prompt_files import PLACES, prompt
 from r2med.build.select_questions import DEV, TEST, Selection
 from r2med.diagnose.labels import write_labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-from r2med.build.plan import BuildPlan
+from r2med.build.build_plan import BuildPlan
 from r2med.errors import DataError, suggest
 from r2med.models.prompts import Template
 

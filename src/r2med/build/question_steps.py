@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from r2med.build.build_items import Question
+from r2med.build.build_plan import BuildPlan, RuleSettings
 from r2med.build.item_store import Outcome
-from r2med.build.plan import BuildPlan, RuleSettings
 from r2med.build.prompt_files import prompt
 from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
 from r2med.diagnose.answer_quality import judge_prompt, matches, normalised

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.build.build_items import Document, Question
-from r2med.build.plan import DocumentSource, QuestionSource
+from r2med.build.build_plan import DocumentSource, QuestionSource
 from r2med.data.layout import choose_part, listing
 from r2med.data.problems import ERROR, Findings
 from r2med.data.rows import Row, describe, read_rows, shorten

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from r2med.build.build_items import Question
+from r2med.build.build_plan import SelectSettings
 from r2med.build.item_store import Outcome
 from r2med.build.mining import PassageCorpus
-from r2med.build.plan import SelectSettings
 
 POSITIVE, BAND, NEGATIVE, UNJUDGED = "positive", "band", "negative", "unjudged"
 DEV, TEST = "dev", "test"
