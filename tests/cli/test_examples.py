@@ -41,6 +41,7 @@ from r2med.encode import encoder_cards
 from r2med.llm import llm_cards
 from r2med.llm.scripted import scripted_file
 from r2med.rerank import reranker_cards
+from r2med.retrieve.engine_request import read_request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 
@@ -402,6 +403,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "encoders.toml": lambda file: [encoder_cards.card(name).pooling for name in read_toml(file)["model"]],
     "rerankers.toml": lambda file: [reranker_cards.card(name).id for name in read_toml(file)["model"]],
     "plan.toml": _read_build_plan,
+    "engine.toml": lambda file: [read_request(str(file), vector=vector).keys() for vector in (False, True)],
     "stand-in.toml": lambda file: scripted_file(file).answer,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }

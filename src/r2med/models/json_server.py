@@ -31,8 +31,6 @@ from r2med.models.servers import HEALTH, Health
 if TYPE_CHECKING:
     import httpx
 
-_LARGEST = 128 << 20
-"""Bytes of a response: more than a request's vectors take with any model."""
 _HOPELESS = 3
 """Requests that come to nothing, with none answered, until the server counts as no good."""
 
@@ -50,6 +48,9 @@ class JsonServer(ABC, Generic[Value]):
     """What is asked for, after the server's base URL."""
     made: str
     """What comes back, as people call it."""
+    method = "POST"
+    largest = 128 << 20
+    """Bytes of a response: more than a request's vectors take with any model."""
     retry_unreadable = True
     """Whether an answer that cannot be read is asked for again."""
 
@@ -148,11 +149,15 @@ class JsonServer(ABC, Generic[Value]):
         try:
             answer = orjson.loads(content)
             value = self.read(answer, body)
-            tokens = (answer.get("usage") or {}).get("total_tokens")
+            tokens = (answer.get("usage") or {}).get("total_tokens") if isinstance(answer, dict) else None
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=self.retry_unreadable) from error
         self._count(tokens)
         return value
+
+    def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """How a request goes over the wire."""
+        return {"content": orjson.dumps(body)}
 
     def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
         import httpx
@@ -161,14 +166,14 @@ class JsonServer(ABC, Generic[Value]):
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
         try:
-            with self._client.stream("POST", f"{self.url}/{self.path}", content=orjson.dumps(body)) as response:
+            with self._client.stream(self.method, f"{self.url}/{self.path}", **self.sent(body)) as response:
                 for piece in response.iter_bytes():
                     received += piece
                     # The library's own timeout is for each read; a server that trickles would never meet it.
                     if time.monotonic() > late:
                         raise AttemptError(slow)
-                    if len(received) > _LARGEST:
-                        raise AttemptError(f"{self.url} sent more than {_LARGEST >> 20} MB", retry=False)
+                    if len(received) > self.largest:
+                        raise AttemptError(f"{self.url} sent more than {self.largest >> 20} MB", retry=False)
         except httpx.TimeoutException as error:
             raise AttemptError(slow) from error
         except httpx.ConnectError as error:

@@ -130,7 +130,7 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
             return _remembered(entry, system, dataset, options, ledger)
         except DamagedError as error:
             warn(f"{error}; it is made again now")
-    context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict)
+    context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict, fresh=options.fresh)
     with options.engine.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
     seconds = sum(step.seconds for step in context.notes.work.values())

@@ -121,6 +121,8 @@ class Context:
     """Stages already computed in this command, shared by its systems."""
     strict: bool = False
     """Whether a query that a stage could not do what it should for is an error instead of a count."""
+    fresh: bool = False
+    """Whether what an engine of somebody else answered before is asked for again."""
     timing: Timing = field(default_factory=Timing)
 
     def for_stage(self) -> Context:

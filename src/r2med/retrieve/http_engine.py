@@ -1,0 +1,314 @@
+"""A search engine behind HTTP: `http(elasticsearch, url=..., index=...)`, or `http(engine.toml)` for any other."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import orjson
+
+from r2med.data.dataset import Texts
+from r2med.data.run import Run
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
+from r2med.errors import R2medError, SpecError
+from r2med.models.http import AttemptError, FatalServerError, RequestLimits
+from r2med.models.json_server import JsonServer, RequestFailed
+from r2med.models.servers import check_url, server_name
+from r2med.pipeline.joins import query_copies
+from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.stage import Context, Requirements, Retriever, note_incomplete
+from r2med.retrieve.answer_lists import AnswerChecker
+from r2med.retrieve.dense import Dense
+from r2med.retrieve.engine_replies import EngineReplies, KeptReply
+from r2med.retrieve.engine_request import (
+    EngineRequest,
+    NoSuchPath,
+    ReplyPaths,
+    fill,
+    filled_reply,
+    follow,
+    hits_of,
+    problem,
+    read_request,
+)
+from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.user_engine import latency
+from r2med.storage.cache import cache_key
+
+if TYPE_CHECKING:
+    import httpx
+
+    from r2med.data.dataset import Collection
+    from r2med.pipeline.spec import Call
+
+_LARGEST = 50 << 20
+"""Bytes of a reply: lists of ids and scores take far less."""
+Found = tuple[list[Any], float]
+"""For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
+
+
+class EngineServer(JsonServer[Found]):
+    """The connection to an engine."""
+
+    made = "lists"
+    largest = _LARGEST
+    retry_unreadable = False
+
+    def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
+        self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
+        super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
+        self._secrets = list(request.sent_headers().values())
+        self._client.headers.update(request.sent_headers())
+
+    def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body, or for GET the query string."""
+        return super().sent(body) if self.method == "POST" else {"params": dict(body)}
+
+    def _attempt(self, body: Mapping[str, Any]) -> Found:
+        started = time.perf_counter()
+        found, _ = super()._attempt(body)
+        return found, time.perf_counter() - started
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
+        """The hits of every query of a request."""
+        try:
+            replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
+            return [problem(reply, self._paths) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
+        except NoSuchPath as error:
+            if said := problem(answer, self._paths):
+                raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
+            raise FatalServerError(f"the reply of {self.url}/{self.path} {error}; see its [reply] table") from error
+
+    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+        for secret in self._secrets:
+            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+        if response.status_code == 404:
+            said = " ".join(text.split())[:200]
+            return FatalServerError(f"{self.url}/{self.path} is not there (404): check url and index; {said}")
+        return super()._refusal(response, text)
+
+
+@dataclass(frozen=True)
+class HttpEngine(Retriever):
+    """An engine of a preset, or of a file that says how it is asked.
+
+    >>> str(HttpEngine("solr", url="http://localhost:8983", index="medline", depth=50))
+    'http(solr, url=http://localhost:8983, index=medline, depth=50)'
+    """
+
+    engine: str
+    """The name of a preset, or the path of a TOML file."""
+    _: KW_ONLY
+    url: str = ""
+    """Where it listens; a file may say so itself."""
+    index: str = ""
+    """The index, core, collection or class that is searched."""
+    field: str = "text"
+    """The field with the text."""
+    vector_field: str = "vector"
+    id_field: str = "id"
+    """The field with the task's document id, where it is not the engine's own id."""
+    ranking: str = "default"
+    """Vespa's rank profile."""
+    encoder: str = ""
+    """The encoder of the query's vector; empty for a search by text."""
+    chunk: str = ""
+    """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
+    fetch: int = 0
+    """How many hits are asked for, where hits are chunks; 0 for as many as `depth`."""
+    batch: int = 0
+    """Queries in a request, for engines that take several; 0 for the engine's own."""
+    depth: int = 100
+    join: str = ""
+    drop_self: bool = False
+    unknown: float = 0.1
+    """The share of returned ids that may be of documents that the task does not have; those are left out."""
+    version: str = ""
+    """Of what is behind the address: change it when the index changes."""
+
+    def __post_init__(self) -> None:
+        if min(self.depth, 1 + self.fetch, 1 + self.batch) < 1 or not 0 <= self.unknown <= 1:
+            raise SpecError("http: depth must be at least 1, fetch and batch not negative, unknown a share of 0 to 1")
+        if self.join:
+            query_copies(self.join)
+        request = self.request
+        check_url(self.engine, self._url, ", ".join(request.keys()) or "a variable")
+        if "{index}" in f"{request.path} {request.body} {request.item}" and not self.index:
+            raise SpecError(f"{self.spec}: say what is searched, index=...")
+        if request.largest and self._hits > request.largest:
+            raise SpecError(f"http: {self.engine} gives at most {request.largest} hits, not {self._hits}")
+        if self.batch > 1 and request.item is None:
+            raise SpecError(f"http: {self.engine} takes one query at a time; leave batch out")
+        self._pattern  # noqa: B018 - a wrong expression is an error before anything runs
+        if self.encoder:
+            self._dense  # noqa: B018 - and so is an unknown encoder
+
+    @cached_property
+    def request(self) -> EngineRequest:
+        """How the engine is asked."""
+        return read_request(self.engine, vector=bool(self.encoder))
+
+    @property
+    def _url(self) -> str:
+        url = self.url or self.request.url
+        if not url:
+            raise SpecError(f"http: {self.engine} needs an address, url=http://host:port")
+        return url
+
+    @property
+    def _hits(self) -> int:
+        return self.fetch or self.depth + self.drop_self
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        try:
+            pattern = re.compile(self.chunk) if self.chunk else None
+        except re.error as error:
+            raise SpecError(f"http: chunk={self.chunk!r} is no regular expression ({error})") from error
+        if pattern is not None and not pattern.groups:
+            raise SpecError(f'http: chunk={self.chunk!r} has no group for the document, as in "(.*)#[0-9]+"')
+        return pattern
+
+    @cached_property
+    def _dense(self) -> Dense:
+        stage = build_system(self.encoder).stages[-1]
+        if not isinstance(stage, Dense):
+            raise SpecError(f"http: {self.encoder} is no encoder")
+        return stage
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "http")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The HTTP library."""
+        return Requirements(extra="api")
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The whole request but for its keys, which server is asked, and what its vectors depend on."""
+        request = self.request
+        content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
+        found: dict[str, object] = {"request": cache_key(content=content), "url": server_name(self._url)}
+        if self.encoder:
+            found["encoder"] = {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}
+        return found
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows; headers are never shown."""
+        request = self.request
+        return {
+            "address": f"{request.method} {self._url}/{request.path}",
+            "versions": request.versions or "not said",
+            "index": self.index,
+            "encoder": self.encoder or "none",
+            "depth": self.depth,
+            "hits asked for": self._hits,
+            "queries in a request": self.batch or request.batch,
+            "join": self.join or "as published",
+            "backend": "api",
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many queries are asked."""
+        return {"queries to ask": len(collection.queries)}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Ask the engine for every query that it has not answered before."""
+        queries = self._queries(collection, context)
+        found: dict[str, KeptReply] = {}
+        failed: dict[str, str] = {}
+        base = self.key()
+        keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
+        with EngineReplies() as store:
+            if not context.fresh:
+                kept = {query: store.find(key) for query, key in keys.items()}
+                found = {query: reply for query, reply in kept.items() if reply is not None}
+            if found:
+                context.reuse("replies")
+            left = [query for query in queries if query not in found]
+            with context.engine.progress(self.engine, len(left)) as bar:
+                for query, outcome in self._asked(left, queries):
+                    bar.advance()
+                    if isinstance(outcome, str):
+                        failed[query] = outcome
+                    else:
+                        found[query] = outcome
+                        store.add(keys[query], outcome)
+        return self._run(collection, context, found, failed)
+
+    def _run(
+        self, collection: Collection, context: Context, found: Mapping[str, KeptReply], failed: Mapping[str, str]
+    ) -> Run:
+        if failed and not found:
+            raise R2medError(f"http({self.engine}) could search for none of the queries: {next(iter(failed.values()))}")
+        note_incomplete(self, failed, len(collection.queries), context, kept="could not be searched")
+        checker = AnswerChecker(f"http({self.engine})", collection, self.unknown)
+        for query, reply in found.items():
+            checker.add(query, reply.hits)
+        single = (self.batch or self.request.batch) == 1
+        times = latency([reply.seconds for reply in found.values()] if single else [])
+        context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
+        run = checker.run(context)
+        return (run.without_self() if self.drop_self else run).cut(self.depth)
+
+    def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
+        """What fills the placeholders for each query."""
+        texts = search_texts(collection, self.join)
+        hits = self._hits
+        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
+        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
+        if self.encoder:
+            asked = Texts(list(collection.queries.ids), texts)
+            vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
+            for row, vector in zip(rows.values(), vectors[:], strict=True):
+                row["vector"] = vector.tolist()
+        return rows
+
+    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        names = ("index", "field", "vector_field", "id_field", "ranking")
+        written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
+        return {**{name: getattr(self, name) for name in names}, **row, **written}
+
+    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Any:
+        """Each query that is left with its reply, or why there is none."""
+        if not left:
+            return
+        request, plain = self.request, {"index": self.index, "id_field": self.id_field}
+        asked = EngineRequest(
+            request.name, fill(request.path, {"index": quote(self.index, safe="")}), request.reply, request.body,
+            method=request.method, headers=request.headers,
+        )  # fmt: skip
+        url = check_url(self.engine, self._url, "a variable")
+        server = EngineServer(asked, url, filled_reply(request.reply, plain), self._pattern)
+        size = self.batch or request.batch
+        groups = [left[start : start + size] for start in range(0, len(left), size)]
+        bodies = [self._body([self._values(rows[query]) for query in group]) for group in groups]
+        with closing(server.ask_each(bodies)) as coming:
+            for place, answer in coming:
+                yield from _of_group(groups[place], answer)
+
+    def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
+        if self.request.item is None:
+            return fill(self.request.body, values[0])
+        items = [fill(self.request.item, each) for each in values]
+        return fill(self.request.body, {**values[0], "items": items})
+
+
+def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[tuple[str, KeptReply | str]]:
+    """Each query of a request with its reply, or why there is none."""
+    if isinstance(answer, RequestFailed):
+        return [(query, str(answer)) for query in group]
+    replies, seconds = answer
+    if len(replies) != len(group):
+        return [(query, f"{len(replies)} lists came for {len(group)} queries") for query in group]
+    pairs = zip(group, replies, strict=True)
+    return [(query, reply if isinstance(reply, str) else KeptReply(reply, seconds)) for query, reply in pairs]
