@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from engine_server import HEADERS, KEY, Backend, EngineServer
@@ -218,6 +221,7 @@ def test_a_file_of_ones_own_with_chunks(backend: Backend, tmp_path: Path, monkey
         ('http(solr, url=http://x, index=y, chunk="(")', "no regular expression"),
         ('http(solr, url=http://x, index=y, chunk="a")', "has no group for the document"),
         ('http(solr, url="http://me:secret@x", index=y)', "holds a user or password"),
+        ("http(solr, url=localhost:8983, index=y)", "is no URL: 'localhost:8983'; write url=http://host:port"),
         ("http(nothing.toml)", "nothing.toml: no such file"),
         ("http(bad.toml)", "cannot be read as TOML"),
         ("http(odd.toml)", "unknown key 'replies'; did you mean reply?"),
@@ -229,6 +233,34 @@ def test_wrong_specs_are_refused_before_anything_runs(tmp_path: Path, system: st
     with pytest.raises((SpecError, R2medError)) as caught:
         System.parse(system)
     assert words in str(caught.value)
+
+
+def test_a_request_by_get_sends_a_query_string(backend: Backend, tmp_path: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            place, _, query = self.path.partition("?")
+            values = parse_qs(query)
+            hits = backend.words(values["q"][0], int(values["n"][0])) if place == "/find" else []
+            data = json.dumps([{"name": name, "points": score} for name, score in hits]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "plain.toml").write_text(
+        f'url = "http://127.0.0.1:{server.server_port}"\npath = "find"\nmethod = "GET"\n'
+        'reply = {hits = "", id = "name", score = "points"}\n[query]\nq = "{query}"\nn = "{k}"\n'
+    )
+    try:
+        assert only_result("http(plain.toml)").metrics == pytest.approx(only_result("bm25").metrics, abs=1e-12)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_damaged_row_of_kept_replies_is_asked_for_again(backend: Backend, own_home: Path) -> None:

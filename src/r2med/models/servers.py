@@ -21,7 +21,7 @@ from r2med.pipeline.engine import at_command_start
 _PORTS = {"http": 80, "https": 443}
 
 
-def check_url(name: str, url: str, key_env: str) -> str:
+def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:port/v1") -> str:
     """A server's base URL in its usual form; a `SpecError` of one line when it is none or holds a secret.
 
     >>> check_url("m", "HTTP://Host:80/v1/", "KEY")
@@ -31,7 +31,7 @@ def check_url(name: str, url: str, key_env: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise SpecError(f"the address of {name} is no URL ({error}); write NAME@http://host:port/v1") from error
+        raise SpecError(f"the address of {name} is no URL ({error}); write {form}") from error
     if parts.username or parts.password:
         raise SpecError(f"the address of {name} holds a user or password; set {key_env} in the environment instead")
     if parts.query or parts.fragment:
@@ -40,7 +40,7 @@ def check_url(name: str, url: str, key_env: str) -> str:
             f" leave it out, and set {key_env} in the environment if it is a key"
         )
     if not parts.hostname or parts.scheme not in _PORTS or not url.isprintable() or " " in url:
-        raise SpecError(f"the address of {name} is no URL: {url!r}; write NAME@http://host:port/v1")
+        raise SpecError(f"the address of {name} is no URL: {url!r}; write {form}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
     return f"{parts.scheme}://{place}{parts.path.rstrip('/')}"

@@ -139,7 +139,7 @@ class HttpEngine(Retriever):
         if self.join:
             query_copies(self.join)
         request = self.request
-        check_url(self.engine, self._url, ", ".join(request.keys()) or "a variable")
+        self._address  # noqa: B018 - a wrong address is an error before anything runs
         if "{index}" in f"{request.path} {request.body} {request.item}" and not self.index:
             raise SpecError(f"{self.spec}: say what is searched, index=...")
         if request.largest and self._hits > request.largest:
@@ -161,6 +161,12 @@ class HttpEngine(Retriever):
         if not url:
             raise SpecError(f"http: {self.engine} needs an address, url=http://host:port")
         return url
+
+    @property
+    def _address(self) -> str:
+        """The address in its usual form."""
+        variables = ", ".join(self.request.keys()) or "a variable"
+        return check_url(self.engine, self._url, variables, "url=http://host:port")
 
     @property
     def _hits(self) -> int:
@@ -197,7 +203,7 @@ class HttpEngine(Retriever):
         """The whole request but for its keys, which server is asked, and what its vectors depend on."""
         request = self.request
         content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
-        found: dict[str, object] = {"request": cache_key(content=content), "url": server_name(self._url)}
+        found: dict[str, object] = {"request": cache_key(content=content), "url": server_name(self._address)}
         if self.encoder:
             found["encoder"] = {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}
         return found
@@ -206,7 +212,7 @@ class HttpEngine(Retriever):
         """What a plan shows; headers are never shown."""
         request = self.request
         return {
-            "address": f"{request.method} {self._url}/{request.path}",
+            "address": f"{request.method} {self._address}/{request.path}",
             "versions": request.versions or "not said",
             "index": self.index,
             "encoder": self.encoder or "none",
@@ -287,8 +293,7 @@ class HttpEngine(Retriever):
             request.name, fill(request.path, {"index": quote(self.index, safe="")}), request.reply, request.body,
             method=request.method, headers=request.headers,
         )  # fmt: skip
-        url = check_url(self.engine, self._url, "a variable")
-        server = EngineServer(asked, url, filled_reply(request.reply, plain), self._pattern)
+        server = EngineServer(asked, self._address, filled_reply(request.reply, plain), self._pattern)
         size = self.batch or request.batch
         groups = [left[start : start + size] for start in range(0, len(left), size)]
         bodies = [self._body([self._values(rows[query]) for query in group]) for group in groups]
