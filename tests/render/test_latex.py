@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import needs
 import r2med
-from r2med.board.leaderboard import View, about_marks, board, ranked
+from r2med.board.board_significance import about_marks
+from r2med.board.leaderboard import View, board, ranked
 from r2med.board.model import AVERAGE, Board, BoardRow, Line
 from r2med.board.report_rows import Shown
 from r2med.measure.bootstrap import Interval

@@ -97,3 +97,8 @@ def _difference(one: Sample, other: Sample) -> Floats:
 def _alike(one: Mapping[str, Sample], other: Mapping[str, Sample]) -> bool:
     """Whether both were measured on the same data, so that they can be paired."""
     return one.keys() == other.keys() and all(same_data(sample, other[task]) for task, sample in one.items())
+
+
+def about_marks(baseline: str) -> str:
+    """The sentence that explains marks of significance."""
+    return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"

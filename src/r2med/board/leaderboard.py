@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.board.board_significance import BETTER, WORSE, Sample, find_baseline, intervals, significance
+from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance
 from r2med.board.local_rows import local_rows, newest_runs
 from r2med.board.model import OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
@@ -198,11 +198,6 @@ def incomplete_note(row: BoardRow) -> str:
         return f"{row.name}: all {row.incomplete} queries incomplete, so it has no rank"
     count = f"{row.incomplete} of {row.queries}" if row.queries else str(row.incomplete)
     return f"{row.name}: {count} queries incomplete"
-
-
-def about_marks(baseline: str) -> str:
-    """The sentence that explains marks of significance."""
-    return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"
 
 
 def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str]:

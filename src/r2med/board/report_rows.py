@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from r2med.board.board_significance import Sample, intervals, significance
-from r2med.board.leaderboard import about_marks
+from r2med.board.board_significance import Sample, about_marks, intervals, significance
 from r2med.board.local_rows import parts_of
 from r2med.board.model import OWN, Board, BoardRow, Line
 from r2med.data.task_names import GROUP_NOTES

@@ -13,15 +13,12 @@ from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 from r2med.config import read_experiment
-from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
 from r2med.render.board_terminal import show_report
-from r2med.render.board_text import format_report
-from r2med.render.plan_text import show_plan
 from r2med.runs.report import failure_lines
 
 if TYPE_CHECKING:
@@ -158,11 +155,15 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
+        from r2med.exchange.export import write_results  # only when files are asked for
+
         write_results(report, asked.out)
         click.echo(f"results and run files are in {asked.out}", err=True)
     if asked.as_json:
         write_json(report.as_dict())
     elif asked.format != "terminal":
+        from r2med.render.board_text import format_report  # formats that a terminal does not need
+
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
         if asked.format == "csv" or not report.results:
             _explain(report.named(names))
@@ -197,5 +198,7 @@ def _show_plan(asked: RunRequest, systems: list[System]) -> None:
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
         return
+    from r2med.render.plan_text import show_plan  # only for plans
+
     for each in plans:
         show_plan(each, prompts=asked.prompts)

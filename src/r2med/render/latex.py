@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from r2med.board.board_significance import BETTER, WORSE
-from r2med.board.leaderboard import about_marks
+from r2med.board.board_significance import BETTER, WORSE, about_marks
 from r2med.board.model import AVERAGE, Board
 from r2med.data.task_names import GROUP_TITLES
 from r2med.render.board_table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
