@@ -172,6 +172,12 @@ def test_reports_and_boards_are_tables_in_a_notebook_and_nothing_in_them_is_mark
 
 WRONG = {
     "load a number": (lambda: r2med.load(3), "not 3 (int)"),
+    "a text for a number": (lambda: r2med.BM25(k1="high"), "BM25: k1 must be a number, not 'high'"),
+    "a text for a setting that is passed on": (lambda: r2med.Dense("wordllama", dim="x"), "dim must be a whole number"),
+    "a number for a chat model": (lambda: r2med.HyDE(3), "HyDE: llm must be a name or text, not 3"),
+    "no model": (lambda: r2med.Pointwise(), "missing a required argument: 'llm'; it takes llm, mode"),
+    "an option that is none": (lambda: r2med.BM25(k2=1), "unexpected keyword argument 'k2'; it takes k1, b"),
+    "too many values": (lambda: r2med.BM25(*range(9)), "too many positional arguments"),
     "load several": (lambda: r2med.load("sample"), "stands for 8 tasks"),
     "load nothing": (lambda: r2med.load("Biologgy"), "did you mean"),
     "search nothing": (lambda: r2med.search("bm25", TASK, None), "a query is a text"),

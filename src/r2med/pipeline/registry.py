@@ -7,7 +7,7 @@ error about a wrong option all come from the same declaration.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ from r2med.config import aliases
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.pipeline.stage import Stage
+from r2med.pipeline.stage_arguments import KINDS
 
 if TYPE_CHECKING:
     from r2med.pipeline.system import System
@@ -233,14 +234,6 @@ def _usage(declared: Mapping[str, Field[Any]]) -> str:
     return ", ".join(declared) or "no arguments"
 
 
-_CONVERTERS: Mapping[type, tuple[str, Callable[[Value], bool]]] = {
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-    float: ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
-    str: ("a name or text", lambda value: isinstance(value, str)),
-}
-
-
 def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
     """A value of the spec as the field wants it."""
     from r2med.pipeline.system import System
@@ -259,9 +252,8 @@ def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
     if hint is str and isinstance(value, Call):
         # `repeat(2)` is a text that looks like a call, and need not be quoted.
         value = str(value)
-    if hint in _CONVERTERS:
-        wanted, fits = _CONVERTERS[hint]
-        if not fits(value):
-            raise SpecError(f"{call.name}: {name} must be {wanted}, not {value}")
+    if hint in KINDS:
+        if not KINDS[hint].fits(value):
+            raise SpecError(f"{call.name}: {name} must be {KINDS[hint].words}, not {value}")
         return float(value) if isinstance(value, int) and hint is float else value
     return value

@@ -8,13 +8,14 @@ says so by its type, and marks every result it touches.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.errors import R2medError
+from r2med.pipeline.stage_arguments import StageType
 from r2med.runs.provenance import user_code
 from r2med.runs.record import StepRecord
 from r2med.storage.cache import Cache, cache_key
@@ -154,7 +155,7 @@ class Context:
             self.notes.warnings.append(sentence)
 
 
-class Stage(ABC):
+class Stage(metaclass=StageType):
     """One step of a system. Construction is cheap and offline; the work happens in the one method of each kind."""
 
     kind: ClassVar[str]
@@ -196,7 +197,7 @@ class Stage(ABC):
         """A hash of everything the output depends on, apart from the input."""
         return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
 
-    def check_files(self) -> None:  # noqa: B027 - most stages have no files
+    def check_files(self) -> None:
         """Refuse a stage whose files are not there, where that can be told without a network."""
 
     def __rshift__(self, other: Stage | System | str) -> System:
