@@ -15,6 +15,7 @@ import r2med
 from r2med.data import load
 from r2med.data.dataset import Generation
 from r2med.data.run import Run
+from r2med.diagnose import attribution
 from r2med.diagnose.answer_oracle import bare, searches, with_answer
 from r2med.diagnose.attribution import beyond_reach, diagnose, read_part
 from r2med.diagnose.causes import LEVELS, Cause, Diagnosis, Placed, QueryCause, changes, moves, overall
@@ -310,7 +311,7 @@ def test_a_query_that_the_run_lacks_is_not_found(task: Path) -> None:
 def test_a_diagnosis_is_made_once_and_recalled_whole(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     r2med.evaluate("bm25", task)
     made = of("bm25", task)
-    monkeypatch.setattr("r2med.diagnose.attribution.attribute_failures", lambda *_: pytest.fail("decided again"))
+    monkeypatch.setattr(attribution, "attribute_failures", lambda *_: pytest.fail("decided again"))
     assert of("bm25", task) == made
 
 
