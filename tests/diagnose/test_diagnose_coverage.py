@@ -3,40 +3,83 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from planted import opened
 
+from plain_shingles import jaccard, shingles
 from r2med.data.dataset import Texts
-from r2med.diagnose.coverage import THRESHOLD, coverage, jaccard, near_duplicates, shingles
+from r2med.diagnose import coverage as searching
+from r2med.diagnose.coverage import THRESHOLD, coverage, near_duplicates
 
-TEXTS = st.lists(st.sampled_from("abc"), max_size=14).map(" ".join)
+PIECES = [
+    "a",
+    "B",
+    "b",
+    "p_value",
+    "Straße",
+    "strasse",
+    "ﬁrst",
+    "first",
+    "é",
+    "e\u0301",
+    "Ⅳ",
+    "—",
+    "...",
+    "血管",
+    "x" * 20,
+]
+SMALL = st.lists(st.sampled_from("abc"), max_size=14).map(" ".join)
+MIXED = st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join)
 LONG = " ".join(f"w{n}" for n in range(60))
 
 
-@given(st.lists(TEXTS, min_size=1, max_size=8), st.lists(TEXTS, max_size=8), st.sampled_from([0.5, 0.8, 1.0]))
-@example([LONG], [LONG + " more", LONG.replace("w30", "x")], 0.8)
-def test_no_pair_is_missed_and_none_is_invented(wanted: list[str], others: list[str], threshold: float) -> None:
+@given(
+    st.lists(SMALL | MIXED, min_size=1, max_size=8),
+    st.lists(SMALL | MIXED, max_size=8),
+    st.sampled_from([0.3, 0.5, 0.8, 1.0]),
+    st.sampled_from([1, 20, 1 << 20]),
+)
+@example([LONG], [LONG + " more", LONG.replace("w30", "x")], 0.8, 1 << 20)
+@example(["", "..."], ["", "!"], 0.8, 1 << 20)
+def test_no_pair_is_missed_and_none_is_invented(wanted: list[str], others: list[str], threshold: float, at_once: int):
     own = {f"p{n}": text for n, text in enumerate(wanted)}
     documents = [*own.items(), *((f"d{n}", text) for n, text in enumerate(others))]
-    found = {(pair.document, pair.other) for pair in near_duplicates(own, documents, threshold)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "_CHARACTERS_AT_ONCE", at_once)
+        patch.setattr(searching, "_CANDIDATES_AT_ONCE", at_once)
+        found = list(near_duplicates(own, documents, threshold))
     expected = {
-        (name, other)
+        (name, other): jaccard(shingles(text), shingles(theirs))
         for name, text in own.items()
         for other, theirs in documents
         if name != other and jaccard(shingles(text), shingles(theirs)) >= threshold
     }
-    assert found == expected
+    assert {(pair.document, pair.other): pair.jaccard for pair in found} == expected
+    assert len(found) == len(expected)
 
 
-@given(TEXTS, TEXTS)
-def test_similarity_is_symmetric_and_whole_for_the_same_words(one: str, other: str) -> None:
-    a, b = shingles(one), shingles(other)
-    assert jaccard(a, b) == jaccard(b, a)
-    assert 0 <= jaccard(a, b) <= 1
-    if a:
-        assert jaccard(a, shingles(one.upper() + " !")) == 1.0
+def test_copies_with_some_words_changed_are_found_with_their_similarity() -> None:
+    chance = Random(1)
+    texts = {f"d{n}": [f"w{chance.randrange(3000)}" for _ in range(chance.randrange(1, 200))] for n in range(120)}
+    copies = {}
+    for place, (name, text) in enumerate(texts.items()):
+        share = 0.01 * (place % 12)
+        copies[f"copy of {name}"] = [word if chance.random() > share else "changed" for word in text]
+    documents = [(name, " ".join(text)) for name, text in (texts | copies).items()]
+    wanted = dict(documents[:120])
+    sets = {name: shingles(text) for name, text in documents}
+    expected = {
+        (name, other, similarity)
+        for name in wanted
+        for other in sets
+        if name != other and (similarity := jaccard(sets[name], sets[other])) >= THRESHOLD
+    }
+    assert 20 < len(expected) < 100
+    assert {tuple(pair) for pair in near_duplicates(wanted, documents)} == expected
 
 
 def with_texts(found, texts: dict[str, str]):

@@ -13,7 +13,7 @@ from leaking import WORDS, changed, checked, dataset, find, pairs, words, write_
 from r2med.data import load
 from r2med.errors import R2medError
 from r2med.leakage.settings import COMMON, GRAM, METHODS, Settings
-from r2med.leakage.word_hashes import normalise
+from r2med.text.word_hashes import normalise
 
 NOISE = words(200, 99)
 

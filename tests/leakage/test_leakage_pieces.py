@@ -21,10 +21,11 @@ from r2med.leakage import training
 from r2med.leakage.check import check
 from r2med.leakage.findings import Tally
 from r2med.leakage.index import IndexedTask
-from r2med.leakage.lookup import LeakHits, joined, row_slices_up_to, slices_up_to
+from r2med.leakage.lookup import LeakHits, joined
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
 from r2med.leakage.training import Block, TrainingRow
+from r2med.text.hash_table import row_slices_up_to, slices_up_to
 
 HUGE = 1 << 40
 TASKS = ["sample/Biology", "sample/MedQA-Diag"]

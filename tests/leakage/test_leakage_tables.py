@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.leakage.lookup import HashFilter, HashTable
+from r2med.leakage.lookup import HashFilter
+from r2med.text.hash_table import HashTable
 
 numbers = st.one_of(
     st.integers(0, 9),

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from r2med.build.build_items import Document
 from r2med.errors import require_extra
-from r2med.leakage.lookup import Places
-from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures, similarities
-from r2med.leakage.ngrams import ngrams
+from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures
 from r2med.leakage.settings import SHINGLE
-from r2med.leakage.word_hashes import hash_words
+from r2med.text.hash_table import Places
+from r2med.text.shingles import ngrams, similarities
+from r2med.text.word_hashes import hash_words
 
 SAME, NEAR = "same words", "near-duplicate"
 

@@ -1,6 +1,7 @@
 """What the judgements cover: how much of what systems return was judged, and what was probably missed.
 
-Near-duplicates: documents that say the same in nearly the same words, found exactly.
+Near-duplicates: documents that say the same in nearly the same words, found exactly (by 64-bit hashes of their runs
+of words, whose collisions are too rare to matter).
 
 Two texts are near-duplicates when the sets of their runs of five words (shingles) have a Jaccard similarity of 0.8 or
 more. A text that near to one with n shingles lacks at most n - ceil(0.8 n) of them, so it holds at least one of any
@@ -10,9 +11,6 @@ pair is missed, and few are compared for nothing.
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -20,6 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from r2med.diagnose.loaded_runs import TOP, LoadedRun
+from r2med.text.hash_table import HashTable, Places, by_size, distinct, row_slices_up_to
+from r2med.text.shingles import ngrams, similarities, without_repeats
+from r2med.text.word_hashes import Words, hash_words, ragged
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def _twins(opened: LoadedRun, places: Mapping[str, Mapping[str, Sequence[int]]])
 
 THRESHOLD = 0.8
 WORDS = 5
-_words = re.compile(r"\w+").findall
+_CHARACTERS_AT_ONCE = 1 << 20
+_CANDIDATES_AT_ONCE = 1 << 20
 
 
 class NearPair(NamedTuple):
@@ -136,31 +138,6 @@ class NearPair(NamedTuple):
     document: str
     other: str
     jaccard: float
-
-
-def shingles(text: str, words: int = WORDS) -> frozenset[str]:
-    """The runs of so many words of a text, in lower case without punctuation; a shorter text is one run.
-
-    >>> sorted(shingles("The gums bleed, the teeth fall out.", 5))
-    ['bleed the teeth fall out', 'gums bleed the teeth fall', 'the gums bleed the teeth']
-    >>> shingles("Gums!"), shingles("...")
-    (frozenset({'gums'}), frozenset())
-    """
-    found = _words(text.casefold())
-    if not found:
-        return frozenset()
-    starts = range(max(1, len(found) - words + 1))
-    return frozenset(" ".join(found[start : start + words]) for start in starts)
-
-
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """How much two sets have in common, from 0 to 1.
-
-    >>> jaccard(frozenset("ab"), frozenset("bc"))
-    0.3333333333333333
-    """
-    shared = len(one & other)
-    return shared / (len(one) + len(other) - shared) if shared else 0.0
 
 
 def near_duplicates(
@@ -172,24 +149,39 @@ def near_duplicates(
     >>> list(near_duplicates({"d1": text}, [("d1", text), ("d2", text.upper()), ("d3", "vitamin C")]))
     [NearPair(document='d1', other='d2', jaccard=1.0)]
     """
-    own = {name: shingles(text) for name, text in wanted.items()}
+    names, own = list(wanted), _shingles(wanted.values())
     telling = _telling(own, threshold)
-    for other, text in documents:
-        theirs = shingles(text)
-        candidates = dict.fromkeys(name for shingle in theirs for name in telling.get(shingle, ()))
-        for name in candidates:
-            similarity = jaccard(own[name], theirs)
-            if name != other and similarity >= threshold:
-                yield NearPair(name, other, similarity)
+    for block in by_size(documents, lambda document: len(document[1]), _CHARACTERS_AT_ONCE):
+        theirs = _shingles(text for _, text in block)
+        for ours, others in _candidates(telling, theirs, len(own)):
+            alike = similarities(own, theirs, (ours, others))
+            for place in np.flatnonzero(alike >= threshold).tolist():
+                name, other = names[ours[place]], block[others[place]][0]
+                if name != other:
+                    yield NearPair(name, other, float(alike[place]))
 
 
-def _telling(own: Mapping[str, frozenset[str]], threshold: float) -> dict[str, list[str]]:
+def _shingles(texts: Iterable[str]) -> Words:
+    """The runs of five words of texts, in lower case without punctuation; a shorter text is one run."""
+    return ngrams(hash_words(list(texts), str.casefold, marks="_"), WORDS, whole=True)
+
+
+def _telling(own: Words, threshold: float) -> HashTable:
     """For each text, the shingles of which a near-duplicate must have one, those that few texts have first."""
-    counts = Counter(shingle for found in own.values() for shingle in found)
-    telling: dict[str, list[str]] = {}
-    for name, found in own.items():
-        # A hair less than the product, which may come out above a whole number that it should equal.
-        needed = len(found) - math.ceil(threshold * len(found) - 1e-9) + 1
-        for shingle in sorted(found, key=lambda each: (counts[each], each))[:needed] if found else ():
-            telling.setdefault(shingle, []).append(name)
-    return telling
+    sets = without_repeats(own)
+    owners = np.repeat(np.arange(len(sets)), sets.counts)
+    _, places, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
+    rarest = np.lexsort((counts[places], owners))
+    # A hair less than the product, which may come out above a whole number that it should equal.
+    needed = sets.counts - np.ceil(threshold * sets.counts - 1e-9).astype(np.int64) + 1
+    chosen = rarest[ragged(sets.offsets[:-1], np.minimum(needed, sets.counts))]
+    return HashTable.of(sets.hashes[chosen], owners[chosen])
+
+
+def _candidates(telling: HashTable, theirs: Words, own: int) -> Iterator[tuple[Places, Places]]:
+    """The pairs of one of our texts and one of theirs that has a telling shingle of it, each once, some at a time."""
+    here, starts, sizes = telling.locate(theirs.hashes)
+    others = theirs.owners(here)
+    for part in row_slices_up_to(others, sizes, _CANDIDATES_AT_ONCE):
+        pairs = distinct(np.repeat(others[part], sizes[part]) * own + telling.texts(starts[part], sizes[part]))
+        yield pairs % own, pairs // own

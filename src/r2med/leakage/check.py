@@ -16,13 +16,14 @@ from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.leakage.findings import LeakageReport, Tally, pairs_of
 from r2med.leakage.index import IndexedTask, index_texts
-from r2med.leakage.lookup import LeakHits, by_size
+from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
 from r2med.leakage.training import Block, blocks, check_files, size_of
 from r2med.pipeline.engine import Engine, quiet
 from r2med.storage.cache import Cache
 from r2med.storage.files import draft_file
+from r2med.text.hash_table import by_size
 
 Piece = tuple[int, LeakHits]
 """The place of a task, and pairs with its texts."""

@@ -12,9 +12,9 @@ import numpy as np
 from r2med.data.rows import opened
 from r2med.errors import R2medError
 from r2med.leakage.findings import LeakageReport
-from r2med.leakage.lookup import Places
 from r2med.leakage.training import format_of
 from r2med.storage.files import draft_file
+from r2med.text.hash_table import Places
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:

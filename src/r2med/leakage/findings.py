@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.index import IndexedTask
-from r2med.leakage.lookup import LeakHits, Places, distinct
+from r2med.leakage.lookup import LeakHits
 from r2med.leakage.settings import KINDS, METHODS, Settings
+from r2med.text.hash_table import Places, distinct
 
 _DOCUMENT = KINDS.index("document")
 _NOT_FOUND = len(METHODS)

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Dataset
-from r2med.leakage.lookup import HashTable, Places, by_size
+from r2med.leakage.gram_table import gram_table, text_portions
 from r2med.leakage.near_duplicates import SEED, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
-from r2med.leakage.ngrams import gram_table, ngram_hashes, ngrams, text_portions
 from r2med.leakage.settings import COMMON, GRAM, KINDS, SHINGLE, Settings
-from r2med.leakage.word_hashes import Hashes, Words, hash_words, joined, ragged, raw_hash
 from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import Cache, cache_key
+from r2med.text.hash_table import HashTable, Places, by_size
+from r2med.text.shingles import ngram_hashes, ngrams
+from r2med.text.word_hashes import Hashes, Words, hash_words, joined, ragged, raw_hash
 
 FORMAT = 1
 """Changes whenever the same texts would give other numbers."""

@@ -4,23 +4,21 @@ Keys of training rows as a table knows them: how many texts they lead to is know
 
 A few rows can lead to millions of texts, so the work is cut by what it leads to and not by what is read.
 
-Looking up hashes in bulk: sorted tables, and a filter before them that most hashes do not pass.
-
-Work in portions: items gathered until they are large enough, columns cut before they are too large.
+Before the tables stands a filter that most hashes do not pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.settings import METHODS
-from r2med.leakage.word_hashes import Hashes, ragged
+from r2med.text.hash_table import HashTable, Places, row_slices_up_to, slices_up_to
+from r2med.text.word_hashes import Hashes
 
 
 @dataclass(frozen=True)
@@ -121,63 +119,6 @@ def _between(rows: Places, first: np.int64, last: np.int64) -> slice:
     return slice(int(np.searchsorted(rows, first)), int(np.searchsorted(rows, last, side="right")))
 
 
-Places = NDArray[np.int64]
-Number = TypeVar("Number", np.int64, np.uint64)
-
-
-def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """Each number once, in ascending order; `np.unique` hashes them first, which takes many times as long.
-
-    >>> distinct(np.array([3, 1, 3])).tolist()
-    [1, 3]
-    """
-    ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
-
-
-@dataclass(frozen=True)
-class HashTable:
-    """Hashes in ascending order, each with the number of the text it belongs to; a hash may have several."""
-
-    keys: Hashes
-    owners: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, keys: Hashes, owners: NDArray[np.integer[Any]]) -> HashTable:
-        """A table of hashes in any order; the texts of one hash stay in the order given."""
-        order = np.argsort(keys, kind="stable")
-        return cls(keys[order], owners[order].astype(np.int32, copy=False))
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def find(self, hashes: Hashes) -> tuple[Places, Places]:
-        """Which of the hashes are here, by place, and whose they are; a hash of several texts comes so often.
-
-        >>> table = HashTable.of(np.array([9, 4, 9], dtype=np.uint64), np.array([0, 1, 2]))
-        >>> [found.tolist() for found in table.find(np.array([4, 5, 9], dtype=np.uint64))]
-        [[0, 2, 2], [1, 0, 2]]
-        """
-        here, starts, counts = self.locate(hashes)
-        return np.repeat(here, counts), self.texts(starts, counts)
-
-    def locate(self, hashes: Hashes) -> tuple[Places, Places, Places]:
-        """Which of the hashes are here, by place; where the texts of each begin, and how many they are."""
-        if not len(self.keys):
-            none = np.empty(0, dtype=np.int64)
-            return none, none, none
-        first = np.searchsorted(self.keys, hashes)
-        here = np.flatnonzero(self.keys[np.minimum(first, len(self.keys) - 1)] == hashes)
-        first = first[here]
-        return here, first, np.searchsorted(self.keys, hashes[here], side="right") - first
-
-    def texts(self, starts: Places, counts: Places) -> Places:
-        """The texts of some hashes that were located."""
-        return self.owners[ragged(starts, counts)].astype(np.int64)
-
-
 class HashFilter:
     """A bit for each of many slots, set where some hash falls: what is not set is in none of the tables.
 
@@ -215,53 +156,3 @@ class HashFilter:
 _AT_ONCE = 1 << 22
 _THREE, _SEVEN = np.uint64(3), np.uint64(7)
 _BITS = (1 << np.arange(8)).astype(np.uint8)
-
-
-Item = TypeVar("Item")
-
-
-def by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
-    """Lists of successive items, each as long as it takes to reach a total size.
-
-    >>> list(by_size(["a", "bbb", "cc", "d"], len, 3))
-    [['a', 'bbb'], ['cc', 'd']]
-    """
-    portion: list[Item] = []
-    total = 0
-    for item in items:
-        portion.append(item)
-        total += size(item)
-        if total >= limit:
-            yield portion
-            portion, total = [], 0
-    if portion:
-        yield portion
-
-
-def slices_up_to(sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
-    """Successive things of these sizes, as many at a time as have a total of at most the limit, or a single one.
-
-    >>> [(part.start, part.stop) for part in slices_up_to(np.array([1, 2, 9, 1, 1, 1]), 3)]
-    [(0, 2), (2, 3), (3, 6)]
-    """
-    ends = np.cumsum(sizes)
-    start = before = 0
-    while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
-        yield slice(start, stop)
-        start, before = stop, int(ends[stop - 1])
-
-
-def row_slices_up_to(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
-    """The same, but things of one row stay together; rows ascend.
-
-    >>> [(part.start, part.stop) for part in row_slices_up_to(np.array([4, 4, 7, 8, 8]), np.array([1, 1, 1, 1, 9]), 3)]
-    [(0, 3), (3, 5)]
-    """
-    ends = np.flatnonzero(np.diff(rows, append=rows[-1:] + 1)) + 1
-    totals = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])[ends]
-    start = 0
-    for part in slices_up_to(np.diff(totals, prepend=0), limit):
-        stop = int(ends[part.stop - 1])
-        yield slice(start, stop)
-        start = stop

@@ -14,25 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.index import IndexedTask
-from r2med.leakage.lookup import (
-    HashFilter,
-    HashTable,
-    LeakHits,
-    Lookup,
-    Places,
-    by_rows,
-    distinct,
-    gathered,
-    joined,
-    row_slices_up_to,
-    slices_up_to,
-    strongest,
-)
-from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures, similarities
-from r2med.leakage.ngrams import inside, ngram_hashes, ngrams
+from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gathered, joined, strongest
+from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures
 from r2med.leakage.settings import GRAM, METHODS, SHINGLE, Settings
 from r2med.leakage.training import Block
-from r2med.leakage.word_hashes import Words, hash_words, raw_hash
+from r2med.text.hash_table import HashTable, Places, distinct, row_slices_up_to, slices_up_to
+from r2med.text.shingles import inside, ngram_hashes, ngrams, similarities
+from r2med.text.word_hashes import Words, hash_words, raw_hash
 
 AT_ONCE = 1 << 20
 """How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""

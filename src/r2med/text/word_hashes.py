@@ -1,9 +1,9 @@
 """Texts as numbers: their normalised words hashed to 64 bits, a whole block of texts at a time.
 
-Two texts are the same as far as leakage goes when they have the same words in the same order, whatever their case,
-punctuation, spacing, ligatures or width. A word is a run of letters and digits; scripts without spaces between words
-(Chinese) are not segmented. With 64 bits, a collision between any of 10^8 hashes of an evaluation and any of 10^9 of
-training data has a chance of less than one in a hundred.
+Unless it is said otherwise, two texts are the same when they have the same words in the same order, whatever their
+case, punctuation, spacing, ligatures or width. A word is a run of letters and digits; scripts without spaces between
+words (Chinese) are not segmented. With 64 bits, a collision between any of 10^8 hashes of an evaluation and any of 10^9
+of training data has a chance of less than one in a hundred.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,6 @@ Hashes = NDArray[np.uint64]
 _find_words = re.compile(r"[^\W_]+").findall
 _blank_marks = re.compile(r"[^\w\x00-\x7f]+").sub
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789")
-_TABLE = bytes(
-    byte if byte >= 0x80 or byte in _LETTERS else byte + 32 if byte + 32 in _LETTERS and byte >= 0x41 else 0
-    for byte in range(256)
-)
-"""What each byte of a text in UTF-8 becomes: lower case for letters, zero for whatever is no part of a word."""
 
 
 def fold(text: str) -> str:
@@ -93,10 +88,17 @@ class Words:
         return mix64(sums[self.offsets[1:]] - sums[self.offsets[:-1]])
 
 
-def hash_words(texts: Sequence[str]) -> Words:
-    """The hashed words of some texts, those of `normalise`."""
-    plain = [text if text.isascii() else _blank_marks(" ", fold(text)) for text in texts]
-    pieces = cut(plain, _TABLE)
+def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks: str = "") -> Words:
+    """The hashed words of some texts, those of `normalise`.
+
+    Another folding may be given for texts beyond ASCII, and marks of ASCII that are parts of words too.
+
+    >>> texts = ["p_value Straße"]
+    >>> hash_words(texts).counts.tolist(), hash_words(texts, str.casefold, "_").counts.tolist()
+    ([3], [2])
+    """
+    plain = [text if text.isascii() else _blank_marks(" ", folded(text)) for text in texts]
+    pieces = cut(plain, _byte_table(marks))
     hashes = mix64(pieces.low * _STEP + pieces.high * _OTHER)
     for place in np.flatnonzero(pieces.lengths > PACKED).tolist():
         start = int(pieces.starts[place])
@@ -104,6 +106,16 @@ def hash_words(texts: Sequence[str]) -> Words:
         hashes[place] = int.from_bytes(hashlib.blake2b(piece, digest_size=8).digest(), "little")
     counts = np.bincount(pieces.owners, minlength=len(texts))
     return Words(hashes, offsets_of(counts))
+
+
+@cache
+def _byte_table(marks: str) -> bytes:
+    """What each byte of a text in UTF-8 becomes: lower case for letters, zero for whatever is no part of a word."""
+    kept = _LETTERS | frozenset(marks.encode("ascii"))
+    return bytes(
+        byte if byte >= 0x80 or byte in kept else byte + 32 if byte + 32 in _LETTERS and byte >= 0x41 else 0
+        for byte in range(256)
+    )
 
 
 def joined(parts: Sequence[Words]) -> Words:

@@ -1,0 +1,120 @@
+"""Runs of words as hashes (13-grams, shingles), and how alike texts are by their sets of shingles.
+
+Many texts and many pairs are worked on at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.text.hash_table import Places, distinct, slices_up_to
+from r2med.text.word_hashes import Hashes, Words, offsets_of
+
+_FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)
+_JOIN = np.uint64(0x589965CC75374CC3)
+_AT_ONCE = 1 << 21
+"""How many shingles are worked on at a time."""
+_PAIR_BITS = np.uint64(22)
+
+
+def ngram_hashes(words: Hashes, length: int) -> Hashes:
+    """The hash of the run of `length` words that starts at each word; runs may cross from one text into the next.
+
+    Runs of 2, 4 and 8 words are made by joining runs of half the length, and those that make up `length` are joined:
+    five steps instead of twelve for 13 words.
+    """
+    if len(words) < length:
+        return np.empty(0, dtype=np.uint64)
+    size = len(words) - length + 1
+    power, span, done = words, 1, 0
+    total = np.zeros(size, dtype=np.uint64)
+    while True:
+        if length & span:
+            total *= _JOIN
+            total += power[done : done + size]
+            done += span
+        if 2 * span > length:
+            return total
+        power = power[:-span] * _FACTORS[span.bit_length() % len(_FACTORS)] + power[span:]
+        span *= 2
+
+
+def inside(words: Words, length: int) -> NDArray[np.bool_]:
+    """Which of these runs lie within one text."""
+    within = np.ones(max(0, len(words.hashes) - length + 1), dtype=bool)
+    for back in range(1, length):
+        places = words.offsets[1:][words.counts >= back] - back
+        within[places[places < len(within)]] = False
+    return within
+
+
+def ngram_counts(words: Words, length: int) -> NDArray[np.int64]:
+    """How many runs of this length lie within each text."""
+    return np.maximum(words.counts - (length - 1), 0)
+
+
+def ngrams(words: Words, length: int, whole: bool = False) -> Words:
+    """The runs within each text, in the place of its words; with `whole`, all of a shorter text are one run.
+
+    >>> from r2med.text.word_hashes import hash_words
+    >>> ngrams(hash_words(["a b c d", "b c", "x"]), 2).counts.tolist()
+    [3, 1, 0]
+    >>> ngrams(hash_words(["a b c d", "b c", "x", "!"]), 3, whole=True).counts.tolist()
+    [2, 1, 1, 0]
+    """
+    hashes = ngram_hashes(words.hashes, length)[inside(words, length)]
+    counts = ngram_counts(words, length)
+    if whole:
+        short = np.flatnonzero((counts == 0) & (words.counts > 0))
+        hashes = np.insert(hashes, offsets_of(counts)[short], words.select(short).text_hashes())
+        counts[short] = 1
+    return Words(hashes, offsets_of(counts))
+
+
+def without_repeats(shingles: Words) -> Words:
+    """The distinct runs of each text, in ascending order.
+
+    >>> from r2med.text.word_hashes import hash_words
+    >>> without_repeats(ngrams(hash_words(["a b a b", "", "a b"]), 2)).counts.tolist()
+    [2, 0, 1]
+    """
+    texts = np.repeat(np.arange(len(shingles)), shingles.counts)
+    order = np.lexsort((shingles.hashes, texts))
+    hashes, texts = shingles.hashes[order], texts[order]
+    new = np.ones(len(hashes), dtype=bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (texts[1:] != texts[:-1])
+    return Words(hashes[new], offsets_of(np.bincount(texts[new], minlength=len(shingles))))
+
+
+def similarities(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
+    """The Jaccard similarity of the shingles of each pair, the first of ours and the second of theirs.
+
+    >>> from r2med.text.word_hashes import hash_words
+    >>> ours, theirs = (ngrams(hash_words([text]), 2) for text in ("gums bleed and teeth fall", "gums bleed and heal"))
+    >>> similarities(ours, theirs, (np.array([0]), np.array([0]))).tolist()
+    [0.4]
+    """
+    sizes = ours.counts[pairs[0]] + theirs.counts[pairs[1]]
+    parts = [_some(ours, theirs, (pairs[0][part], pairs[1][part])) for part in slices_up_to(sizes, _AT_ONCE)]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _some(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
+    one, other = _sets(ours, pairs[0]), _sets(theirs, pairs[1])
+    both = np.sort(np.concatenate([one, other]))
+    shared = _counts(both[1:][both[1:] == both[:-1]], len(pairs[0]))
+    either = _counts(both, len(pairs[0])) - shared
+    found: NDArray[np.float64] = shared / np.maximum(either, 1)
+    return found
+
+
+def _sets(shingles: Words, texts: Places) -> Hashes:
+    """The distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
+    chosen = shingles.select(texts)
+    numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), chosen.counts)
+    return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)
+
+
+def _counts(keys: Hashes, pairs: int) -> NDArray[np.int64]:
+    return np.bincount((keys >> (np.uint64(64) - _PAIR_BITS)).astype(np.int64), minlength=pairs)
