@@ -13,7 +13,8 @@ from r2med.build.nano_agreement import PairedScores, agree, agreement
 from r2med.build.nano_recipe import Recipe
 from r2med.build.nano_set_builder import build
 from r2med.errors import R2medError
-from r2med.measure.correlation import flipped, interval, kendall, spearman
+from r2med.measure.bootstrap import percentile_ends
+from r2med.measure.correlation import flipped, kendall, spearman
 from r2med.pipeline.evaluate import evaluate
 
 COLUMNS = st.integers(2, 9).flatmap(
@@ -54,9 +55,10 @@ def test_rounding_makes_no_order():
 
 
 def test_intervals_at_their_edges():
-    assert interval(np.array([])) is None
-    assert interval(np.array([np.nan, np.nan, 1.0])) is None
-    assert interval(np.array([np.nan, 2.0, 2.0])) == (2.0, 2.0)
+    assert percentile_ends(np.array([]), [9]) is None
+    assert percentile_ends(np.array([np.nan, np.nan, 1.0]), [9]) is None
+    assert percentile_ends(np.array([np.nan, 2.0, 2.0]), [9]) == (2.0, 2.0)
+    assert percentile_ends(np.arange(101.0), []) == pytest.approx((2.5, 97.5)), "without queries, plain percentiles"
 
 
 def scores(nano, full, systems="abc"):

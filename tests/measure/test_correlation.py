@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.measure.correlation import correlate, ranks
+from r2med.measure.bootstrap import percentile_ends, weights
+from r2med.measure.correlation import correlate, pearson, ranks, spearman
 
 columns = st.integers(2, 12).flatmap(
     lambda size: st.tuples(*[st.lists(st.integers(-5, 5), min_size=size, max_size=size)] * 2)
@@ -48,6 +49,18 @@ def test_intervals_hold_the_coefficient_and_agree_with_scipys_bootstrap() -> Non
     for value, interval in ((found.pearson, found.pearson_interval), (found.spearman, found.spearman_interval)):
         assert interval[0] < value < interval[1]
     assert correlate(one, other) == found
+
+
+@pytest.mark.parametrize(("points", "kinds"), [(5, 2), (9, 3), (40, 1000)])
+def test_intervals_are_those_of_the_shared_resamples(points: int, kinds: int) -> None:
+    chance = np.random.default_rng(points)
+    one, other = chance.integers(0, kinds, (2, points)) / 7
+    counts = np.rint(np.concatenate(list(weights(points))) * points).astype(int)
+    drawn = [np.repeat(np.arange(points), row) for row in counts]
+    found = correlate(one, other)
+    for plain, ends in ((pearson, found.pearson_interval), (spearman, found.spearman_interval)):
+        values = np.array([plain(one[places], other[places]) for places in drawn])
+        assert ends == pytest.approx(percentile_ends(values, [points]))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from r2med.build.label_sets import LabelSet, SharedPairs, binary, fill, overlay,
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
-from r2med.measure.bootstrap import Interval, resampled_means
-from r2med.measure.correlation import interval, kendall
+from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means
+from r2med.measure.correlation import kendall
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import positive, score
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
@@ -367,7 +367,7 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
         return None, None
     value = float(kendall(one.mean(axis=1), two.mean(axis=1)))
     drawn = [resampled_means(table)[:, :_DRAWS] for table in (one, two)]
-    around = interval(kendall(*drawn)) if one.shape[1] > 1 else None
+    around = percentile_ends(kendall(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
     return None if np.isnan(value) else value, around
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings
-from r2med.measure.bootstrap import SEED
-from r2med.measure.correlation import above, interval, kendall
+from r2med.measure.bootstrap import SEED, percentile_ends
+from r2med.measure.correlation import above, kendall
 from r2med.measure.metrics import Gains, Measure
 
 Floats = NDArray[np.float64]
@@ -132,4 +132,5 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
     known = taus[np.isfinite(taus)]
     mean = float(known.mean()) if len(known) else None
-    return Stability(simulations, same.mean(axis=2), mean, interval(taus) if len(known) else None)
+    # No queries are drawn, so there is nothing by which to take the ends further out.
+    return Stability(simulations, same.mean(axis=2), mean, percentile_ends(taus, []))

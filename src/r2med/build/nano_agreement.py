@@ -19,8 +19,8 @@ import numpy as np
 
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import SEED
-from r2med.measure.correlation import Floats, flipped, interval, kendall, spearman
+from r2med.measure.bootstrap import percentile_ends, resampled_means
+from r2med.measure.correlation import Floats, flipped, kendall, spearman
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
@@ -118,7 +118,8 @@ def _matrix(results: Sequence[Result], queries: Sequence[str], measure: str) -> 
 
 
 Interval = tuple[float, float] | None
-_ROUNDS = 2000
+_PAIRS_AT_ONCE = 1 << 20
+"""Pairs of systems that are compared at a time, counted once a draw."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +145,10 @@ class PairedScores:
         nano, full = self.shared
         return nano.mean(axis=1), full.mean(axis=1), np.nanmean(self.full, axis=1)
 
-    def draws(self, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    def draws(self, stratum: int) -> tuple[Floats, Floats]:
         """The first two means for drawn queries: a row a system, a column a draw."""
         nano, full = self.shared
-        size = nano.shape[1]
-        weights = generator.multinomial(size, np.full(size, 1 / size), size=_ROUNDS) / size
-        return nano @ weights.T, full @ weights.T
+        return resampled_means(nano, stratum), resampled_means(full, stratum)
 
 
 @dataclass(frozen=True)
@@ -223,11 +222,11 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     >>> found.kendall, round(found.shift, 2), found.flips
     (1.0, 0.35, [])
     """
-    generator = np.random.default_rng(SEED)
     systems = scores[0].systems
     nano, full, whole = (np.mean(side, axis=0) for side in zip(*(each.means() for each in scores), strict=True))
-    drawn = [each.draws(generator) for each in scores]
+    drawn = [each.draws(stratum) for stratum, each in enumerate(scores)]
     many_nano, many_full = (np.mean(side, axis=0) for side in zip(*drawn, strict=True))
+    shared = [each.shared[0].shape[1] for each in scores]
     shifts = [
         Shift(
             system,
@@ -235,38 +234,45 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
             float(full[row]),
             float(whole[row]),
             float(nano[row] - full[row]),
-            interval(many_nano[row] - many_full[row]),
+            percentile_ends(many_nano[row] - many_full[row], shared),
         )
         for row, system in enumerate(systems)
     ]
     return Agreement(
         task=name,
         measure=measure,
-        queries=sum(each.shared[0].shape[1] for each in scores),
+        queries=sum(shared),
         queries_nano=sum(int((~np.isnan(each.nano[0])).sum()) for each in scores),
         queries_full=sum(int((~np.isnan(each.full[0])).sum()) for each in scores),
         shifts=shifts,
         shift=float((nano - full).mean()),
-        shift_interval=interval((many_nano - many_full).mean(axis=0)),
+        shift_interval=percentile_ends((many_nano - many_full).mean(axis=0), shared),
         spearman=_number(spearman(nano, full)),
-        spearman_interval=interval(spearman(many_nano, many_full)),
+        spearman_interval=percentile_ends(spearman(many_nano, many_full), shared),
         kendall=_number(kendall(nano, full)),
-        kendall_interval=interval(kendall(many_nano, many_full)),
+        kendall_interval=percentile_ends(_kendalls(many_nano, many_full), shared),
         pairs=len(systems) * (len(systems) - 1) // 2,
-        flips=_flips(systems, {"nano": (nano, many_nano), "full": (full, many_full)}),
+        flips=_flips(systems, {"nano": (nano, many_nano), "full": (full, many_full)}, shared),
     )
+
+
+def _kendalls(nano: Floats, full: Floats) -> Floats:
+    """Kendall's tau of every draw, a block of draws at a time: each compares all pairs of systems."""
+    block = max(1, _PAIRS_AT_ONCE // len(nano) ** 2)
+    parts = (slice(start, start + block) for start in range(0, nano.shape[1], block))
+    return np.concatenate([kendall(nano[:, part], full[:, part]) for part in parts])
 
 
 def _number(value: Floats) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _flips(systems: Sequence[str], sides: Mapping[str, tuple[Floats, Floats]]) -> list[Flip]:
+def _flips(systems: Sequence[str], sides: Mapping[str, tuple[Floats, Floats]], queries: Sequence[int]) -> list[Flip]:
     """The pairs that stand one way round on the nano set and the other way on the source."""
     found = []
     for first, second in flipped(sides["nano"][0], sides["full"][0]):
         lead = {
-            name: (float(means[first] - means[second]), interval(drawn[first] - drawn[second]))
+            name: (float(means[first] - means[second]), percentile_ends(drawn[first] - drawn[second], queries))
             for name, (means, drawn) in sides.items()
         }
         found.append(Flip(systems[first], systems[second], *lead["nano"], *lead["full"]))

@@ -19,7 +19,7 @@ from r2med.diagnose.term_rarity import Rarity
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval, resampled_means, task_intervals
+from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means, task_intervals
 from r2med.measure.score import positive
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.registry import build_system
@@ -255,5 +255,5 @@ def _climb(tables: Sequence[Floats]) -> Climb:
     floor, top, here = np.mean(resampled, axis=0)
     way = top - floor
     shares = (here - floor)[way > 0] / way[way > 0]
-    low, high = np.percentile(shares, [2.5, 97.5]).tolist()
-    return Climb(plain, oracle, system, (system - plain) / (oracle - plain), low, high)
+    ends = percentile_ends(shares, [table.shape[1] for table in tables]) or (None, None)
+    return Climb(plain, oracle, system, (system - plain) / (oracle - plain), *ends)

@@ -14,14 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from r2med.measure.bootstrap import SEED
+from r2med.measure.bootstrap import percentile_ends, weights
 
-_ROUNDS = 2000
-_VALUES_AT_ONCE = 1_000_000
 _LEAST = 4
 """Points below which an interval says nothing."""
-_USABLE = 0.5
-"""The share of resamples that must have a coefficient at all; in the others a column is constant."""
 
 _EQUAL = 1e-9
 """Values that differ by less are the same."""
@@ -45,7 +41,7 @@ class Correlation:
         return asdict(self)
 
 
-def correlate(one: Sequence[float], other: Sequence[float], seed: int = SEED) -> Correlation:
+def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
     """Both coefficients of two columns; intervals by drawing points with replacement, the same draws every time.
 
     >>> found = correlate([1, 2, 3, 4], [2, 4, 6, 20])
@@ -62,8 +58,8 @@ def correlate(one: Sequence[float], other: Sequence[float], seed: int = SEED) ->
         return Correlation(len(x))
     if len(x) < _LEAST:
         return Correlation(len(x), float(linear), None, float(ranked), None)
-    drawn = _draw(x, y, seed)
-    return Correlation(len(x), float(linear), interval(drawn[0]), float(ranked), interval(drawn[1]))
+    ends = [percentile_ends(drawn, [len(x)]) for drawn in _resampled(x, y)]
+    return Correlation(len(x), float(linear), ends[0], float(ranked), ends[1])
 
 
 def ranks(values: ArrayLike) -> Floats:
@@ -147,32 +143,33 @@ def flipped(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
     return [(first, second) for first, second in combinations(range(len(opposite)), 2) if opposite[first, second]]
 
 
-def interval(values: Floats) -> Interval | None:
-    """The middle 95 of a hundred values; None unless most of them are numbers.
-
-    >>> interval(np.arange(101.0))
-    (2.5, 97.5)
-    """
-    known = values[np.isfinite(values)]
-    if not len(known) or len(known) < _USABLE * len(values):
-        return None
-    low, high = np.percentile(known, [2.5, 97.5]).tolist()
-    return low, high
-
-
 def _cosine(a: Floats, b: Floats) -> Floats:
     size = np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
     return np.asarray((a * b).sum(axis=0) / np.where(size > 0, size, np.nan))
 
 
-def _draw(x: Floats, y: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Both coefficients of many resamples, a block of them at a time."""
-    chance = np.random.default_rng(seed)
+def _resampled(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Both coefficients in every resample, a block of them at a time; not a number where a side is constant."""
     x_codes, y_codes = _codes(x), _codes(y)
-    block = max(1, _VALUES_AT_ONCE // len(x))
     linear, ranked = [], []
-    for start in range(0, _ROUNDS, block):
-        draws = chance.integers(len(x), size=(min(block, _ROUNDS - start), len(x))).T
-        linear.append(pearson(x[draws], y[draws]))
-        ranked.append(pearson(_mean_ranks(x_codes[draws]), _mean_ranks(y_codes[draws])))
+    for shares in weights(len(x)):
+        ranked.append(_weighted(shares, _drawn_ranks(shares, x_codes), _drawn_ranks(shares, y_codes)))
+        # Sums of one value seldom come out as that value, so only the ranks tell for sure that a column is constant.
+        linear.append(np.where(np.isnan(ranked[-1]), np.nan, _weighted(shares, x, y, 0.0)))
     return np.concatenate(linear), np.concatenate(ranked)
+
+
+def _drawn_ranks(shares: Floats, codes: NDArray[np.intp]) -> Floats:
+    """The ranks of all points among those of each resample, as shares of it: the resamples are rows."""
+    order = np.argsort(codes, kind="stable")
+    held = np.add.reduceat(shares[:, order], np.searchsorted(codes[order], np.arange(codes.max() + 1)), axis=1)
+    found: Floats = (np.cumsum(held, axis=1) - held / 2)[:, codes]
+    return found
+
+
+def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) -> Floats:
+    """Pearson's correlation in each resample; not a number where the product of deviations is not above the least."""
+    x, y = (side - (shares * side).sum(axis=1, keepdims=True) for side in (one, other))
+    products = [np.einsum("ij,ij,ij->i", shares, a, b) for a, b in ((x, y), (x, x), (y, y))]
+    size = np.sqrt(products[1] * products[2])
+    return np.asarray(np.clip(products[0] / np.where(size > least, size, np.nan), -1.0, 1.0))
