@@ -14,7 +14,7 @@ from r2med.build.nano_recipe import Recipe
 from r2med.build.nano_set_builder import build
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends
-from r2med.measure.correlation import flipped, kendall, spearman
+from r2med.measure.correlation import flipped, kendall, kendalls, spearman
 from r2med.pipeline.evaluate import evaluate
 
 COLUMNS = st.integers(2, 9).flatmap(
@@ -52,6 +52,13 @@ def test_rounding_makes_no_order():
     assert noisy[0] > noisy[1]
     assert flipped(noisy, [1, 2, 3]) == []
     assert kendall(noisy, [1, 1, 2]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("pairs", [1, 100, 1 << 20])
+def test_taus_of_many_columns_do_not_depend_on_the_block(pairs, monkeypatch):
+    monkeypatch.setattr("r2med.measure.correlation._PAIRS_AT_ONCE", pairs)
+    one, other = np.random.default_rng(4).random((2, 5, 37))
+    assert kendalls(one, other).tolist() == [kendall(a, b).item() for a, b in zip(one.T, other.T, strict=True)]
 
 
 def test_intervals_at_their_edges():

@@ -16,7 +16,7 @@ from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
 from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means
-from r2med.measure.correlation import kendall
+from r2med.measure.correlation import kendall, kendalls
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import positive, score
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
@@ -29,8 +29,6 @@ Floats = NDArray[np.float64]
 
 MOST_SYSTEMS = 10
 """So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
-_DRAWS = 2000
-"""Resamples of Kendall's tau."""
 _OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
 
@@ -366,8 +364,8 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
     if len(one) < 2:
         return None, None
     value = float(kendall(one.mean(axis=1), two.mean(axis=1)))
-    drawn = [resampled_means(table)[:, :_DRAWS] for table in (one, two)]
-    around = percentile_ends(kendall(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
+    drawn = [resampled_means(table) for table in (one, two)]
+    around = percentile_ends(kendalls(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
     return None if np.isnan(value) else value, around
 
 

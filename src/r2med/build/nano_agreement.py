@@ -20,7 +20,7 @@ import numpy as np
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, resampled_means
-from r2med.measure.correlation import Floats, flipped, kendall, spearman
+from r2med.measure.correlation import Floats, flipped, kendall, kendalls, spearman
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
@@ -118,8 +118,6 @@ def _matrix(results: Sequence[Result], queries: Sequence[str], measure: str) -> 
 
 
 Interval = tuple[float, float] | None
-_PAIRS_AT_ONCE = 1 << 20
-"""Pairs of systems that are compared at a time, counted once a draw."""
 
 
 @dataclass(frozen=True)
@@ -250,17 +248,10 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
         spearman=_number(spearman(nano, full)),
         spearman_interval=percentile_ends(spearman(many_nano, many_full), shared),
         kendall=_number(kendall(nano, full)),
-        kendall_interval=percentile_ends(_kendalls(many_nano, many_full), shared),
+        kendall_interval=percentile_ends(kendalls(many_nano, many_full), shared),
         pairs=len(systems) * (len(systems) - 1) // 2,
         flips=_flips(systems, {"nano": (nano, many_nano), "full": (full, many_full)}, shared),
     )
-
-
-def _kendalls(nano: Floats, full: Floats) -> Floats:
-    """Kendall's tau of every draw, a block of draws at a time: each compares all pairs of systems."""
-    block = max(1, _PAIRS_AT_ONCE // len(nano) ** 2)
-    parts = (slice(start, start + block) for start in range(0, nano.shape[1], block))
-    return np.concatenate([kendall(nano[:, part], full[:, part]) for part in parts])
 
 
 def _number(value: Floats) -> float | None:

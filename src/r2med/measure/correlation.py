@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from r2med.measure.bootstrap import percentile_ends, weights
 
+_PAIRS_AT_ONCE = 1 << 20
 _LEAST = 4
 """Points below which an interval says nothing."""
 
@@ -120,6 +121,17 @@ def kendall(one: ArrayLike, other: ArrayLike) -> Floats:
     """
     a, b = (table.reshape(-1, *table.shape[2:]).astype(np.float64) for table in (above(one), above(other)))
     return _cosine(a, b)
+
+
+def kendalls(one: Floats, other: Floats) -> Floats:
+    """Kendall's tau-b of many columns, a block at a time: each compares all pairs of its values.
+
+    >>> kendalls(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
+    [1.0, -1.0]
+    """
+    block = max(1, _PAIRS_AT_ONCE // len(one) ** 2)
+    parts = (slice(start, start + block) for start in range(0, one.shape[1], block))
+    return np.concatenate([kendall(one[:, part], other[:, part]) for part in parts])
 
 
 def above(values: ArrayLike) -> NDArray[np.int8]:
