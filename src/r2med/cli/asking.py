@@ -9,7 +9,6 @@ import click
 
 from r2med.cli.options import Function
 from r2med.config import RequestSettings, requesting
-from r2med.llm import Limits, session
 
 _POSITIVE = click.FloatRange(0, min_open=True)
 
@@ -38,6 +37,8 @@ def asking(
     max_tokens: int | None = None,
 ) -> Iterator[None]:
     """One client for the whole command, asking as the command line and the user's files say."""
+    from r2med.llm import Limits, session  # a run without language models loads none of it
+
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with requesting(settings), session(Limits.configured(max_cost=max_cost, max_tokens=max_tokens)):
         yield

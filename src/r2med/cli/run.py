@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
-from r2med.config import read_experiment
+from r2med.config import RequestSettings, read_experiment, requesting
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
@@ -150,7 +151,7 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         strict=asked.strict,
         engine=Engine(messages(), asked.memory),
     )
-    with _limits(asked):
+    with _limits(asked, systems):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
@@ -181,8 +182,11 @@ def _explain(report: Report) -> None:
         click.echo(line, err=True)
 
 
-def _limits(asked: RunRequest) -> AbstractContextManager[object]:
-    """One client for the whole command, with the limits that were asked for."""
+def _limits(asked: RunRequest, systems: Sequence[System]) -> AbstractContextManager[object]:
+    """One client for the whole command, with the limits that were asked for; none where no model can be asked."""
+    limited = asked.max_cost is not None or asked.max_tokens is not None
+    if not limited and not any(hasattr(stage, "llm") for system in systems for stage in system.walk()):
+        return requesting(RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency))
     return asking(
         concurrency=asked.concurrency,
         timeout=asked.timeout,
