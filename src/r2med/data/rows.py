@@ -118,7 +118,8 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
 def repeated_key(text: bytes, value: object) -> str:
     """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
     # A quote and a colon are nearly always a key: only where their number differs is the text parsed with care.
-    if text.count(b'":') == _count_keys(value):
+    keys = text.count(b'":')
+    if (type(value) is dict and keys == len(value)) or keys == _count_keys(value):
         return ""
     twice: list[str] = []
 
