@@ -41,7 +41,7 @@ IN_A_HOME = 5
 """Kills before the command may finish."""
 CONCURRENCY = 4
 LATENCY = 0.1
-_MOST = "most after one kill"
+_MOST = "most between two kills"
 HEADS = ("kills", "lost", "unreadable", "different", "left over", "requests", "paid twice", _MOST)
 
 
