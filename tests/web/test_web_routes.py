@@ -241,6 +241,20 @@ def test_words_of_a_search_may_stand_apart_and_filters_can_be_cleared(client):
     assert len(rows(client.get(cleared).text)) == 4
 
 
+def test_a_board_is_narrowed_down_by_family_and_by_parts_of_systems(client):
+    page = client.get("/?group=full&llm=gpt4&retriever=bm25").text
+    assert rows(page)
+    assert all("gpt4" in name and "bm25" in name for name in rows(page))
+    assert '<details class="more" open>' in page
+    assert "<option selected>gpt4</option>" in page
+    family = client.get("/?group=full&family=clinical-case").text
+    assert "the average over 2 tasks" in family
+    elsewhere = client.get("/?group=sample&llm=gpt4&family=nothing").text
+    assert "This board has no llm gpt4." in elsewhere
+    assert "This board has no family nothing." in elsewhere
+    assert len(rows(elsewhere)) == 4
+
+
 def heads(page: str) -> dict[str, str]:
     return dict(re.findall(r'<th [^>]*?aria-sort="(\w+)"[^>]*><a [^>]*>([^<]+)<', page))
 

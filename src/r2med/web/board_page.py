@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.board.leaderboard import View
 from r2med.board.model import Board, Line
 from r2med.data.published import KINDS, published
+from r2med.data.tasks import registry
 from r2med.measure.metrics import Measure
 from r2med.render.board_text import FORMATS
 from r2med.render.html import address
@@ -26,6 +27,8 @@ BOARDS = ("full", "nano", "sample")
 ORIGINS = ("", "own", "published")
 FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
 """As what a board can be downloaded, with the ending of the file."""
+PARTS = ("retriever", "llm", "reranker")
+"""The parts of systems that a board can be narrowed down to."""
 _EXPLAINED = 12
 """Systems whose causes a board shows."""
 
@@ -50,6 +53,8 @@ class BoardQuery:
     """Oracles that would be there if they had been asked for, the best first."""
     baselines: Sequence[str]
     """The systems that marks of significance can be against."""
+    choices: Mapping[str, Sequence[str]]
+    """What else the board can be narrowed down to: families of tasks, and parts of systems."""
     dropped: Sequence[str]
     """What was asked for and is not on this board, a sentence each."""
 
@@ -58,6 +63,7 @@ class BoardQuery:
         """What narrows the board down, in words."""
         found = [f"every word of “{self.text}”"] if self.text else []
         found += [f"kind {self.view.kind}"] if self.view.kind else []
+        found += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
         return found + ([f"origin {self.origin}"] if self.origin else [])
 
 
@@ -114,11 +120,14 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     view = View(group=group, measure=measure, own=origin != "published", published=origin != "own", cost=True)
     tasks = library.board(view).tasks
     task = same_task(asked.get("task", ""), tasks)
-    view = replace(view, tasks=(task,) if task else ())
+    choices = {"family": sorted({known.family for name in tasks if (known := registry().get(name)) and known.family})}
+    view = replace(view, tasks=(task,) if task else (), family="" if task else _known(asked, "family", choices))
     whole = library.board(view)
+    choices |= {part: _parts(whole, part) for part in PARTS}
     baselines = [line.row.name for line in whole.lines if line.row.own and line.rank is not None]
     baseline = asked.get("baseline", "") if asked.get("baseline", "") in baselines else ""
-    view = replace(view, baseline=baseline, kind=kind)
+    retriever, llm, reranker = (_known(asked, part, choices) for part in PARTS)
+    view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     board = library.board(view)
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(board.lines, text)
@@ -131,8 +140,23 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
         dropped.append(f"This board has no task {asked['task']}; all tasks are shown.")
     if asked.get("baseline") and not baseline:
         dropped.append(f"{asked['baseline']} has no rank here and cannot be the baseline.")
+    dropped += [
+        f"This board has no {name} {asked[name]}."
+        for name, known in choices.items()
+        if asked.get(name) and asked[name] not in known
+    ]
     order = (task, sort, ascending, text, origin, oracles)
-    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, dropped)
+    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, dropped)
+
+
+def _known(asked: QueryParams, name: str, choices: Mapping[str, Sequence[str]]) -> str:
+    """What an address asks for, where this board has it."""
+    return asked.get(name, "") if asked.get(name, "") in choices[name] else ""
+
+
+def _parts(board: Board, part: str) -> list[str]:
+    """The retrievers, language models or rerankers of a board's systems."""
+    return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
 
 
 def _column(sort: str, tasks: Sequence[str]) -> str:
