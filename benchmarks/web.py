@@ -29,6 +29,7 @@ from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import groups
 from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 
 QUERIES = {"Biology": 103, "Bioinformatics": 77, "Medical-Sciences": 88, "MedXpertQA-Exam": 97, "MedQA-Diag": 118,
            "PMC-Treatment": 150, "PMC-Clinical": 114, "IIYi-Clinical": 129}  # fmt: skip
@@ -63,7 +64,7 @@ def fill(ledger: Ledger, datasets: Sequence[Dataset], systems: int, generator: n
                 for query, pool in zip(dataset.collection.queries.ids, pools, strict=True)
             }
             scores = {m: generator.beta(1, 3, len(lists)) for m in ("nDCG@10", "Recall@100", "MAP@100")}
-            record = {"data": {"fingerprint": fingerprint}, "stages": [{"spec": "bm25", "kind": "retriever"}]}
+            record = RunRecord(DataIdentity(fingerprint), stages=(StageRecord("bm25", "retriever"),))
             key = hashlib.sha256(f"{number} {dataset.name}".encode()).hexdigest()[:32]
             facts = (f"bm25(k1={number / 100})", dataset.name, "full", tuple(lists), 1.0 + number, record)
             ledger.add(Entry(key, *facts), Finished(Run.from_lists(lists), scores))

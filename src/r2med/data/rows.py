@@ -117,9 +117,11 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
 
 def repeated_key(text: bytes, value: object) -> str:
     """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
-    # A quote and a colon are nearly always a key: only where their number differs is the text parsed with care.
-    keys = text.count(b'":')
-    if (type(value) is dict and keys == len(value)) or keys == _count_keys(value):
+    # Quotes stand around keys and texts, and escaped ones only add to them: no more of them, no further key. Else a
+    # quote and a colon are nearly always a key. Only where their number differs too is the text parsed with care.
+    if type(value) is dict and text.count(b'"') == 2 * (len(value) + sum(type(each) is str for each in value.values())):
+        return ""
+    if text.count(b'":') == _count_keys(value):
         return ""
     twice: list[str] = []
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -73,9 +74,28 @@ PageChart = DotChart | ShareChart | ScatterChart | HeatMap
 """The charts that pages show."""
 
 
+class _Described:
+    """A chart that is known again by all that it says."""
+
+    def __init__(self, chart: PageChart) -> None:
+        self.chart, self._text = chart, repr(chart)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Described) and other._text == self._text
+
+
 def responsive(chart: PageChart) -> Markup:
     """A chart in both layouts; the style sheet shows the one that has room."""
-    return Markup(tag("div", draw(chart, WIDE), draw(chart, NARROW), class_="charts"))
+    return _in_both_layouts(_Described(chart))
+
+
+@lru_cache(maxsize=128)
+def _in_both_layouts(described: _Described) -> Markup:
+    """Drawn once: a page that is asked for again shows the same charts."""
+    return Markup(tag("div", draw(described.chart, WIDE), draw(described.chart, NARROW), class_="charts"))
 
 
 def draw(chart: PageChart, layout: Layout = WIDE) -> str:
