@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 _DEBUG = "R2MED_DEBUG"
@@ -125,14 +125,18 @@ def blame(error: BaseException) -> str:
     True
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_OTHERS)] or frames[-1:]
+    own = [frame for frame in frames if not frame.filename.startswith(_others())] or frames[-1:]
     where = f"{Path(own[-1].filename).name}:{own[-1].lineno}: " if own else ""
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return f"{where}{type(error).__name__}{f': {said}' if said else ''}"
 
 
-_OTHERS = (str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<")
-"""Where the code of others is: this package, Python's own and what is installed."""
+@cache
+def _others() -> tuple[str, ...]:
+    """Where the code of others is: this package, Python's own and what is installed."""
+    import sysconfig  # nothing that a command without errors needs
+
+    return str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<"
 
 
 def set_debugging(on: bool) -> None:

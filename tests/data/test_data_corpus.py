@@ -91,6 +91,7 @@ def test_a_file_replaced_between_its_hash_and_its_reading_spoils_nothing(tmp_pat
         return digests[-1]
 
     digest, digests = reader._digest, []
+    (Cache.default().root / reader._KIND).mkdir(parents=True)  # or nothing would be looked up
     with monkeypatch.context() as patch:
         patch.setattr(reader, "_digest", hash_then_replace)
         assert load(here).collection.documents.texts[0] == other.documents[0][2]

@@ -55,7 +55,8 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     """The same, from memory where these very bytes were read before."""
     if not _large(files):
         return read_corpus(files, found)
-    cache, key = Cache.default(), _key(files, _hashed(files))
+    cache = Cache.default()
+    key = _key(files, _hashed(files)) if (cache.root / _KIND).is_dir() else ""  # nothing is known before the first
     if key and cache.has(_KIND, key):
         corpus = _recalled(cache.root / _KIND / key / _KEPT, files, found)
         if corpus is not None:
