@@ -28,6 +28,7 @@ PUBLIC = {
     "compare": "r2med.verbs.studies",
     "diagnose": "r2med.verbs.studies",
     "board": "r2med.verbs.studies",
+    "build": "r2med.verbs.making",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",
@@ -67,7 +68,9 @@ __all__ = ["__version__", *PUBLIC]
 
 def __getattr__(name: str) -> Any:
     if name in PUBLIC:
-        return getattr(import_module(PUBLIC[name]), name)
+        found = getattr(import_module(PUBLIC[name]), name)
+        # A verb that a folder is called after is the folder, which can be called: the same before and after its import.
+        return globals().get(name, found)
     raise AttributeError(f"module 'r2med' has no attribute {name!r}")
 
 
@@ -75,13 +78,26 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+class _VerbFolder(ModuleType):
+    """A folder with the name of a verb: `r2med.board("full")` calls the verb, `r2med.board.model` is a module."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The verb: its signature is the one that editors and notebooks show."""
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(PUBLIC[name]), name)
+
+
 class _Package(ModuleType):
-    """A package whose verbs stay verbs: `r2med.board` is the function, though there is a folder of that name too."""
+    """The package: a folder with the name of a verb becomes callable when it is imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds every folder to its parent when it is imported.
-        if not (name in PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+        if name in PUBLIC and isinstance(value, ModuleType):
+            value.__class__ = _VerbFolder
+        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

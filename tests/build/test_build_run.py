@@ -15,6 +15,7 @@ import pytest
 from building import CHOICE, EASY, OTHER, brain, files_of, judgement, part, sample, write_plan
 from click.testing import CliRunner
 
+import r2med
 from llm.chat_server import ChatServer, Say
 from r2med.build.builder import Builder, show, status
 from r2med.cli.main import app
@@ -327,3 +328,13 @@ def test_the_command_line_speaks_in_one_line_and_in_json(tmp_path):
     assert {step["requests"] for step in priced} == {0}
     assert "intent: 1 dropped: class other" in run(app, ["build", "status", str(folder)], env={"COLUMNS": "80"}).output
     assert "exists already" in str(run(app, ["build", "init", str(folder)]).exception)
+
+
+def test_a_build_runs_from_python(tmp_path):
+    write_plan(tmp_path / "made", "nobody@http://127.0.0.1:9/v1")
+    built = r2med.build(tmp_path / "made", until="read")
+    assert built.task is None
+    assert (built.counts[0].step, built.counts[0].kept) == ("read", len(sample().gold.answers))
+    assert repr(built) == f"BuildProgress('{tmp_path / 'made'}': {built.counts[-1].kept} kept by read)"
+    with pytest.raises(r2med.R2medError, match="no step 'raed'; did you mean read"):
+        r2med.build(str(tmp_path / "made"), until="raed")

@@ -1,1 +1,1 @@
-"""Making benchmarks: nano sets of any task."""
+"""Making benchmarks: tasks from one's own questions and documents, nano sets of any task, and audits of labels."""

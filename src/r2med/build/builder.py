@@ -55,7 +55,7 @@ def init(folder: Path) -> list[Path]:
     return [folder / name for name in places]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BuildProgress:
     """How far a build is."""
 
@@ -71,6 +71,10 @@ class BuildProgress:
             "steps": [asdict(count) for count in self.counts],
             "task": str(self.task) if self.task else None,
         }
+
+    def __repr__(self) -> str:
+        last = f"{self.counts[-1].kept} kept by {self.counts[-1].step}" if self.counts else "nothing done"
+        return f"BuildProgress({str(self.folder)!r}: {last}{', task written' if self.task else ''})"
 
 
 class _Until(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import R2medError, SpecError, blame, suggest
-from r2med.runs.provenance import source_hash
+from r2med.runs.user_source import source_hash
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.errors import R2medError
 from r2med.pipeline.stage_arguments import StageType
-from r2med.runs.provenance import user_code
 from r2med.runs.record import StepRecord
+from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
 
 if TYPE_CHECKING:

@@ -344,11 +344,12 @@ class Ledger:
         rows = self._scores("SELECT run, measure, mean, per_query, seal FROM scores WHERE run = ?", (entry.id,))
         return {measure: np.frombuffer(data, dtype="<f8") for _, measure, _, data in rows}
 
-    def means(self) -> dict[str, dict[str, float]]:
-        """Every run's means, by run id and measure."""
+    def means(self, measure: str = "") -> dict[str, dict[str, float]]:
+        """Every run's means, by run id and measure; of one measure alone where that is asked."""
         found: dict[str, dict[str, float]] = {}
-        for run, measure, mean, _ in self._scores("SELECT run, measure, mean, per_query, seal FROM scores"):
-            found.setdefault(run, {})[measure] = mean
+        query = "SELECT run, measure, mean, per_query, seal FROM scores WHERE ?1 IN ('', measure)"
+        for run, name, mean, _ in self._scores(query, (measure,)):
+            found.setdefault(run, {})[name] = mean
         return found
 
     def _scores(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float, bytes]]:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from r2med.runs.provenance import instructions, source_file, source_hash
+from r2med.runs.user_source import instructions, source_file, source_hash
 
 _SESSION: dict[int, tuple[Any, str]] = {}
 """Objects whose content nobody can tell, each with a mark of this process; kept, so that no id is given twice."""

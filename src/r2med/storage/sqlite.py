@@ -52,18 +52,15 @@ def seal(*values: Value) -> int:
     >>> seal("a", 1, 0.5) == seal("a", 1, 0.5) != seal("a", 1, 0.25)
     True
     """
-    total = 0
-    for value in values:
-        total = zlib.crc32(_bytes_of(value), total)
-    return total
+    return zlib.crc32(b"".join(map(_bytes_of, values)))
 
 
 def _bytes_of(value: Value) -> bytes:
-    if isinstance(value, bytes):
-        return b"b%d:" % len(value) + value
     if isinstance(value, str):
         data = value.encode("utf-8", "surrogateescape")
-        return b"s%d:" % len(data) + data
+        return b"s%d:%b" % (len(data), data)
+    if isinstance(value, bytes):
+        return b"b%d:%b" % (len(value), value)
     if isinstance(value, float):
         # Zero has one form in SQLite.
         return b"f" + struct.pack("<d", value + 0.0)
