@@ -85,7 +85,7 @@ def ask(path: Path, datasets: Sequence[Dataset]) -> None:
     import httpx
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "web"))
-    from webparts import served
+    from webparts import TOKEN, served
 
     from r2med.web.app import prepare, read_ahead
     from r2med.web.library import Library
@@ -109,7 +109,8 @@ def ask(path: Path, datasets: Sequence[Dataset]) -> None:
         "runs": "/runs",
         "compare": "/compare?" + urlencode({"group": "full", "a": "bm25(k1=0.01)", "b": "bm25(k1=0.02)"}),
     }
-    with served(path, library) as address, httpx.Client(base_url=address, timeout=60) as client:
+    known = {"authorization": f"Bearer {TOKEN}"}
+    with served(path, library) as address, httpx.Client(base_url=address, timeout=60, headers=known) as client:
         print(f"{'page':16} {'first':>9} {'median':>9} {'slowest':>9}   ms, of 30")
         for name, page in pages.items():
             print("{:16} {:9.1f} {:9.1f} {:9.1f}".format(name, *measure(client, page, 31)))

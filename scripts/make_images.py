@@ -48,7 +48,7 @@ def server() -> Iterator[str]:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(r2med("serve", "--port", str(port)))
+    process = subprocess.Popen(r2med("serve", "--port", str(port), "--no-token"))
     try:
         while not answers(address):
             time.sleep(0.1)

@@ -318,10 +318,11 @@ def test_what_the_prose_names_exists(page: str) -> None:
 
 
 def read_page(address: str) -> bytes:
-    """A page of a server that may not listen yet."""
+    """A page of a server that may not listen yet, as a browser gets it, which keeps cookies."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     for _ in range(300):
         try:
-            with urllib.request.urlopen(address, timeout=30) as page:
+            with browser.open(address, timeout=30) as page:
                 return page.read()
         except urllib.error.URLError:
             time.sleep(0.1)

@@ -58,6 +58,7 @@ def test_the_command_and_the_page_say_the_same_of_an_oracle() -> None:
     from r2med.cli.main import app
 
     testclient = pytest.importorskip("starlette.testclient", reason="the web extra is not installed")
+    from r2med.web.access import Access
     from r2med.web.app import create_app
     from r2med.web.library import Library
 
@@ -65,7 +66,9 @@ def test_the_command_and_the_page_say_the_same_of_an_oracle() -> None:
     r2med.evaluate(systems, ["sample/Biology", "sample/MedQA-Diag"])
     with Ledger() as ledger:
         verdict = compare(ledger, systems)[0].verdict
-        with testclient.TestClient(create_app(Library(ledger.path)), base_url="http://127.0.0.1:8421") as client:
+        with testclient.TestClient(
+            create_app(Library(ledger.path), Access(None)), base_url="http://localhost"
+        ) as client:
             page = client.get("/compare", params={"group": "sample", "a": systems[0], "b": systems[1]}).text
     printed = CliRunner().invoke(app, ["compare", *systems], env={"COLUMNS": "250", "NO_COLOR": "1"}).output
     assert "(p < 0.0001)" in verdict

@@ -23,6 +23,7 @@ from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
 from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.runs.report import Result
+from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
 
@@ -96,7 +97,7 @@ def everywhere(system: str, folder: Path) -> dict[str, str]:
     found["diagnose --cost"] = number(None if money is None else 9 * money)
     with Ledger() as ledger:
         entry = next(entry for entry in ledger.entries() if entry.system == system)
-        with TestClient(create_app(Library(ledger.path)), base_url="http://127.0.0.1:8421") as client:
+        with TestClient(create_app(Library(ledger.path), Access(None)), base_url="http://localhost") as client:
             found["/system"] = shown_on(client.get("/system", params={"system": system, "group": "sample"}).text)
             found["/run"] = shown_on(client.get(f"/run/{entry.id}").text)
             found["/"] = shown_in_row(client.get("/", params={"group": "sample", "origin": "own"}).text, system)

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from webparts import ATTACK, served
+from webparts import ATTACK, TOKEN, served
 
 import needs
 import r2med
@@ -49,6 +49,7 @@ def visit(browser):
             "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
+        come_in(page, url)
         page.goto(url)
         return page
 
@@ -56,6 +57,13 @@ def visit(browser):
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+def come_in(page, url: str) -> None:
+    """Have the browser of a page known to the server, as the printed address does."""
+    place = urlsplit(url)
+    if place.scheme == "http":
+        page.request.get(f"http://{place.netloc}/static/icon.svg?token={TOKEN}")
 
 
 def names(page) -> list[str]:
@@ -66,6 +74,31 @@ def background(page) -> int:
     """How light the page is, from 0 to 255."""
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return int(re.search(r"\d+", colour)[0])
+
+
+def test_the_printed_address_opens_the_pages_to_this_browser_alone(browser, address):
+    context, other = browser.new_context(), browser.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/?group=sample&token={TOKEN}")
+    assert page.url == f"{address}/?group=sample"
+    assert names(page)
+    assert page.evaluate("document.cookie") == ""
+    page.click("nav.menu a:has-text('Runs')")
+    page.wait_for_url("**/runs")
+    assert page.locator("main table").count() >= 1
+    page.goto(f"{address}/progress")
+    context.clear_cookies()
+    with page.expect_navigation(timeout=20_000):  # the page asks by itself, and finds that it is not known any more
+        pass
+    stranger = other.new_page()
+    for refused in (page, stranger):
+        if refused is stranger:
+            assert refused.goto(f"{address}/?group=sample").status == 403
+        assert "open the address that r2med serve printed" in refused.locator("main").inner_text()
+        assert refused.locator("a[href^='/']").count() == 0
+        assert refused.evaluate("getComputedStyle(document.querySelector('.card')).paddingTop") != "0px"
+    context.close()
+    other.close()
 
 
 def test_the_board_sorts_and_filters(visit, address):
@@ -251,6 +284,7 @@ def test_the_form_that_finds_causes_works(visit, filled, tmp_path, monkeypatch):
 def test_a_bar_at_nothing_looks_empty_and_a_silent_server_is_told(browser, filled):
     with account.working("bm25", "sample/Biology"), served(filled[0] / "ledger.sqlite") as own:
         page = browser.new_page()
+        come_in(page, own)
         page.goto(f"{own}/progress")
         assert page.evaluate("getComputedStyle(document.querySelector('progress.bar')).appearance") == "none"
         assert page.locator("[data-progress][aria-live]").count() == 0

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from starlette.testclient import TestClient
+
 import r2med
+from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
 
+TOKEN = "a-token-of-the-tests"
 ATTACK = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
 
@@ -39,16 +43,27 @@ def fill(home: Path) -> str:
     return report.results[0].task
 
 
+def entered(library: Library, base_url: str = "http://127.0.0.1:8421") -> TestClient:
+    """A client of the whole application that has come in by the printed address."""
+    client = TestClient(create_app(library, Access(TOKEN)), base_url=base_url)
+    assert client.get(f"/progress/bars?token={TOKEN}").status_code == 200
+    return client
+
+
 @contextmanager
 def served(path: Path, library: Library | None = None) -> Iterator[str]:
-    """A real server on a free port of the loopback, and its address."""
+    """A real server on a free port of the loopback, and its address; `TOKEN` opens it."""
     import uvicorn
 
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
     config = uvicorn.Config(
-        create_app(library or Library(path)), host="127.0.0.1", port=port, log_level="error", lifespan="off"
+        create_app(library or Library(path), Access(TOKEN)),
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        lifespan="off",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

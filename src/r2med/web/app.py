@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import cache, wraps
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError
-from r2med.render.html import Frame, environment, render, static
+from r2med.render.html import Frame, environment, inlined, render, static
 from r2med.web import (
     board_page,
     compare_page,
@@ -31,6 +32,7 @@ from r2med.web import (
     search_page,
     system_page,
 )
+from r2med.web.access import Access, Refused
 from r2med.web.addresses import SIZE, search_address, system_address
 from r2med.web.guard import Guard
 from r2med.web.library import Library
@@ -50,9 +52,8 @@ _HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be sh
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 
 
-def create_app(library: Library | None = None) -> Starlette:
-    """The whole application."""
-    chosen = library or Library()
+def create_app(chosen: Library, access: Access) -> Starlette:
+    """The whole application, for those whom the rules of access let in."""
 
     routes = [
         Route("/", _page(chosen, board_page.board_page, "Board")),
@@ -75,7 +76,7 @@ def create_app(library: Library | None = None) -> Starlette:
         *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
     middleware = [
-        Middleware(Guard, page=partial(_error, 403)),
+        Middleware(Guard, access=access, page=_refusal),
         Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3),
     ]
     return Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
@@ -105,6 +106,17 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
 def _error(status: int, message: str, current: str = "", back: str = "") -> str:
     """A page that says what is wrong, with a way back."""
     return render("error.html", frame(current), heading=_HEADINGS[status], message=message, back=back)
+
+
+@cache
+def _refusal(refused: Refused) -> HTMLResponse:
+    """What somebody sees who is not let in: to a stranger, a page that needs no other file."""
+    if not refused.stranger:
+        return HTMLResponse(_error(403, refused.why), 403)
+    around = inlined({})
+    page = render("error.html", around, heading=_HEADINGS[403], message=refused.why, back="")
+    headers = {"content-security-policy": f"{around.policy}; frame-ancestors 'none'", "cache-control": "no-store"}
+    return HTMLResponse(page, 403, headers)
 
 
 def _before(request: Request) -> str:
@@ -204,16 +216,25 @@ def read_ahead(library: Library) -> None:
         return
 
 
-def serve(port: int, tell: Callable[[], None]) -> None:
-    """Answer on the loopback until it is stopped; `tell` is called once it is known that the port can be had."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as place:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            place.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise R2medError(f"port {port} cannot be used ({error.strerror}); choose another with --port") from error
+def serve(port: int, access: Access, tell: Callable[[], None]) -> None:
+    """Answer until it is stopped; `tell` is called once it is known that the place can be had."""
+    host = access.bound
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(place)
+    except (OSError, UnicodeError) as error:
+        raise R2medError(_unusable(host, port, error)) from error
     tell()
     library = Library()
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
-    uvicorn.run(create_app(library), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    uvicorn.run(create_app(library, access), host=host, port=port, log_level="warning", access_log=False)
+
+
+def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:
+    why = error.strerror or str(error) if isinstance(error, OSError) else "not a host name"
+    if isinstance(error, UnicodeError | socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine ({why}); choose another with --host"
+    return f"port {port} cannot be used ({why}); choose another with --port"

@@ -1,18 +1,17 @@
-"""Who may ask, and what a browser may do with an answer: loopback names only, nothing from elsewhere, no framing."""
+"""Stands before every page: asks who may come in, and tells a browser what it may do with an answer."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from starlette.responses import HTMLResponse
+from starlette.responses import RedirectResponse, Response
+
+from r2med.web.access import Access, Admitted, Refused, Visit, Welcomed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-"""The names under which the server may be asked: anything else is a page elsewhere that points its name here."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -28,48 +27,51 @@ _HEADERS = (
 )
 
 
-def local(host: str) -> bool:
-    """Whether a Host header names this machine by its loopback, and says nothing else.
-
-    >>> local("127.0.0.1:8421"), local("[::1]:80"), local("evil.example"), local("localhost/evil")
-    (True, True, False, False)
-    """
-    return _HOST.fullmatch(host) is not None
-
-
 class Guard:
-    """Refuses foreign hosts and foreign posts, and puts the headers on every answer."""
+    """Answers those who are admitted, and puts the headers on every answer.
 
-    def __init__(self, app: ASGIApp, page: Callable[[str], str]) -> None:
+    Pages find what let a request in as `request.state.admitted_by`.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, page: Callable[[Refused], Response]) -> None:
         self.app = app
+        self.access = access
         self.page = page
         """Makes the page that gives the reason for a refusal."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
             return
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *_HEADERS]
+                own = list(message.get("headers", []))
+                names = {name for name, _ in own}
+                message["headers"] = [*own, *(each for each in _HEADERS if each[0] not in names)]
             await send(message)
 
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refused = _refused(scope["method"], headers)
-        app = HTMLResponse(self.page(refused), 403) if refused else self.app
-        await app(scope, receive, guarded)
+        await self._answer(scope)(scope, receive, guarded)
+
+    def _answer(self, scope: Scope) -> ASGIApp:
+        decision = self.access.decide(_visit(scope))
+        if isinstance(decision, Refused):
+            return self.page(decision)
+        if isinstance(decision, Welcomed):
+            headers = {"cache-control": "no-store"} | ({"set-cookie": decision.cookie} if decision.cookie else {})
+            return RedirectResponse(decision.place, 303, headers=headers)
+        return self._admit(scope, decision)
+
+    def _admit(self, scope: Scope, decision: Admitted) -> ASGIApp:
+        scope.setdefault("state", {})["admitted_by"] = decision.by
+        return self.app
 
 
-def _refused(method: str, headers: dict[bytes, str]) -> str:
-    host = headers.get(b"host", "")
-    if not local(host):
-        return "this server answers only to this machine's own loopback name"
-    if method in ("GET", "HEAD"):
-        return ""
-    origin = headers.get(b"origin", "")
-    site = headers.get(b"sec-fetch-site", "same-origin")
-    if origin != f"http://{host}" or site != "same-origin":
-        return "a change must come from a page of this server; open the page again and repeat it there"
-    return ""
+def _visit(scope: Scope) -> Visit:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    query = scope.get("query_string", b"").decode("latin-1")
+    return Visit(scope["method"], scope["path"], query, headers, scope.get("scheme", "http"))

@@ -75,6 +75,12 @@
     } catch { delete opened.dataset.there; }
   }, true);
 
+  // Who is not let in any more is told by the page itself.
+  const ask = async (address) => {
+    const answer = await fetch(address);
+    if (answer.status === 403) location.reload();
+    return answer;
+  };
   const live = document.querySelector("form[data-live]");
   if (live) {
     const target = document.getElementById("found");
@@ -85,7 +91,7 @@
       history.replaceState(null, "", "?" + query);
       target.setAttribute("aria-busy", "true");
       try {
-        const answer = await fetch(live.dataset.live + "?" + query, { headers: { accept: "text/html" } });
+        const answer = await ask(live.dataset.live + "?" + query);
         const text = await answer.text();
         // The server escapes every text; the page's policy allows no script in it either.
         if (mine === asked) target.innerHTML = text;
@@ -111,7 +117,7 @@
   let shown = "";
   if (bars) setInterval(async () => {
     try {
-      const answer = await fetch(bars.dataset.progress);
+      const answer = await ask(bars.dataset.progress);
       const text = await answer.text();
       if (!answer.ok) throw new Error(text);
       // What somebody is reading is not put there anew unless it has changed.

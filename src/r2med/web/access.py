@@ -1,0 +1,241 @@
+"""Who may see the pages, and why: the one place where a request is admitted or refused.
+
+Three questions are asked of every request, for a page, a file or a form alike, in this order:
+
+1. Is it meant for this server? Its Host must be a name that the server goes by; anything else is a page elsewhere that
+   points its own name here.
+2. Who asks? The keeper, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or somebody
+   with an entrance of their own (`Entrance`), which leads to some pages and to no others.
+3. Does a change come from a page of this server? A browser says so in Origin, which no other page can forge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.requests import cookie_parser
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?", re.IGNORECASE)
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_MONTH = 30 * 24 * 3600
+"""Seconds that a browser keeps the cookie."""
+_STATIC = "/static"
+"""Style and script, which everybody needs who is let in anywhere."""
+_ASK = "open the address that r2med serve printed when it was started, which ends in a token"
+_FOREIGN = "this server does not answer to this host name; start it with --allow-host NAME to use another"
+_ELSEWHERE = "a change must come from a page of this server; open the page again and repeat it there"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request, as far as it matters who makes it."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By names in small letters."""
+    scheme: str = "http"
+
+    @cached_property
+    def cookies(self) -> Mapping[str, str]:
+        """The cookies that came with it."""
+        return cookie_parser(self.headers.get("cookie", ""))
+
+    @cached_property
+    def parameters(self) -> list[tuple[str, str]]:
+        """What stands behind the question mark of its address."""
+        return parse_qsl(self.query, keep_blank_values=True, errors="replace")
+
+    @property
+    def host(self) -> str:
+        """The name under which the server is asked, with the port."""
+        return self.headers.get("host", "")
+
+    @property
+    def looks(self) -> bool:
+        """Whether nothing is to be changed."""
+        return self.method in ("GET", "HEAD")
+
+    def below(self, path: str) -> bool:
+        """Whether it asks for a path or something below it."""
+        return self.path == path or self.path.startswith(path + "/")
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The request is answered."""
+
+    by: str
+    """What let it in: `token`, `entrance`, or `open` where the server wants no token."""
+
+
+@dataclass(frozen=True)
+class Welcomed:
+    """The token was in the address: the browser gets a cookie and goes on to the address without it."""
+
+    place: str
+    cookie: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The request is not answered."""
+
+    why: str
+    stranger: bool = True
+    """Whether it is unknown who asks; a page for strangers leads nowhere."""
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """A way in beside the token, for those who may see some pages alone: a personal link, for instance."""
+
+    path: str
+    """The pages that it leads to: this path and everything below it."""
+    opens: Callable[[Visit], bool]
+    """Whether a request is from somebody who may go there; it also decides over style and script."""
+
+    def leads(self, visit: Visit) -> bool:
+        """Whether a request may be answered for this entrance's sake."""
+        return (visit.below(self.path) or (visit.looks and visit.below(_STATIC))) and self.opens(visit)
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rules of a server."""
+
+    token: str | None
+    """What the keeper shows; with None everybody who reaches the server is let in."""
+    hosts: tuple[str, ...] = ()
+    """Names that the server goes by beside the loopback's, as a proxy has; without a port, under every port."""
+    bound: str = "127.0.0.1"
+    """The address that the server listens on."""
+    entrances: tuple[Entrance, ...] = ()
+
+    def decide(self, visit: Visit) -> Admitted | Welcomed | Refused:
+        """Whether a request is answered, and why."""
+        if not self.goes_by(visit.host):
+            return Refused(_FOREIGN)
+        admitted = self._known(visit)
+        if isinstance(admitted, Admitted) and not visit.looks and not self._from_here(visit):
+            return Refused(_ELSEWHERE, stranger=admitted.by == "entrance")
+        return admitted
+
+    def goes_by(self, host: str) -> bool:
+        """Whether the server is known under a name.
+
+        >>> access = Access("...", hosts=("hub.example",))
+        >>> [access.goes_by(host) for host in ("127.0.0.1:8421", "hub.example", "evil.example", "localhost/evil")]
+        [True, True, False, False]
+        """
+        found = _HOST.fullmatch(host)
+        if not found:
+            return False
+        name = found[1].lower()
+        return name in _LOOPBACK or self._named(host) or self._is_bound(name.strip("[]"))
+
+    def _named(self, host: str) -> bool:
+        """Whether the keeper has allowed a name."""
+        names = {name.lower() for name in self.hosts}
+        return host.lower() in names or host.lower().rpartition(":")[0] in names
+
+    def _is_bound(self, name: str) -> bool:
+        """Whether a name is the address that the server listens on; no page elsewhere can point an address here."""
+        if is_loopback(self.bound):
+            return False
+        try:
+            number, bound = ipaddress.ip_address(name), ipaddress.ip_address(self.bound)
+        except ValueError:
+            return name == self.bound.lower()
+        return bound.is_unspecified or number == bound
+
+    def _known(self, visit: Visit) -> Admitted | Welcomed | Refused:
+        shown = next((value for name, value in visit.parameters if name == "token"), None)
+        if self.token is None:
+            return Welcomed(without_token(visit), "") if visit.looks and shown is not None else Admitted("open")
+        right = shown is not None and _same(shown, self.token)
+        if visit.looks and shown is not None and (right or self._holds_cookie(visit)):
+            return Welcomed(without_token(visit), self._cookie(visit))
+        if self._holds_cookie(visit) or self._bears_token(visit):
+            return Admitted("token")
+        if any(entrance.leads(visit) for entrance in self.entrances):
+            return Admitted("entrance")
+        return Refused(f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
+
+    def _holds_cookie(self, visit: Visit) -> bool:
+        return _same(visit.cookies.get(_cookie_name(visit), ""), self._pledge())
+
+    def _bears_token(self, visit: Visit) -> bool:
+        kind, _, shown = visit.headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and _same(shown.strip(), self.token or "")
+
+    def _pledge(self) -> str:
+        """What the cookie holds: whoever has the token can make it, and nobody can make the token of it."""
+        return hmac.new((self.token or "").encode("utf-8"), b"r2med pages", hashlib.sha256).hexdigest()
+
+    def _cookie(self, visit: Visit) -> str:
+        # Lax, not Strict: a link in a message must open, and looking changes nothing.
+        secure = "; Secure" if visit.scheme == "https" else ""
+        return f"{_cookie_name(visit)}={self._pledge()}; Max-Age={_MONTH}; Path=/; HttpOnly; SameSite=Lax{secure}"
+
+    def _from_here(self, visit: Visit) -> bool:
+        """Whether a change was asked for by a page of this server."""
+        if visit.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return False
+        scheme, _, place = visit.headers.get("origin", "").partition("://")
+        if self._named(place):
+            # A proxy may speak TLS to the browser, and may ask here under the loopback's name.
+            return scheme in ("http", "https")
+        return scheme == "http" and place == visit.host
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address can be reached from this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def is_host_name(text: str) -> bool:
+    """Whether a text can stand in a Host header.
+
+    >>> is_host_name("hub.example:443"), is_host_name("https://hub.example"), is_host_name("")
+    (True, False, False)
+    """
+    return _HOST.fullmatch(text) is not None
+
+
+def without_token(visit: Visit) -> str:
+    """The address of a request without its token, on this server whatever the path looks like.
+
+    >>> without_token(Visit("GET", "//evil.example/x", "token=abc&q=1"))
+    '/evil.example/x?q=1'
+    """
+    rest = urlencode([(name, value) for name, value in visit.parameters if name != "token"], errors="replace")
+    return "/" + quote(visit.path, errors="replace").lstrip("/") + (f"?{rest}" if rest else "")
+
+
+def _cookie_name(visit: Visit) -> str:
+    """Browsers keep no cookies apart by port: servers at two ports need two names."""
+    found = _HOST.fullmatch(visit.host)
+    return "r2med" + (f"_{found[2]}" if found and found[2] else "")
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two secrets are equal, in a time that does not tell how much of them is."""
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
