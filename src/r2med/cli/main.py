@@ -45,6 +45,7 @@ VERBS = {
     "leakage": "Does training data hold what is evaluated on?",
     "runs": "List, show or remove the runs of the ledger.",
     "models": "List embedding models, rerankers and language models; export to ONNX.",
+    "engines": "List the search engines that can be asked, and how each is asked.",
     "cache": "Sizes of indexes and vectors, and how to let go of them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }

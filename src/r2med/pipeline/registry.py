@@ -26,6 +26,7 @@ STAGES: Mapping[str, str] = {
     "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
     "candidates": "r2med.retrieve.stored_lists:StoredLists",
     "http": "r2med.retrieve.http_engine:HttpEngine",
+    "sql": "r2med.retrieve.sql_engine:SqlEngine",
     "rrf": "r2med.retrieve.fusion:RRF",
     "wsum": "r2med.retrieve.fusion:WeightedSum",
     "combmnz": "r2med.retrieve.fusion:CombMNZ",

@@ -75,7 +75,28 @@ class EngineRequest:
 @cache
 def presets() -> Mapping[str, Any]:
     """The bundled engines, as tables."""
-    return tomllib.loads((files("r2med.retrieve") / "engines.toml").read_text("utf-8"))
+    return tomllib.loads(_presets_text())
+
+
+def _presets_text() -> str:
+    return (files("r2med.retrieve") / "engines.toml").read_text("utf-8")
+
+
+def preset_text(name: str) -> str:
+    """A bundled engine as a file of the user's own would have it.
+
+    >>> print(preset_text("qdrant").splitlines()[1])
+    path = "collections/{index}/points/query"
+    """
+    lines: list[str] = []
+    inside = False
+    for line in _presets_text().splitlines():
+        if heading := re.fullmatch(r"\[([\w-]+)(?:\.(\w+))?\]", line):
+            inside = heading[1] == name
+            line = f"[{heading[2]}]" if heading[2] else ""
+        if inside and (line or lines):
+            lines.append(line)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def read_request(engine: str, *, vector: bool) -> EngineRequest:

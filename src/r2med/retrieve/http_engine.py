@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -13,20 +13,13 @@ from urllib.parse import quote
 
 import orjson
 
-from r2med.data.dataset import Texts
-from r2med.data.run import Run
-from r2med.encode.batching import encode_all
-from r2med.encode.encoder import Role
-from r2med.errors import R2medError, SpecError
+from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FatalServerError, RequestLimits
 from r2med.models.json_server import JsonServer, RequestFailed
 from r2med.models.servers import check_url, server_name
-from r2med.pipeline.joins import query_copies
-from r2med.pipeline.registry import build_system, spec_of
-from r2med.pipeline.stage import Context, Requirements, Retriever, note_incomplete
-from r2med.retrieve.answer_lists import AnswerChecker
-from r2med.retrieve.dense import Dense
-from r2med.retrieve.engine_replies import EngineReplies, KeptReply
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.stage import Requirements
+from r2med.retrieve.engine_replies import KeptReply
 from r2med.retrieve.engine_request import (
     EngineRequest,
     NoSuchPath,
@@ -38,14 +31,12 @@ from r2med.retrieve.engine_request import (
     problem,
     read_request,
 )
-from r2med.retrieve.query_text import search_texts
-from r2med.retrieve.user_engine import latency
+from r2med.retrieve.remote_engine import Outcome, RemoteEngine
 from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
     import httpx
 
-    from r2med.data.dataset import Collection
     from r2med.pipeline.spec import Call
 
 _LARGEST = 50 << 20
@@ -96,7 +87,7 @@ class EngineServer(JsonServer[Found]):
 
 
 @dataclass(frozen=True)
-class HttpEngine(Retriever):
+class HttpEngine(RemoteEngine):
     """An engine of a preset, or of a file that says how it is asked.
 
     >>> str(HttpEngine("solr", url="http://localhost:8983", index="medline", depth=50))
@@ -134,10 +125,9 @@ class HttpEngine(Retriever):
     """Of what is behind the address: change it when the index changes."""
 
     def __post_init__(self) -> None:
-        if min(self.depth, 1 + self.fetch, 1 + self.batch) < 1 or not 0 <= self.unknown <= 1:
-            raise SpecError("http: depth must be at least 1, fetch and batch not negative, unknown a share of 0 to 1")
-        if self.join:
-            query_copies(self.join)
+        self._check_settings()
+        if self.batch < 0:
+            raise SpecError("http: batch must not be negative")
         request = self.request
         self._address  # noqa: B018 - a wrong address is an error before anything runs
         if "{index}" in f"{request.path} {request.body} {request.item}" and not self.index:
@@ -146,9 +136,6 @@ class HttpEngine(Retriever):
             raise SpecError(f"http: {self.engine} gives at most {request.largest} hits, not {self._hits}")
         if self.batch > 1 and request.item is None:
             raise SpecError(f"http: {self.engine} takes one query at a time; leave batch out")
-        self._pattern  # noqa: B018 - a wrong expression is an error before anything runs
-        if self.encoder:
-            self._dense  # noqa: B018 - and so is an unknown encoder
 
     @cached_property
     def request(self) -> EngineRequest:
@@ -169,27 +156,6 @@ class HttpEngine(Retriever):
         return check_url(self.engine, self._url, variables, "url=http://host:port")
 
     @property
-    def _hits(self) -> int:
-        return self.fetch or self.depth + self.drop_self
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        try:
-            pattern = re.compile(self.chunk) if self.chunk else None
-        except re.error as error:
-            raise SpecError(f"http: chunk={self.chunk!r} is no regular expression ({error})") from error
-        if pattern is not None and not pattern.groups:
-            raise SpecError(f'http: chunk={self.chunk!r} has no group for the document, as in "(.*)#[0-9]+"')
-        return pattern
-
-    @cached_property
-    def _dense(self) -> Dense:
-        stage = build_system(self.encoder).stages[-1]
-        if not isinstance(stage, Dense):
-            raise SpecError(f"http: {self.encoder} is no encoder")
-        return stage
-
-    @property
     def spec(self) -> Call:
         """The stage in the spec language."""
         return spec_of(self, "http")
@@ -203,10 +169,8 @@ class HttpEngine(Retriever):
         """The whole request but for its keys, which server is asked, and what its vectors depend on."""
         request = self.request
         content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
-        found: dict[str, object] = {"request": cache_key(content=content), "url": server_name(self._address)}
-        if self.encoder:
-            found["encoder"] = {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}
-        return found
+        found = {"request": cache_key(content=content), "url": server_name(self._address)}
+        return found | self._encoder_settings()
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows; headers are never shown."""
@@ -223,71 +187,20 @@ class HttpEngine(Retriever):
             "backend": "api",
         }
 
-    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many queries are asked."""
-        return {"queries to ask": len(collection.queries)}
+    @property
+    def _name(self) -> str:
+        return f"http({self.engine})"
 
-    def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Ask the engine for every query that it has not answered before."""
-        queries = self._queries(collection, context)
-        found: dict[str, KeptReply] = {}
-        failed: dict[str, str] = {}
-        base = self.key()
-        keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
-        with EngineReplies() as store:
-            if not context.fresh:
-                kept = {query: store.find(key) for query, key in keys.items()}
-                found = {query: reply for query, reply in kept.items() if reply is not None}
-            if found:
-                context.reuse("replies")
-            left = [query for query in queries if query not in found]
-            with context.engine.progress(self.engine, len(left)) as bar:
-                for query, outcome in self._asked(left, queries):
-                    bar.advance()
-                    if isinstance(outcome, str):
-                        failed[query] = outcome
-                    else:
-                        found[query] = outcome
-                        store.add(keys[query], outcome)
-        return self._run(collection, context, found, failed)
-
-    def _run(
-        self, collection: Collection, context: Context, found: Mapping[str, KeptReply], failed: Mapping[str, str]
-    ) -> Run:
-        if failed and not found:
-            raise R2medError(f"http({self.engine}) could search for none of the queries: {next(iter(failed.values()))}")
-        note_incomplete(self, failed, len(collection.queries), context, kept="could not be searched")
-        checker = AnswerChecker(f"http({self.engine})", collection, self.unknown)
-        for query, reply in found.items():
-            checker.add(query, reply.hits)
-        single = (self.batch or self.request.batch) == 1
-        times = latency([reply.seconds for reply in found.values()] if single else [])
-        context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
-        run = checker.run(context)
-        return (run.without_self() if self.drop_self else run).cut(self.depth)
-
-    def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
-        """What fills the placeholders for each query."""
-        texts = search_texts(collection, self.join)
-        hits = self._hits
-        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
-        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
-        if self.encoder:
-            asked = Texts(list(collection.queries.ids), texts)
-            vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
-            for row, vector in zip(rows.values(), vectors[:], strict=True):
-                row["vector"] = vector.tolist()
-        return rows
+    @property
+    def _one_by_one(self) -> bool:
+        return (self.batch or self.request.batch) == 1
 
     def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         names = ("index", "field", "vector_field", "id_field", "ranking")
         written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
         return {**{name: getattr(self, name) for name in names}, **row, **written}
 
-    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Any:
-        """Each query that is left with its reply, or why there is none."""
-        if not left:
-            return
+    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Outcome]:
         request, plain = self.request, {"index": self.index, "id_field": self.id_field}
         asked = EngineRequest(
             request.name, fill(request.path, {"index": quote(self.index, safe="")}), request.reply, request.body,
@@ -308,7 +221,7 @@ class HttpEngine(Retriever):
         return fill(self.request.body, {**values[0], "items": items})
 
 
-def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[tuple[str, KeptReply | str]]:
+def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[Outcome]:
     """Each query of a request with its reply, or why there is none."""
     if isinstance(answer, RequestFailed):
         return [(query, str(answer)) for query in group]

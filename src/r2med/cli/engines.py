@@ -1,0 +1,65 @@
+"""`r2med engines`: the search engines that can be asked, and how each is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from r2med.cli.options import json_option, output, write_json
+from r2med.errors import R2medError, suggest
+from r2med.render.grid import Column, Table, key
+from r2med.retrieve.engine_request import preset_text, presets, read_request
+from r2med.retrieve.sql_engine import EXAMPLES, example
+
+
+@click.group("engines", invoke_without_command=True)
+@json_option()
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the search engines that `http(NAME, ...)` can ask, and the example statements of `sql(FILE.sql, ...)`.
+
+    \b
+    Examples:
+      r2med engines
+      r2med engines show solr
+      r2med engines show postgres-hybrid > hybrid.sql
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    facts = [_fact(name) for name in presets()]
+    facts += [_statement(name) for name in EXAMPLES]
+    if as_json:
+        write_json(facts)
+        return
+    table = Table(
+        key("engine"), Column("used as"), Column("searches by"), Column("versions"), Column("key", folds=True)
+    )
+    for fact in facts:
+        table.add(fact["name"], fact["stage"], ", ".join(fact["searches"]), fact["versions"], fact["key"] or "-")
+    table.show(output())
+
+
+def _fact(name: str) -> dict[str, Any]:
+    searches = [word for word, table in (("text", "query"), ("vectors", "vector")) if table in presets()[name]]
+    request = read_request(name, vector="vectors" in searches)
+    keys = ", ".join(request.keys())
+    return {"name": name, "stage": "http", "searches": searches, "versions": request.versions, "key": keys}
+
+
+def _statement(name: str) -> dict[str, Any]:
+    text = example(name)
+    searches = [word for word, place in (("text", "%(query)s"), ("vectors", "%(vector)s")) if place in text]
+    return {"name": name, "stage": "sql", "searches": searches, "versions": "PostgreSQL 16", "key": "DATABASE_URL"}
+
+
+@command.command("show")
+@click.argument("name")
+def show(name: str) -> None:
+    """Print how an engine is asked: a preset as a file engine.toml to start from, or an example statement."""
+    if name in EXAMPLES:
+        click.echo(example(name), nl=False)
+    elif name in presets():
+        click.echo(preset_text(name), nl=False)
+    else:
+        raise R2medError(f"unknown engine {name!r}{suggest(name, [*presets(), *EXAMPLES])}")

@@ -1,0 +1,147 @@
+"""What every search engine elsewhere shares, behind HTTP or in a database: kept replies, checks and the record."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from r2med.data.dataset import Texts
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
+from r2med.errors import R2medError, SpecError
+from r2med.pipeline.joins import query_copies
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import Context, Retriever, note_incomplete
+from r2med.retrieve.answer_lists import AnswerChecker
+from r2med.retrieve.dense import Dense
+from r2med.retrieve.engine_replies import EngineReplies, KeptReply
+from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.user_engine import latency
+from r2med.storage.cache import cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+
+Outcome = tuple[str, KeptReply | str]
+"""A query with its reply, or with why there is none."""
+
+
+class RemoteEngine(Retriever):
+    """A retriever that asks somebody else's index, query by query; what came back is kept by what was asked."""
+
+    encoder: str
+    chunk: str
+    fetch: int
+    join: str
+    drop_self: bool
+    unknown: float
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """What messages call it."""
+
+    @abstractmethod
+    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Outcome]:
+        """Each query that is left, of which there is one at least, with its reply or why there is none."""
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether a request holds a single query, so that its time is that query's latency."""
+        return True
+
+    def _check_settings(self) -> None:
+        """Refuse what cannot be, before anything runs."""
+        if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
+            raise SpecError(f"{self._name}: depth must be 1 or more, fetch not negative, unknown a share of 0 to 1")
+        if self.join:
+            query_copies(self.join)
+        self._pattern  # noqa: B018 - a wrong expression is an error before anything runs
+        if self.encoder:
+            self._dense  # noqa: B018 - and so is an unknown encoder
+
+    @property
+    def _hits(self) -> int:
+        return self.fetch or self.depth + self.drop_self
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        try:
+            pattern = re.compile(self.chunk) if self.chunk else None
+        except re.error as error:
+            raise SpecError(f"{self._name}: chunk={self.chunk!r} is no regular expression ({error})") from error
+        if pattern is not None and not pattern.groups:
+            raise SpecError(f'{self._name}: chunk={self.chunk!r} has no group for the document, as in "(.*)#[0-9]+"')
+        return pattern
+
+    @cached_property
+    def _dense(self) -> Dense:
+        stage = build_system(self.encoder).stages[-1]
+        if not isinstance(stage, Dense):
+            raise SpecError(f"{self._name}: {self.encoder} is no encoder")
+        return stage
+
+    def _encoder_settings(self) -> dict[str, object]:
+        """What the queries' vectors depend on, for a fingerprint."""
+        if not self.encoder:
+            return {}
+        return {"encoder": {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many queries are asked."""
+        return {"queries to ask": len(collection.queries)}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Ask the engine for every query that it has not answered before."""
+        queries = self._queries(collection, context)
+        found: dict[str, KeptReply] = {}
+        failed: dict[str, str] = {}
+        base = self.key()
+        keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
+        with EngineReplies() as store:
+            if not context.fresh:
+                kept = {query: store.find(key) for query, key in keys.items()}
+                found = {query: reply for query, reply in kept.items() if reply is not None}
+            if found:
+                context.reuse("replies")
+            left = [query for query in queries if query not in found]
+            with context.engine.progress(self._name, len(left)) as bar:
+                for query, outcome in self._asked(left, queries) if left else ():
+                    bar.advance()
+                    if isinstance(outcome, str):
+                        failed[query] = outcome
+                    else:
+                        found[query] = outcome
+                        store.add(keys[query], outcome)
+        return self._run(collection, context, found, failed)
+
+    def _run(
+        self, collection: Collection, context: Context, found: Mapping[str, KeptReply], failed: Mapping[str, str]
+    ) -> Run:
+        if failed and not found:
+            raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
+        note_incomplete(self, failed, len(collection.queries), context, kept="could not be searched")
+        checker = AnswerChecker(self._name, collection, self.unknown)
+        for query, reply in found.items():
+            checker.add(query, reply.hits)
+        times = latency([reply.seconds for reply in found.values()] if self._one_by_one else [])
+        context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
+        run = checker.run(context)
+        return (run.without_self() if self.drop_self else run).cut(self.depth)
+
+    def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
+        """What fills the placeholders for each query."""
+        texts = search_texts(collection, self.join)
+        hits = self._hits
+        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
+        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
+        if self.encoder:
+            asked = Texts(list(collection.queries.ids), texts)
+            vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
+            for row, vector in zip(rows.values(), vectors[:], strict=True):
+                row["vector"] = vector.tolist()
+        return rows
