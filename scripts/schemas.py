@@ -980,6 +980,65 @@ BUILD_SHOW = record(
     }
 )
 
+HITS = record({"count": count("How many."), "total": count("Of how many.")})
+REVIEW_PROJECT = record(
+    {
+        "name": string(),
+        "created": string("When it was made, in UTC."),
+        "sources": array(string(), "What --from named."),
+        "data": table(string(), "Task to the fingerprint of its data."),
+        "queue": string("How items were drawn."),
+        "frames": table(count(), "Each way of drawing to the number of pairs that it could draw from."),
+        "scale": record(
+            {
+                "grades": array(record({"value": count(), "name": string(), "meaning": string()})),
+                "relevant_from": count("A passage with at least this grade is relevant."),
+            }
+        ),
+        "guideline": string(),
+        "overlap": share("Share of items that everybody judges."),
+        "repeat": share("Share of a person's items that come a second time."),
+        "seed": value("integer"),
+    },
+    "What a review is of, and by which rules.",
+)
+REVIEW = record(
+    {
+        "project": REVIEW_PROJECT,
+        "questions": count(),
+        "items": count(),
+        "drawn": table(count(), "How items were drawn, to their number."),
+        "judged": count("Items that somebody graded."),
+        "by_two": count("Items that two at least have graded."),
+        "disagreements": count("Of these, how many have different grades."),
+        "ruled": count("Items that an adjudicator has ruled on."),
+        "people": array(
+            record(
+                {
+                    "name": string(),
+                    "kind": string("person, model or imported."),
+                    "role": string("reviewer or adjudicator."),
+                    "links": count("Links of theirs that hold."),
+                    "graded": count(),
+                    "unsure": count(),
+                    "skipped": count(),
+                    "ruled": count("Rulings of theirs that hold."),
+                    "seconds": unknown(number("Median of an item.")),
+                    "agreement": HITS | {"description": "Same grade as another reviewer."},
+                    "repeats": HITS | {"description": "Same grade as the first time."},
+                    "gold": HITS | {"description": "The grade that is known to be right."},
+                }
+            )
+        ),
+        "trouble": array(
+            record({"number": count("Counted from 0."), "text": string(), "count": count()}),
+            "Sentences of the guideline that were named as unclear.",
+        ),
+        "causes": table(count(), "Why people disagreed, as adjudicators named it."),
+    },
+    "How a review stands.",
+)
+
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "run": (
         "r2med run --json, r2med eval --json, r2med import --json",
@@ -998,6 +1057,12 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
     "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
     "audit": ("r2med audit --json", "Agreement of label sets, and systems under each of them.", AUDIT),
+    "review": (
+        "r2med review new --json, r2med review show --json",
+        "How a review stands: items, people, agreement so far, and what is unclear.",
+        REVIEW,
+    ),
+    "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),

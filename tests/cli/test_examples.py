@@ -42,6 +42,7 @@ from r2med.llm import llm_cards
 from r2med.llm.scripted import scripted_file
 from r2med.rerank import reranker_cards
 from r2med.retrieve.engine_request import read_request
+from r2med.review.grading_scale import read_scale
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 
@@ -218,6 +219,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         call("run", *SYSTEMS, "--tasks", "sample", "--out", "out")
         call("run", "hyde(gpt-4o) >> bm25", "answer(o3-mini) >> bm25", "--tasks", "sample/MedQA-Diag")
         call("submit", "bm25", "--tasks", "sample/Biology", "--out", "ours.zip")
+        call("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "20")
+        call("review", "invite", "pilot", "Dr. Ada")
         call("nano", "build", "path/to/folder", "--out", "my-nano", "--docs", "1000")
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
@@ -274,8 +277,8 @@ def make_room(words: list[str]) -> None:
 
 
 def changes(words: list[str]) -> bool:
-    """Whether a command removes what others need."""
-    return words[:2] in (["runs", "rm"], ["cache", "clear"])
+    """Whether a command removes what others need, or makes what may be there already."""
+    return words[:2] in (["runs", "rm"], ["cache", "clear"], ["review", "new"], ["review", "withdraw"])
 
 
 @pytest.mark.parametrize("line", [line for line in RUN if not changes(words_of(line))])
@@ -288,9 +291,11 @@ def test_the_command_works(line: str, here: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("line", [line for line in RUN if changes(words_of(line))])
-@pytest.mark.usefixtures("copied_home")
-def test_the_command_that_removes_works(line: str) -> None:
-    call(*words_of(line), answer="y\n")
+def test_the_command_that_removes_works(line: str, copied_home: Path) -> None:
+    words = words_of(line)
+    if words[:2] == ["review", "new"]:
+        (copied_home / "reviews" / f"{words[2]}.sqlite").unlink(missing_ok=True)
+    call(*words, answer="y\n")
 
 
 @pytest.mark.parametrize("line", NOT_RUN)
@@ -408,6 +413,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "plan.toml": _read_build_plan,
     "engine.toml": lambda file: [read_request(str(file), vector=vector).keys() for vector in (False, True)],
     "stand-in.toml": lambda file: scripted_file(file).answer,
+    "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }
 """What reads a file of that name, and gives something true if it took it in."""

@@ -16,6 +16,8 @@ from schemas import SHAPES
 
 from r2med.build.builder import init
 from r2med.cli.main import VERBS, app
+from r2med.review.review_rows import DraftDecision, Ruling
+from r2med.review.review_store import ReviewStore
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -52,10 +54,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         output("run", "bm25", INFERRED, *TASKS, "--out", "out")
         output("nano", "build", *TASKS[1:], "--docs", "40", "--dense", "wordllama", "--out", "small")
         output("build", "run", "built")
+        output("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "12", "--overlap", "1")
+        judge_all("pilot")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
         (folder / "out" / "runs").rename(folder / "lists")
         next((folder / "lists").glob("sample-Biology.bm25.*")).rename(folder / "list.trec")
     return folder
+
+
+def judge_all(name: str) -> None:
+    """Let two models judge every item of a review, and a person rule on one and name a sentence as unclear."""
+    with ReviewStore.open(name) as store:
+        for place, model in enumerate(("one", "two")):
+            drafts = [(each.number, DraftDecision("graded", (each.number + place) % 4)) for each in store.items()]
+            store.record_all(store.add_reviewer(model, "model").id, drafts)
+        keeper = store.add_reviewer("keeper", role="adjudicator")
+        store.rule(Ruling(0, keeper.id, 1, 2, "guideline", 3, "", 4.5, ""), "token")
 
 
 def output(*command: str) -> str:
@@ -81,6 +95,9 @@ COMMANDS = {
     "slices": ("diagnose", "bm25", *TASKS, "--slices", "--json"),
     "cost": ("diagnose", *TASKS, "--cost", "--json"),
     "audit": ("audit", "sample/Biology", "--labels", "task", "review.csv", "--overlay", "--json"),
+    "review": ("review", "new", "other", "--from", "sample/Biology", "bm25", "--items", "12", "--json"),
+    "review (judged)": ("review", "show", "pilot", "--json"),
+    "reviews": ("review", "list", "--json"),
     "answers": ("answers", INFERRED, "--json"),
     "validate": ("validate", "broken", "--json"),
     "leakage": ("leakage", "training.jsonl", "--tasks", "sample/Biology", "--json"),

@@ -31,6 +31,7 @@ VERBS = {
     "inspect": "Look at queries of a run one by one.",
     "diagnose": "Why does a system fail, and what would help?",
     "audit": "Can the labels of a task be trusted, and what changes if not?",
+    "review": "Have people and models judge passages, blind, and keep every decision.",
     "label": "Sort queries into classes by a language model.",
     "report": "Runs as one HTML file that needs nothing else.",
     "serve": "Look at the ledger in a browser: board, comparisons, live search.",

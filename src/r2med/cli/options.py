@@ -14,13 +14,15 @@ from r2med.render.consoles import messages, output
 
 if TYPE_CHECKING:
     Whole = click.ParamType[int]
+    Decimal = click.ParamType[float]
 else:
-    Whole = click.ParamType  # older versions of click have no type in brackets
+    Whole = Decimal = click.ParamType  # older versions of click have no type in brackets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 __all__ = [
     "FailedWith2",
     "ManyValues",
+    "Percent",
     "Size",
     "json_option",
     "messages",
@@ -93,6 +95,25 @@ class Size(Whole):
         if found is None or float(found[1]) <= 0:
             self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
         return int(float(found[1]) * self.units[found[2]])
+
+
+class Percent(Decimal):
+    """A share as people write it: 20%, or 0.2."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share, from 0 to 1."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            self.fail(f"{value!r} is not a share such as 20% or 0.2", param, ctx)
+        return share
 
 
 def json_option() -> Callable[[Function], Function]:

@@ -83,10 +83,15 @@ class Format:
 
 
 class Database:
-    """One connection to a versioned file. Several processes may use it; one thread, unless `shared`."""
+    """One connection to a versioned file. Several processes may use it; one thread, unless `shared`.
 
-    def __init__(self, path: Path, form: Format, patience: float | None = None, *, shared: bool = False) -> None:
-        self.path, self.form, self._shared = path, form, shared
+    A transaction of a `durable` one is on the disk when it ends, whatever happens to the machine.
+    """
+
+    def __init__(
+        self, path: Path, form: Format, patience: float | None = None, *, shared: bool = False, durable: bool = False
+    ) -> None:
+        self.path, self.form, self._shared, self._durable = path, form, shared, durable
         self.patience = PATIENCE if patience is None else patience
         self.obstacle = ""
         """Why nothing can be written; empty where it can."""
@@ -211,8 +216,8 @@ class Database:
         connection.create_function("seal", -1, seal, deterministic=True)
         if "mode=ro" not in place:
             connection.execute("PRAGMA journal_mode = WAL")
-        # With a write-ahead log this survives any death of the process; only a power cut may take what came last.
-        connection.execute("PRAGMA synchronous = NORMAL")
+        # With a write-ahead log NORMAL survives any death of the process; only a power cut may take what came last.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return connection

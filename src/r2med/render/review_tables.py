@@ -1,0 +1,61 @@
+"""The tables of a review: its projects, and how far one of them is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from r2med.errors import counted
+from r2med.render.consoles import say
+from r2med.render.grid import Column, Table, key, numbers
+from r2med.review.review_rows import CAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from r2med.review.review_progress import Hits, ReviewProgress
+
+
+def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
+    """Print a line for each project."""
+    table = Table(
+        key("review"), Column("from", folds=True), *numbers("items", "judged", "people"), Column("made (UTC)")
+    )
+    for each in found:
+        counts = (f"{each.items:,}", f"{each.judged:,}", str(len(each.people)))
+        table.add(each.project.name, " ".join(each.project.sources), *counts, each.project.created[:10])
+    table.show(console)
+
+
+def show_progress(progress: ReviewProgress, console: Console) -> None:
+    """Print how far a project is: its items, its people, and what is unclear."""
+    project = progress.project
+    console.print(project.name, style="bold", highlight=False)
+    drawn = ", ".join(f"{count:,} {name}" for name, count in progress.drawn.items())
+    say(console, f"{counted(progress.items, 'item')} of {counted(progress.questions, 'question')} ({drawn})")
+    say(console, f"drawn from {' '.join(project.sources)}; everybody judges {project.overlap:.0%}")
+    if progress.people:
+        _people(progress, console)
+        by_two = f"{progress.by_two:,} by two or more, {progress.disagreements:,} of them differently"
+        say(console, f"judged: {progress.judged:,} items, {by_two}; {progress.ruled:,} ruled on")
+    for cause, count in progress.causes.items():
+        say(console, f"{CAUSES[cause].lower()}: {counted(count, 'time')}")
+    for each in progress.trouble:
+        say(console, f"unclear {counted(each.count, 'time')}: sentence {each.number + 1}, {each.text!r}")
+
+
+def _people(progress: ReviewProgress, console: Console) -> None:
+    heads = ("judged", "unsure", "skipped", "seconds", "agree", "again", "gold")
+    table = Table(key("reviewer"), Column("kind"), *numbers(*heads))
+    for each in progress.people:
+        seconds = "-" if each.seconds is None else f"{each.seconds:.1f}"
+        kind = each.role if each.ruled else each.kind
+        counts = (f"{each.graded or each.ruled:,}", f"{each.unsure:,}", f"{each.skipped:,}", seconds)
+        table.add(each.name, kind, *counts, *map(_share, (each.agreement, each.repeats, each.gold)))
+    table.show(console)
+    say(console, "agree: same grade as another; again: as the first time; gold: as is known to be right")
+
+
+def _share(share: Hits) -> str:
+    return "-" if share.value is None else f"{share.value:.0%}"

@@ -1,0 +1,210 @@
+"""How a review stands, for its keeper: who has judged what, how fast, how far they agree, and what is unclear."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from r2med.review.grading_scale import sentences
+from r2med.review.review_rows import (
+    GRADED,
+    SKIPPED,
+    UNDONE,
+    UNSURE,
+    Decision,
+    Reviewer,
+    ReviewProject,
+    Ruling,
+    standing_rows,
+)
+from r2med.review.review_store import ReviewStore
+
+
+@dataclass(frozen=True)
+class Hits:
+    """How many of how many; the share is unknown where there is nothing to count."""
+
+    count: int = 0
+    total: int = 0
+
+    @property
+    def value(self) -> float | None:
+        """The share; None where there is nothing."""
+        return self.count / self.total if self.total else None
+
+
+@dataclass(frozen=True)
+class PersonProgress:
+    """How far one reviewer has come."""
+
+    name: str
+    kind: str
+    role: str
+    links: int
+    """How many links of theirs hold."""
+    graded: int
+    unsure: int
+    skipped: int
+    ruled: int
+    seconds: float | None
+    """The median of an item; None where no time is known."""
+    agreement: Hits
+    """Same grade as another reviewer, of all pairs of grades on one item."""
+    repeats: Hits
+    """Same grade as the first time, of the items that came twice."""
+    gold: Hits
+    """The grade that is known to be right."""
+
+
+@dataclass(frozen=True)
+class SentenceTrouble:
+    """A sentence of the guideline, and how often somebody named it as unclear."""
+
+    number: int
+    text: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ReviewProgress:
+    """How a whole review stands."""
+
+    project: ReviewProject
+    questions: int
+    items: int
+    drawn: Mapping[str, int]
+    judged: int
+    """Items that somebody graded."""
+    by_two: int
+    """Items that two at least have graded."""
+    disagreements: int
+    """Of these, how many have different grades."""
+    ruled: int
+    people: Sequence[PersonProgress]
+    trouble: Sequence[SentenceTrouble]
+    causes: Mapping[str, int]
+    """Why people disagreed, as adjudicators named it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {**asdict(self), "project": self.project.as_dict()}
+
+
+class StandingDecisions:
+    """The decisions that hold, brought up to date by what was appended since it was last asked."""
+
+    def __init__(self, store: ReviewStore) -> None:
+        self._store = store
+        self._rows: dict[int, Decision] = {}
+        self._last = 0
+
+    def current(self) -> list[Decision]:
+        """Every decision that holds, second looks included."""
+        for row in self._store.decisions(self._last):
+            self._last = row.id
+            if row.undoes is not None:
+                self._rows.pop(row.undoes, None)
+            elif row.verdict != UNDONE:
+                self._rows[row.id] = row
+        return list(standing_rows(list(self._rows.values())).values())
+
+
+def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
+    """The grades of each item by reviewer, first looks only."""
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for row in decisions:
+        if row.verdict == GRADED and row.grade is not None and not row.again:
+            found[row.item][row.reviewer] = row.grade
+    return found
+
+
+def contested(decisions: Sequence[Decision], people: Sequence[int]) -> list[int]:
+    """The items that an adjudicator is asked about: people differ, or one is unsure; in the order of items."""
+    said: dict[int, dict[int, object]] = defaultdict(dict)
+    for row in decisions:
+        if row.reviewer in people and row.verdict in (GRADED, UNSURE) and not row.again:
+            said[row.item][row.reviewer] = row.grade if row.verdict == GRADED else UNSURE
+    return sorted(item for item, each in said.items() if len(set(each.values())) > 1 or UNSURE in each.values())
+
+
+def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
+    """Count everything; `decisions` are those that hold where they are known already."""
+    held = store.standing() if decisions is None else decisions
+    rulings = store.rulings()
+    reviewers = store.reviewers()
+    grades = grades_by_item(held)
+    gold = {row[0]: row[1] for row in store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL")}
+    drawn = {row[0]: row[1] for row in store.rows("SELECT drawn, count(*) FROM item GROUP BY drawn ORDER BY drawn")}
+    shared = [each for each in grades.values() if len(each) > 1]
+    links = Counter(each.reviewer for each in store.invitations() if not each.withdrawn)
+    mine: dict[int, list[Decision]] = defaultdict(list)
+    for row in held:
+        mine[row.reviewer].append(row)
+    ruled = Counter(ruling.reviewer for ruling in rulings.values())
+    people = [
+        _person(each, mine[each.id], links[each.id], ruled[each.id], _agreement(each.id, shared), gold)
+        for each in reviewers
+    ]
+    return ReviewProgress(
+        store.project,
+        int(store.rows("SELECT count(*) FROM question")[0][0]),
+        store.item_count,
+        drawn,
+        len(grades),
+        len(shared),
+        sum(len(set(each.values())) > 1 for each in shared),
+        len(rulings),
+        people,
+        _trouble(store.project.guideline, held, list(rulings.values())),
+        dict(Counter(ruling.cause for ruling in rulings.values() if ruling.cause)),
+    )
+
+
+def _person(
+    reviewer: Reviewer, rows: Sequence[Decision], links: int, ruled: int, agreement: Hits, gold: Mapping[int, int]
+) -> PersonProgress:
+    verdicts = Counter(row.verdict for row in rows if not row.again)
+    seconds = [row.seconds for row in rows if row.seconds is not None and row.verdict != SKIPPED]
+    first = {row.item: row.grade for row in rows if row.verdict == GRADED and not row.again}
+    second = {row.item: row.grade for row in rows if row.verdict == GRADED and row.again}
+    both = [(first[item], grade) for item, grade in second.items() if item in first]
+    known = [(first[item], grade) for item, grade in gold.items() if item in first]
+    return PersonProgress(
+        reviewer.name,
+        reviewer.kind,
+        reviewer.role,
+        links,
+        verdicts[GRADED],
+        verdicts[UNSURE],
+        verdicts[SKIPPED],
+        ruled,
+        statistics.median(seconds) if seconds else None,
+        agreement,
+        _equal(both),
+        _equal(known),
+    )
+
+
+def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> Hits:
+    return Hits(sum(one == other for one, other in pairs), len(pairs))
+
+
+def _agreement(reviewer: int, shared: Sequence[Mapping[int, int]]) -> Hits:
+    pairs: list[tuple[int | None, int | None]] = [
+        (grades[reviewer], grade)
+        for grades in shared
+        if reviewer in grades
+        for other, grade in grades.items()
+        if other != reviewer
+    ]
+    return _equal(pairs)
+
+
+def _trouble(guideline: str, held: Sequence[Decision], rulings: Sequence[Ruling]) -> list[SentenceTrouble]:
+    named = [*(row.sentence for row in held), *(row.sentence for row in rulings)]
+    counts = Counter(number for number in named if number is not None)
+    texts = dict(enumerate(sentences(guideline)))
+    return [SentenceTrouble(number, texts.get(number, ""), count) for number, count in counts.most_common()]

@@ -1,0 +1,544 @@
+"""The store of a review: one SQLite file a project, to which decisions are only ever appended.
+
+The contract, for whoever builds on it:
+
+- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: questions, passages, people, every decision. Nothing
+  outside of it is needed to judge, to measure agreement or to export.
+- An **item** is a passage to be judged for a question. It is known by its number. `ReviewItem.drawn` says how it was
+  drawn; only `random` items may feed an estimate, and `ReviewProject.frames["random"]` says out of how many.
+- A **reviewer** is a person, a model or an imported label set (`kind`); all of them make the same rows. People are
+  dealt items by position (`r2med.review.dealing`); models and imports write with `record_all`, without positions.
+- A **decision** is an appended row and is never changed or removed. Undoing appends a row with verdict `undone` that
+  names the row it takes back. What holds is `standing()`: the last row that was not taken back, by reviewer, item and
+  `again` (a second look at the same item, which is for self-agreement and for nothing else). `labels()` is the short
+  form: grades by reviewer's name and item, first looks only.
+- A **ruling** is an adjudicator's, with a cause; `rulings()` gives the one that holds for each item.
+- A call that returns has been written and synced: whatever happens to the process or the machine, the row is there. A
+  call that raises has written nothing.
+- Order is by id, never by time: a clock that jumps changes no outcome.
+- A row whose seal is broken is left out with a warning (decisions) or refused (everything else).
+- One store may be used by many threads, one file by many processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import orjson
+
+from r2med.errors import R2medError, suggest
+from r2med.review.grading_scale import sentences
+from r2med.review.review_rows import (
+    GRADED,
+    PERSON,
+    REVIEWER,
+    SKIPPED,
+    UNDONE,
+    ChangedElsewhere,
+    DealtItem,
+    Decision,
+    DraftDecision,
+    Invitation,
+    Revealed,
+    Reviewer,
+    ReviewItem,
+    ReviewProject,
+    ReviewQuestion,
+    Ruling,
+    Span,
+    standing_rows,
+)
+from r2med.storage.files import draft_file
+from r2med.storage.home import home
+from r2med.storage.sqlite import DamagedError, Database, Format, Value, seal, warn
+
+FOLDER = "reviews"
+OPEN, DECIDED, LEFT = 1, 0, 2
+"""How a dealt item stands: not decided, decided, skipped."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FORMAT = Format(
+    "review",
+    (
+        """
+        CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
+        CREATE TABLE question (
+            number INTEGER PRIMARY KEY, task TEXT NOT NULL, query TEXT NOT NULL, text TEXT NOT NULL,
+            answer TEXT NOT NULL, reasoning TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (task, query)
+        );
+        CREATE TABLE item (
+            number INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES question (number), document TEXT NOT NULL,
+            text TEXT NOT NULL, drawn TEXT NOT NULL, shared INTEGER NOT NULL, gold INTEGER, facts BLOB NOT NULL,
+            seal INTEGER NOT NULL, UNIQUE (question, document)
+        );
+        CREATE TABLE hold (item INTEGER PRIMARY KEY, question INTEGER NOT NULL, reviewer INTEGER);
+        CREATE INDEX free ON hold (question) WHERE reviewer IS NULL;
+        CREATE TABLE reviewer (
+            id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, role TEXT NOT NULL,
+            settings BLOB NOT NULL, seal INTEGER NOT NULL
+        );
+        CREATE TABLE invitation (
+            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+            hash BLOB NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
+        );
+        CREATE TABLE withdrawal (
+            invitation INTEGER PRIMARY KEY REFERENCES invitation (id), created TEXT NOT NULL, seal INTEGER NOT NULL
+        );
+        CREATE TABLE tour (
+            reviewer INTEGER NOT NULL, place INTEGER NOT NULL, question INTEGER NOT NULL, part INTEGER NOT NULL,
+            PRIMARY KEY (reviewer, place)
+        ) WITHOUT ROWID;
+        CREATE TABLE deal (
+            reviewer INTEGER NOT NULL, position INTEGER NOT NULL, item INTEGER NOT NULL, again INTEGER NOT NULL,
+            shared INTEGER NOT NULL, state INTEGER NOT NULL, PRIMARY KEY (reviewer, position)
+        ) WITHOUT ROWID;
+        CREATE INDEX deal_by_sharing ON deal (reviewer, shared, again);
+        CREATE INDEX deal_by_state ON deal (reviewer, state, position);
+        CREATE INDEX deal_by_item ON deal (item, reviewer);
+        CREATE TABLE decision (
+            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+            item INTEGER NOT NULL REFERENCES item (number), position INTEGER, again INTEGER NOT NULL,
+            verdict TEXT NOT NULL, grade INTEGER, span_start INTEGER, span_end INTEGER, note TEXT NOT NULL,
+            sentence INTEGER, seconds REAL, revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER,
+            token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+        );
+        CREATE INDEX decision_by_item ON decision (item, reviewer);
+        CREATE INDEX decision_by_place ON decision (reviewer, position);
+        CREATE INDEX decision_undone ON decision (undoes) WHERE undoes IS NOT NULL;
+        CREATE TABLE reveal (
+            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL, position INTEGER NOT NULL,
+            what TEXT NOT NULL, created TEXT NOT NULL, seal INTEGER NOT NULL
+        );
+        CREATE INDEX reveal_by_position ON reveal (reviewer, position);
+        CREATE TABLE ruling (
+            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+            item INTEGER NOT NULL REFERENCES item (number), grade INTEGER, cause TEXT NOT NULL, sentence INTEGER,
+            note TEXT NOT NULL, seconds REAL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL,
+            seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+        )
+        """,
+    ),
+)
+_DECISION = (
+    "id, reviewer, item, position, again, verdict, grade, span_start, span_end, note, sentence, seconds, revealed,"
+    " created, undoes, token"
+)
+_RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token"
+
+
+def review_path(name: str) -> Path:
+    """The file of a project; a name that is none is an error."""
+    if not _NAME.fullmatch(name):
+        raise R2medError(
+            f"{name!r} is no name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
+        )
+    return home() / FOLDER / f"{name}.sqlite"
+
+
+def review_names() -> list[str]:
+    """Every project that there is."""
+    return sorted(path.stem for path in (home() / FOLDER).glob("*.sqlite"))
+
+
+def now() -> str:
+    """The time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def create_review(
+    project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]
+) -> ReviewStore:
+    """Make a project, whole or not at all."""
+    path = review_path(project.name)
+    if path.exists():
+        raise R2medError(f"there is a review {project.name} already; choose another name")
+    with draft_file(path, parents=True) as draft:
+        # What is in it may be about patients, and every name.
+        draft.chmod(0o600)
+        database = Database(draft, _FORMAT)
+        with database.transaction() as connection:
+            _fill(connection, project, questions, items)
+        # One file takes the name: what the log holds is moved into it first.
+        database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.rows("PRAGMA journal_mode = DELETE")
+        database.close()
+    return ReviewStore(path)
+
+
+def _fill(
+    connection: Connection,
+    project: ReviewProject,
+    questions: Sequence[ReviewQuestion],
+    items: Sequence[ReviewItem],
+) -> None:
+    value = orjson.dumps(project.as_dict())
+    connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
+    connection.executemany(
+        "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (_sealed(each.number, each.task, each.query, each.text, each.answer, each.reasoning) for each in questions),
+    )
+    connection.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_item_row, items))
+    private = ((each.number, each.question) for each in items if not each.shared)
+    connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
+
+
+def _sealed(*values: Value) -> tuple[Value, ...]:
+    return (*values, seal(*values))
+
+
+def _item_row(item: ReviewItem) -> tuple[Value, ...]:
+    facts = orjson.dumps(item.facts)
+    texts = (item.number, item.question, item.document, item.text, item.drawn)
+    return _sealed(*texts, int(item.shared), item.gold, facts)
+
+
+def secret_hash(secret: str) -> bytes:
+    """What is kept of a secret: with 192 random bits in it nothing slower is needed."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+class ReviewStore:
+    """One project; see the contract at the head of this module."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise R2medError(f"no review {path.stem}{suggest(path.stem, review_names())}")
+        self.path = path
+        self._file = Database(path, _FORMAT, shared=True, durable=True)
+        self._lock = threading.RLock()
+        rows = self._file.rows("SELECT value, seal FROM project")
+        if not rows or seal(rows[0][0]) != rows[0][1]:
+            raise DamagedError(f"{path}: the head of the review is damaged; restore the file from a copy")
+        self.project = ReviewProject.from_dict(orjson.loads(rows[0][0]))
+
+    @classmethod
+    def open(cls, name: str) -> ReviewStore:
+        """A project by its name."""
+        return cls(review_path(name))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._file.close()
+
+    def __enter__(self) -> ReviewStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(self, query: str, values: Sequence[Value] = ()) -> list[Any]:
+        """All rows that a query gives, by any thread."""
+        with self._lock:
+            return self._file.rows(query, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A block whose writes are on the disk when it ends, all or none, one thread at a time."""
+        with self._lock, self._file.transaction() as connection:
+            yield connection
+
+    # ------------------------------------------------------------------------------------------ what is reviewed
+
+    def question(self, number: int) -> ReviewQuestion:
+        """A question by its number."""
+        return next(self._questions("WHERE number = ?", (number,)))
+
+    def questions(self) -> list[ReviewQuestion]:
+        """Every question, in order."""
+        return list(self._questions("ORDER BY number"))
+
+    def _questions(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewQuestion]:
+        columns = "number, task, query, text, answer, reasoning, seal"
+        for row in self.rows(f"SELECT {columns} FROM question {which}", values):
+            yield ReviewQuestion(*self._sound(row, "question"))
+
+    def item(self, number: int) -> ReviewItem:
+        """An item by its number."""
+        return next(self._items("WHERE number = ?", (number,)))
+
+    def items(self) -> list[ReviewItem]:
+        """Every item with its text, in order."""
+        return list(self._items("ORDER BY number"))
+
+    @cached_property
+    def item_count(self) -> int:
+        """How many there are."""
+        return int(self.rows("SELECT count(*) FROM item")[0][0])
+
+    @cached_property
+    def shared_count(self) -> int:
+        """How many of them everybody judges."""
+        return self.item_count - int(self.rows("SELECT count(*) FROM hold")[0][0])
+
+    def _items(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewItem]:
+        columns = "number, question, document, text, drawn, shared, gold, facts, seal"
+        for row in self.rows(f"SELECT {columns} FROM item {which}", values):
+            number, question, document, text, drawn, shared, gold, facts = self._sound(row, "item")
+            place = (number, question, document, text, drawn)
+            yield ReviewItem(*place, bool(shared), gold, orjson.loads(facts))
+
+    def _sound(self, row: Sequence[Any], what: str) -> Sequence[Any]:
+        if seal(*row[:-1]) != row[-1]:
+            raise DamagedError(f"{self.path}: {what} {row[0]} is damaged; restore the file from a copy")
+        return row[:-1]
+
+    # ------------------------------------------------------------------------------------------ who reviews
+
+    def reviewers(self) -> list[Reviewer]:
+        """Everybody, in the order they came."""
+        rows = self.rows("SELECT id, name, kind, role, settings, seal FROM reviewer ORDER BY id")
+        sound = (self._sound(row, "reviewer") for row in rows)
+        return [
+            Reviewer(number, name, kind, role, orjson.loads(settings)) for number, name, kind, role, settings in sound
+        ]
+
+    def reviewer(self, name: str) -> Reviewer:
+        """Somebody by name."""
+        known = {each.name: each for each in self.reviewers()}
+        if name not in known:
+            raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, known)}")
+        return known[name]
+
+    def add_reviewer(
+        self, name: str, kind: str = PERSON, role: str = REVIEWER, settings: Mapping[str, Any] | None = None
+    ) -> Reviewer:
+        """Somebody by name, who comes to the project now where they were not there before."""
+        name = " ".join(name.split())
+        if not 0 < len(name) <= 100 or not name.isprintable():
+            raise R2medError("a reviewer needs a name of at most 100 characters")
+        with self.transaction() as connection:
+            known = {each.name: each for each in self.reviewers()}
+            if name in known:
+                if (known[name].kind, known[name].role) != (kind, role):
+                    raise R2medError(f"{name} is a {known[name].kind} ({known[name].role}) here; choose another name")
+                return known[name]
+            last = connection.execute("SELECT coalesce(max(id), 0) FROM reviewer").fetchone()[0]
+            row = (last + 1, name, kind, role, orjson.dumps(dict(settings or {})))
+            connection.execute("INSERT INTO reviewer VALUES (?, ?, ?, ?, ?, ?)", _sealed(*row))
+        return self.reviewer(name)
+
+    def add_invitation(self, reviewer: int, secret: str) -> None:
+        """Let a secret open the desk for somebody."""
+        with self.transaction() as connection:
+            last = connection.execute("SELECT coalesce(max(id), 0) FROM invitation").fetchone()[0]
+            row = _sealed(last + 1, reviewer, secret_hash(secret), now())
+            connection.execute("INSERT INTO invitation VALUES (?, ?, ?, ?, ?)", row)
+
+    def invitations(self) -> list[Invitation]:
+        """Every link that was given out."""
+        query = """SELECT i.id, i.reviewer, i.created, coalesce(w.created, '') FROM invitation i
+                   LEFT JOIN withdrawal w ON w.invitation = i.id ORDER BY i.id"""
+        return [Invitation(*row) for row in self.rows(query)]
+
+    def admitted(self, secret: str) -> Reviewer | None:
+        """Whom a secret belongs to; None where there is no such secret, or where it was withdrawn."""
+        query = """SELECT id, reviewer, hash, created, seal FROM invitation
+                   WHERE hash = ? AND id NOT IN (SELECT invitation FROM withdrawal)"""
+        rows = self.rows(query, (secret_hash(secret),))
+        if not rows:
+            return None
+        known = self._sound(rows[0], "invitation")[1]
+        return next((each for each in self.reviewers() if each.id == known), None)
+
+    def withdraw(self, reviewer: int) -> int:
+        """Let every link of somebody open nothing any more; how many there were."""
+        held = [each.id for each in self.invitations() if each.reviewer == reviewer and not each.withdrawn]
+        with self.transaction() as connection:
+            rows = [_sealed(each, now()) for each in held]
+            connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
+        return len(held)
+
+    # ------------------------------------------------------------------------------------------ what they say
+
+    def dealt(self, reviewer: int, position: int) -> DealtItem | None:
+        """The item in a place of somebody's order; None where there is none."""
+        query = "SELECT position, item, again FROM deal WHERE reviewer = ? AND position = ?"
+        return next((_dealt(row) for row in self.rows(query, (reviewer, position))), None)
+
+    def record(
+        self, reviewer: int, position: int, draft: DraftDecision, token: str, seen: int | None = None
+    ) -> Decision:
+        """Append a person's decision and say so when it is on the disk.
+
+        A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
+        `seen` is the decision that stood there when the page was made (0 for none); where another one stands now,
+        `ChangedElsewhere` is raised.
+        """
+        with self.transaction() as connection:
+            before = self._with_token("decision", reviewer, token)
+            if before:
+                return self._decision(before[0])
+            place = self.dealt(reviewer, position)
+            if place is None:
+                raise R2medError(f"there is no item {position} in this order")
+            draft.check(self.project.scale, len(self.item(place.item).text), len(sentences(self.project.guideline)))
+            held = self.standing_at(reviewer, position)
+            if seen is not None and seen != (held.id if held else 0):
+                raise ChangedElsewhere(
+                    "this passage was decided meanwhile in another tab or on another device; look at it again"
+                )
+            revealed = self.revealed(reviewer, position)
+            identifier = _append(connection, (reviewer, place.item, position, int(place.again)), draft, revealed, token)
+            _mark(connection, reviewer, position, LEFT if draft.verdict == SKIPPED else DECIDED)
+        return self.decision(identifier)
+
+    def record_all(self, reviewer: int, drafts: Iterable[tuple[int, DraftDecision]]) -> int:
+        """Append the decisions of a model or an import on items by number, all or none; how many there were.
+
+        A decision that says what stands already is not written again, so that the same command may be given twice.
+        """
+        count = 0
+        held = {row.item: row for row in self.standing() if row.reviewer == reviewer}
+        with self.transaction() as connection:
+            first = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
+            for item, draft in drafts:
+                draft.check(self.project.scale, 1 << 40, 1 << 40)
+                known = held.get(item)
+                if known and (known.verdict, known.grade, known.note) == (draft.verdict, draft.grade, draft.note):
+                    continue
+                count += 1
+                _append(connection, (reviewer, item, None, 0), draft, (), f"{first}-{count}")
+        return count
+
+    def undo(self, reviewer: int, token: str) -> Decision | None:
+        """Take back a person's last decision that still holds, by an appended row; None where there is none."""
+        query = """SELECT max(id) FROM decision d WHERE reviewer = ? AND verdict <> ?
+                   AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"""
+        with self.transaction() as connection:
+            before = self._with_token("decision", reviewer, token)
+            if before:
+                return self._decision(before[0])
+            last = self.rows(query, (reviewer, UNDONE))[0][0]
+            if last is None:
+                return None
+            row = self.decision(last)
+            place = (reviewer, row.item, row.position, int(row.again))
+            identifier = _append(connection, place, DraftDecision(UNDONE), (), token, undoes=last)
+            held = self.standing_at(reviewer, row.position or 0)
+            state = OPEN if held is None else LEFT if held.verdict == SKIPPED else DECIDED
+            _mark(connection, reviewer, row.position or 0, state)
+        return self.decision(identifier)
+
+    def _with_token(self, table: str, reviewer: int, token: str) -> list[Any]:
+        columns = _DECISION if table == "decision" else _RULING
+        return self.rows(f"SELECT {columns}, seal FROM {table} WHERE reviewer = ? AND token = ?", (reviewer, token))
+
+    def decision(self, identifier: int) -> Decision:
+        """A row by its id."""
+        return self._decision(self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id = ?", (identifier,))[0])
+
+    def _decision(self, row: Sequence[Any]) -> Decision:
+        return _read_decision(self._sound(row, "decision"))
+
+    def decisions(self, after: int = 0) -> list[Decision]:
+        """Every row, undone ones included, or those after one; damaged rows are left out with a warning."""
+        rows = self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id > ? ORDER BY id", (after,))
+        sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
+        if len(sound) < len(rows):
+            warn(
+                f"{self.path}: {len(rows) - len(sound)} decisions are damaged and left out; restore a copy of the file"
+            )
+        return [_read_decision(row[:-1]) for row in sound]
+
+    def standing(self) -> list[Decision]:
+        """The decisions that hold, second looks included."""
+        return list(standing_rows(self.decisions()).values())
+
+    def standing_at(self, reviewer: int, position: int) -> Decision | None:
+        """The decision that holds in a place of somebody's order."""
+        query = f"""SELECT {_DECISION}, seal FROM decision d WHERE reviewer = ? AND position = ? AND verdict <> ?
+                    AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id) ORDER BY id DESC LIMIT 1"""
+        rows = self.rows(query, (reviewer, position, UNDONE))
+        return self._decision(rows[0]) if rows else None
+
+    def labels(self) -> dict[str, dict[int, int]]:
+        """Grades by reviewer's name and item: what holds, first looks only."""
+        names = {each.id: each.name for each in self.reviewers()}
+        found: dict[str, dict[int, int]] = {name: {} for name in names.values()}
+        for row in self.standing():
+            if row.verdict == GRADED and row.grade is not None and not row.again:
+                found[names[row.reviewer]][row.item] = row.grade
+        return {name: grades for name, grades in found.items() if grades}
+
+    def reveal(self, reviewer: int, position: int, what: str) -> None:
+        """Record that somebody had something revealed, before it is shown."""
+        with self.transaction() as connection:
+            last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
+            row = _sealed(last + 1, reviewer, position, what, now())
+            connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
+        """What somebody had revealed of an item so far."""
+        query = "SELECT what, created FROM reveal WHERE reviewer = ? AND position = ? ORDER BY id"
+        return tuple(Revealed(*row) for row in self.rows(query, (reviewer, position)))
+
+    # ------------------------------------------------------------------------------------------ adjudication
+
+    def rule(self, ruling: Ruling, token: str) -> Ruling:
+        """Append an adjudicator's ruling (its id and time are given here); the same form sent twice is written once."""
+        if ruling.grade is not None:
+            self.project.scale.grade(ruling.grade)
+        with self.transaction() as connection:
+            if not self._with_token("ruling", ruling.reviewer, token):
+                last = connection.execute("SELECT coalesce(max(id), 0) FROM ruling").fetchone()[0]
+                head = (last + 1, ruling.reviewer, ruling.item, ruling.grade, ruling.cause, ruling.sentence)
+                row = _sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token)
+                connection.execute(f"INSERT INTO ruling VALUES ({', '.join('?' * len(row))})", row)
+        return self._ruling(self._with_token("ruling", ruling.reviewer, token)[0])
+
+    def _ruling(self, row: Sequence[Any]) -> Ruling:
+        return Ruling(*self._sound(row, "ruling")[:-1])
+
+    def all_rulings(self) -> list[Ruling]:
+        """Every row, taken back or not."""
+        return [self._ruling(row) for row in self.rows(f"SELECT {_RULING}, seal FROM ruling ORDER BY id")]
+
+    def rulings(self) -> dict[int, Ruling]:
+        """The ruling that holds for each item: the last that was not taken back."""
+        rows = self.all_rulings()
+        undone = {row.undoes for row in rows if row.undoes is not None}
+        return {row.item: row for row in rows if row.grade is not None and row.id not in undone}
+
+
+def _dealt(row: Sequence[Any]) -> DealtItem:
+    return DealtItem(row[0], row[1], bool(row[2]))
+
+
+def _append(
+    connection: Connection,
+    place: tuple[int, int, int | None, int],
+    draft: DraftDecision,
+    revealed: Sequence[Revealed],
+    token: str,
+    undoes: int | None = None,
+) -> int:
+    """Append a row of decisions; its id."""
+    identifier: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0]
+    span = draft.span or (None, None)
+    seen = orjson.dumps([list(each) for each in revealed])
+    seconds = None if draft.seconds is None else float(draft.seconds)
+    said = (draft.verdict, draft.grade, *span, draft.note, draft.sentence, seconds, seen, now(), undoes, token)
+    row = _sealed(identifier, *place, *said)
+    connection.execute(f"INSERT INTO decision VALUES ({', '.join('?' * len(row))})", row)
+    return identifier
+
+
+def _mark(connection: Connection, reviewer: int, position: int, state: int) -> None:
+    connection.execute("UPDATE deal SET state = ? WHERE reviewer = ? AND position = ?", (state, reviewer, position))
+
+
+def _read_decision(row: Sequence[Any]) -> Decision:
+    identifier, reviewer, item, position, again, verdict, grade, start, end, note, sentence, seconds, *rest = row
+    span = None if start is None else Span(start, end)
+    revealed = tuple(Revealed(*each) for each in orjson.loads(rest[0]))
+    head = (identifier, reviewer, item, position, bool(again), verdict, grade, span, note, sentence, seconds)
+    return Decision(*head, revealed, rest[1], rest[2])
