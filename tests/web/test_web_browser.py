@@ -481,6 +481,12 @@ def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
     assert 0 < len(names(page)) < everything
     page.click("thead button:has-text('System')")
     assert names(page) == sorted(names(page), key=str.lower)
+    page.locator("td.sys a code:visible").first.click()
+    page.wait_for_url("**/published/**")
+    page.locator("a.tag.pub").first.click()
+    page.wait_for_url("**/sources.html#**")
     page.click("nav.menu a:has-text('sample')")
+    page.wait_for_url("**/sample.html")
     page.click("td.sys a")
+    page.wait_for_url("**/systems/**")
     assert page.locator("h1").inner_text() == "bm25"

@@ -140,7 +140,39 @@ def test_sources_lead_to_where_they_were_published(tmp_path):
     outside = [link for link in Links((tmp_path / "sources.html").read_text("utf-8")).links if "://" in link]
     assert len(outside) >= 5
     assert all(re.fullmatch(r"https://[\w./#?=&-]+", link) for link in outside)
-    assert 'href="sources.html#paper"' in (tmp_path / "index.html").read_text("utf-8")
+    board = (tmp_path / "index.html").read_text("utf-8")
+    assert 'href="sources.html#paper"' in board
+    lines = re.findall(r'<td class="sys">.*?</td>', board, re.DOTALL)
+    links = [re.search(r'<a href="(published/[^"]+)"><code>([^<]+)</code></a>', line) for line in lines]
+    assert len(lines) > 100
+    assert None not in links, "every published name is a link"
+    assert len({link[1] for link in links}) == len({link[2] for link in links})
+    for link in links:
+        page = (tmp_path / link[1]).read_text("utf-8")
+        assert f"<h1><code>{link[2]}</code></h1>" in page
+        assert 'href="../sources.html#' in page
+    two = (tmp_path / "published" / "full-base-medcpt.html").read_text("utf-8")
+    assert {"../sources.html#paper", "../sources.html#page"} <= set(Links(two).links)
+    assert "<form" not in two, "nobody would answer it"
+    assert "<td>nDCG@100</td>" in two
+
+
+def test_a_published_system_on_a_site_leads_to_its_own_run_and_no_name_is_taken_for_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with Ledger() as ledger:
+        for system in ("bm25", "base/bge"):
+            add_everywhere(ledger, system, "full", 0.25)
+    runs = ["site", "bm25", "base/bge", "--no-reports", "--out", str(tmp_path / "site")]
+    done = CliRunner().invoke(app, runs)
+    assert done.exit_code == 0, done.output
+    site = tmp_path / "site"
+    assert 'href="../systems/full-bm25.html"' in (site / "published" / "full-base-bm25.html").read_text("utf-8")
+    assert "25.00" in (site / "systems" / "full-base-bge.html").read_text("utf-8")
+    assert "25.00" not in (site / "published" / "full-base-bge.html").read_text("utf-8")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "empty"))
+    assert CliRunner().invoke(app, ["site", "--metric", "nDCG@100", "--out", str(site)]).exit_code == 0
+    assert not (site / "systems" / "full-bm25.html").exists()
+    assert "nDCG@100 × 100" in (site / "published" / "full-base-bge.html").read_text("utf-8")
 
 
 def test_a_site_shows_only_chosen_runs_and_ranks_them_anew(tmp_path):

@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 def published_page(library: Library, request: Request) -> PageContent:
     """One published system: what each source says of it."""
     asked = request.query_params
-    rows = [row for row in find_published(asked.get("name", "")) if row.source.group == asked.get("group", "full")]
+    values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
+    own = [name for name in library.systems(values["group"]) if name == values["rows"][0].system]
+    own_href = system_address(own[0], values["group"]) if own else ""
+    return "published.html", {**values, "own_href": own_href, "source_href": "/sources#", "others": ()}
+
+
+def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
+    """What each source says of a published system, by task in one measure; without a wish, in its first."""
+    rows = [row for row in find_published(name) if row.source.group == group]
     if not rows:
-        raise R2medError(f"nothing was published on {asked.get('group', '')} under the name {asked.get('name', '')!r}")
-    measures = list(dict.fromkeys(name for row in rows for name in row.figures))
-    measure = one_of(asked.get("metric", "") or measures[0], measures, "published measure of this system")
+        raise R2medError(f"nothing was published on {group} under the name {name!r}")
+    measures = list(dict.fromkeys(each for row in rows for each in row.figures))
+    chosen = one_of(measure or measures[0], measures, "published measure of this system")
     tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
-    own = [name for name in library.systems(rows[0].source.group) if name == rows[0].system]
-    values = {"rows": rows, "tasks": tasks, "measures": measures, "measure": measure, "group": rows[0].source.group}
-    return "published.html", {**values, "own": own[0] if own else "", "own_href": system_address}
+    return {"rows": rows, "tasks": tasks, "measures": measures, "measure": chosen, "group": group}
 
 
 def sources_page(library: Library, request: Request) -> PageContent:

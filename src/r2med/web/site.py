@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,16 +27,18 @@ from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
 from r2med.web.panels import board_panels, frontier_panels
-from r2med.web.published_page import source_facts
+from r2med.web.published_page import published_facts, source_facts
 from r2med.web.report_file import ReportChoice, report
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
-Names = Mapping[tuple[str, str], str]
-"""Group and system to the file of its page."""
+Names = Mapping[tuple[str, bool, str], str]
+"""Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
 _MANIFEST = ".r2med-site.json"
 """The names of all files that a site is made of: what the next one may remove."""
+_WRITERS = 16
+"""Files that are written at once."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'none'; "
     "form-action 'none'; base-uri 'none'"
@@ -71,10 +74,13 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
         frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
         made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
         pages |= _board_files(found, frame, reports.get(group, ""), names, own.get(group, {}), made)
+        inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
-            if line.row.own:
-                inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
-                pages[names[group, line.row.name]] = _system(line, found, inner, own[group][line.row.name])
+            name = line.row.name
+            page = (
+                _system(line, found, inner, own[group][name]) if line.row.own else _published(name, found, inner, names)
+            )
+            pages[names[group, line.row.own, name]] = page
     pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **source_facts())
     for group, name in reports.items():
         runs = on_shared_tasks([Chosen(system, system, row) for system, row in own[group].items()])
@@ -96,17 +102,16 @@ def _own(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, dict[str, 
     return found
 
 
-def _file_names(shown: Mapping[str, Board]) -> dict[tuple[str, str], str]:
-    """A file for each own system: its spec in letters that every host takes, numbered where two would be alike."""
-    found: dict[tuple[str, str], str] = {}
+def _file_names(shown: Mapping[str, Board]) -> Names:
+    """A file for each system: its name in letters that every host takes, numbered where two would be alike."""
+    found: dict[tuple[str, bool, str], str] = {}
     for group, board_ in shown.items():
-        for line in board_.lines:
-            if line.row.own:
-                base = re.sub(r"[^a-z0-9]+", "-", line.row.name.lower()).strip("-")[:60] or "system"
-                name = f"systems/{group}-{base}"
-                while f"{name}.html" in found.values():
-                    name += "-2"
-                found[group, line.row.name] = f"{name}.html"
+        for row in {(line.row.own, line.row.name): line.row for line in board_.lines}.values():
+            base = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:60] or "system"
+            name = f"{'systems' if row.own else 'published'}/{group}-{base}"
+            while f"{name}.html" in found.values():
+                name += "-2"
+            found[group, row.own, row.name] = f"{name}.html"
     return found
 
 
@@ -123,7 +128,11 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
         colophon=made,
-        hrefs=Hrefs(lambda system: names[found.group, system], source=lambda name: f"sources.html#{name}"),
+        hrefs=Hrefs(
+            own=lambda system: names[found.group, True, system],
+            published=lambda system, group: names[group, False, system],
+            source=lambda name: f"sources.html#{name}",
+        ),
     )
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 
@@ -142,14 +151,29 @@ def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]
     )
 
 
+def _published(name: str, found: Board, frame: Frame, names: Names) -> str:
+    """What each source says of a published system, as the server's page of it does."""
+    facts = published_facts(name, found.group, found.measure)
+    own = names.get((found.group, True, facts["rows"][0].system), "")
+    return render(
+        "published.html",
+        frame,
+        **facts,
+        own_href=f"../{own}" if own else "",
+        source_href="../sources.html#",
+        others=[measure for measure in facts["measures"] if measure != found.measure],
+    )
+
+
 def _write(pages: Mapping[str, str], folder: Path) -> list[str]:
     """Put all pages in place once all are written, and remove those of the last time that there are no more."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with draft_folder(folder, "site") as draft:
             listed = orjson.dumps(sorted(pages), option=orjson.OPT_INDENT_2)
-            for name, text in {**pages, _MANIFEST: listed.decode()}.items():
-                write_file(draft / name, text, parents=True)
+            texts = {**pages, _MANIFEST: listed.decode()}
+            with ThreadPoolExecutor(_WRITERS) as writers:  # mostly they wait for the disk
+                list(writers.map(lambda name: write_file(draft / name, texts[name], parents=True), texts))
             outdated = _listed(folder) - pages.keys()
             for name in (*pages, _MANIFEST):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
