@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -211,6 +212,32 @@ def test_the_text_of_a_missed_document_can_be_read(visit, address, filled):
     assert below[0].locator(".whole").inner_text().strip() == dataset.collection.documents.text(name).strip()
     page.click("a:has-text('Show to 100')")
     assert page.locator(".lists ol.docs > li").count() > 10
+
+
+BOXES = """each => each.map((one) => {
+    const box = one.getBoundingClientRect();
+    return [one.textContent, box.x, box.width, box.height];
+})"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_intervals_of_a_board_have_one_scale_with_figures(visit, address, width):
+    page = visit(f"{address}/?group=sample", viewport={"width": width, "height": 900})
+    ticks = page.locator("th.forest svg text").evaluate_all(BOXES)
+    assert len(ticks) >= 3
+    assert min(height for *_, height in ticks) > 9
+    ends = [(x, x + wide) for _, x, wide, _ in ticks]
+    assert all(end + 3 < start for (_, end), (start, _) in itertools.pairwise(ends)), "no figure on another"
+    (low, left), (high, right) = ((float(text), x + wide / 2) for text, x, wide, _ in (ticks[0], ticks[-1]))
+    for row in page.locator("table.board tbody tr").all():
+        ((_, x, wide, _),) = row.locator("td.forest circle").evaluate_all(BOXES)
+        average = float(row.locator("td.avg").inner_text())
+        assert left + (average - low) / (high - low) * (right - left) == pytest.approx(x + wide / 2, abs=1.5)
+        said = row.locator("td.forest svg").get_attribute("aria-label")
+        start, end = map(float, re.findall(r"\d+\.\d\d", said))
+        assert start <= average <= end
+        ((_, x, wide, _),) = row.locator("td.forest line").evaluate_all(BOXES)[:1]
+        assert wide == pytest.approx((end - start) / (high - low) * (right - left), abs=1.5)
 
 
 def test_oracles_are_shown_when_they_are_asked_for(visit, address, filled):

@@ -5,8 +5,8 @@ Colours come from the style sheet, where light and dark have their own; fills of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from r2med.render.charts import (
     interval_point,
 )
 from r2med.render.palette import Fill
-from r2med.render.scale import Scale, tick_text
+from r2med.render.scale import Scale, span, tick_text
 from r2med.render.svg import axis, drawing, hint, part, shortened, tag, words
 
 
@@ -105,14 +105,42 @@ def draw(chart: PageChart, layout: Layout = WIDE) -> str:
     return drawing((layout.width, height), chart.title, chart.description, *parts, layout=layout.name)
 
 
-def small(found: Interval, low: float, high: float) -> Markup:
-    """An interval as a cell of a table has room for it."""
-    scale = Scale(low, high, 4, 92)
+_COLUMN = (140, 18)
+"""Width and height of a drawing in a column of a table."""
+
+
+@dataclass(frozen=True)
+class IntervalColumn:
+    """Intervals as a column of a table has room for them: one scale, drawn once in the head."""
+
+    head: Markup
+    cells: Mapping[str, Markup]
+
+
+def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
+    """Intervals by name on one scale, in percent."""
+    ends = [100 * end for found in intervals.values() for end in (found.low, found.high)]
+    scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
+    lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in scale.ticks())
+    marks = [
+        words(scale(tick), 10, tick_text(tick), class_="tick", text_anchor="middle")
+        + tag("line", x1=scale(tick), x2=scale(tick), y1=13, y2=_COLUMN[1], class_="grid")
+        for tick in scale.ticks()
+    ]
+    told = f"scale from {tick_text(scale.ticks()[0])} to {tick_text(scale.ticks()[-1])}" if marks else "scale"
+    back = tag("path", d=lines, class_="grid")
+    return IntervalColumn(_mini(told, *marks), {name: _on(scale, found, back) for name, found in intervals.items()})
+
+
+def _on(scale: Scale, found: Interval, back: str) -> Markup:
     title = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
-    mark = interval_point("", found)
-    shown = mark._replace(value=found.mean, low=found.low, high=found.high)
-    facts = {"class_": "mini", "viewBox": "0 0 96 16", "role": "img", "aria_label": title}
-    return Markup(tag("svg", hint(title), _whisker(shown, scale, 8, 2.6), **facts))
+    return _mini(title, hint(title), back, _whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+
+
+def _mini(told: str, *parts: str) -> Markup:
+    width, height = _COLUMN
+    facts = {"class_": "mini", "viewBox": f"0 0 {width} {height}", "role": "img", "aria_label": told}
+    return Markup(tag("svg", *parts, **facts))
 
 
 def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from markupsafe import Markup
-
 from r2med.board.model import AVERAGE, Board, Line
 from r2med.measure.bootstrap import Interval
 from r2med.render.board_table import BoardTable, board_table
-from r2med.render.chart_svg import small
+from r2med.render.chart_svg import IntervalColumn, interval_column
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class SortedTable:
 
     table: BoardTable
     sort: str
-    bars: Mapping[str, Markup]
-    """The average's interval as a drawing, by a system's name."""
+    bars: IntervalColumn
+    """The average's interval as a drawing, by a system's name, and their scale."""
 
     @property
     def board(self) -> Board:
@@ -53,12 +51,7 @@ def sorted_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> Sor
     known = {
         line.row.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle
     }
-    low, high = (
-        min((each.low for each in known.values()), default=0.0),
-        max((each.high for each in known.values()), default=1.0),
-    )
-    bars = {name: small(found, low, high) for name, found in known.items()}
-    return SortedTable(board_table(board, lines, average="Average"), sort, bars)
+    return SortedTable(board_table(board, lines, average="Average"), sort, interval_column(known))
 
 
 def ordered(lines: Sequence[Line], sort: str, *, descending: bool = True) -> list[Line]:
