@@ -1,6 +1,7 @@
 """Make folders of the size and shape of R2MED's tasks, for measuring speed and memory.
 
     python benchmarks/make_data.py FOLDER [--task PMC-Clinical ...]
+    python benchmarks/make_data.py FOLDER --passages 1000000 [--processes 2]
 
 Every document is a row of real sentences, drawn from the abstracts of SciFact and Medline, so words have natural
 frequencies and the text natural punctuation, numbers, Greek letters and so on. Lengths follow a log-normal law
@@ -12,6 +13,10 @@ endless list with a heavy tail, the share chosen to meet that law at PMC-Clinica
 
 A query's sentences are taken in part from the documents judged relevant to it. The same folder name and task always
 give the same bytes. Nothing here says anything about quality: the judgements are arbitrary.
+
+With --passages, FOLDER/passages-N gets so many documents of 84 words, written in a stream, and three kinds of 100
+queries each: short questions, vignettes of 115 words (the task's own) and expanded queries of 300. A smaller
+collection is the beginning of a larger one, and the queries and judgements of all sizes are the same.
 """
 
 from __future__ import annotations
@@ -21,8 +26,10 @@ import math
 import random
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pool
 from pathlib import Path
 
 import click
@@ -97,10 +104,14 @@ class Writer:
         """A text of sentences, about as long as the average says; its last sentence may be cut."""
         spread = 0.6
         length = max(1, round(average * math.exp(self.random.gauss(-spread * spread / 2, spread))))
+        return " ".join(self.words_up_to(length))
+
+    def words_up_to(self, length: int) -> list[str]:
+        """Sentences cut to so many words."""
         words: list[str] = []
         while len(words) < length:
             words += self.sentence()
-        return " ".join(words[:length])
+        return words[:length]
 
 
 def real_sentences(shared: Path) -> list[list[str]]:
@@ -132,6 +143,49 @@ def make_task(name: str, size: Size, folder: Path, sentences: list[list[str]]) -
     _write(folder / "query.jsonl", queries)
 
 
+PASSAGE_WORDS = 84
+PORTION = 10_000
+"""How many passages are made from one seed, and in how many the judged ones lie."""
+QUERY_WORDS = {"short": 10, "query": 115, "expanded": 300}
+"""The files of queries, and about how many words those of each have."""
+
+
+def portion(sentences: list[list[str]], number: int, size: int) -> list[str]:
+    """The texts of one portion of the passages."""
+    writer = Writer(sentences, zlib.crc32(b"passages %d" % number))
+    return [writer.text(PASSAGE_WORDS) for _ in range(size)]
+
+
+def passages(count: int, sentences: list[list[str]], processes: int) -> Iterator[str]:
+    """Texts without end, in a stream; what is made of a portion does not depend on the number of processes."""
+    sizes = [min(PORTION, count - start) for start in range(0, count, PORTION)]
+    with Pool(processes) as pool:
+        portions = pool.imap(partial(_portion, sentences), enumerate(sizes))
+        for texts in portions:
+            yield from texts
+
+
+def _portion(sentences: list[list[str]], part: tuple[int, int]) -> list[str]:
+    return portion(sentences, *part)
+
+
+def make_passages(count: int, folder: Path, sentences: list[list[str]], processes: int) -> None:
+    """Write a large task: `count` passages, and the same queries at every size from 10,000."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ({"id": f"d{place}", "text": text} for place, text in enumerate(passages(count, sentences, processes)))
+    _write(folder / "corpus.jsonl", rows)
+    writer = Writer(sentences, zlib.crc32(b"queries"))
+    first = portion(sentences, 0, min(PORTION, count))
+    judged = writer.random.sample(range(len(first)), 100)
+    _write(folder / "qrels.jsonl", ({"q_id": f"q{q}", "p_id": f"d{d}", "score": 1} for q, d in enumerate(judged)))
+    for name, words in QUERY_WORDS.items():
+        hinted = min(6, words // 2)
+        texts = (
+            " ".join([*first[document].split()[:hinted], *writer.words_up_to(words - hinted)]) for document in judged
+        )
+        _write(folder / f"{name}.jsonl", ({"id": f"q{q}", "text": text} for q, text in enumerate(texts)))
+
+
 def _write(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     with path.open("wb") as file:
         file.writelines(orjson.dumps(row) + b"\n" for row in rows)
@@ -140,10 +194,17 @@ def _write(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--task", "tasks", multiple=True, type=click.Choice(list(SIZES)), help="Only these; all by default.")
+@click.option("--passages", "counts", multiple=True, type=click.IntRange(200), help="A large task of so many passages.")
+@click.option("--processes", default=1, show_default=True, type=click.IntRange(1), help="Used for large tasks.")
 @click.option("--shared", default=SHARED, type=click.Path(path_type=Path), help="Where scifact/ and medline/ lie.")
-def main(folder: Path, tasks: tuple[str, ...], shared: Path) -> None:
+def main(folder: Path, tasks: tuple[str, ...], counts: tuple[int, ...], processes: int, shared: Path) -> None:
     """Write a folder a task under FOLDER, which should lie outside the repository."""
     sentences = real_sentences(shared)
+    for count in counts:
+        make_passages(count, folder / f"passages-{count}", sentences, processes)
+        click.echo(f"passages-{count}: {count:,} documents")
+    if counts and not tasks:
+        return
     for name in tasks or SIZES:
         make_task(name, SIZES[name], folder / name, sentences)
         click.echo(f"{name}: {SIZES[name].documents:,} documents")

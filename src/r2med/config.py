@@ -12,13 +12,18 @@
     concurrency = 8
     requests_per_minute = 60
 
+    [limits]
+    memory = "4GB"
+
 An alias may use other aliases and may stand wherever a stage or a system may. It never enters a result: the ledger
 knows the system that it stands for. Servers under one name share answers, vectors and scores. Requests are those to
-chat, embedding and rerank servers; what a command says wins.
+chat, embedding and rerank servers. Memory is what building an index, reading a large corpus and searching may take.
+What a command says wins; neither changes a result.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +36,10 @@ from r2med.storage.home import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
-_TABLES = ("aliases", "servers", "requests")
+_TABLES = ("aliases", "servers", "requests", "limits")
+MEMORY = 2 << 30
+"""Bytes of memory that large work may take unless told otherwise."""
+_UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
 def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -140,6 +148,51 @@ def _request_values(path: Path, table: Any) -> dict[str, Any]:
     if problem:
         raise R2medError(f"{path}: {problem}")
     return table
+
+
+def parse_size(text: str) -> int | None:
+    """A number of bytes as people write it; None when it is not one.
+
+    >>> parse_size("1.5 GB"), parse_size("512mb"), parse_size("much")
+    (1610612736, 536870912, None)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]B|)", text.strip().upper())
+    return int(float(found[1]) * _UNITS[found[2]]) or None if found else None
+
+
+_memory_given: list[int] = []
+
+
+@contextmanager
+def memory_limited(limit: int | None) -> Iterator[None]:
+    """Let this limit win over that of the files while the block runs; None leaves it to them."""
+    _memory_given.extend([limit] if limit else [])
+    try:
+        yield
+    finally:
+        if limit:
+            _memory_given.pop()
+
+
+def memory_limit() -> int:
+    """The bytes of memory that large work may take: what the command says, or `[limits]` of the files, or 2 GB."""
+    if _memory_given:
+        return _memory_given[-1]
+    limit = MEMORY
+    for path, table in _tables("limits"):
+        limit = _limit(path, table) or limit
+    return limit
+
+
+def _limit(path: Path, table: Any) -> int | None:
+    if not isinstance(table, dict) or set(table) - {"memory"}:
+        raise R2medError(f'{path}: [limits] must hold a line such as memory = "2GB" and nothing else')
+    if "memory" not in table:
+        return None
+    size = parse_size(table["memory"]) if isinstance(table["memory"], str) else None
+    if size is None:
+        raise R2medError(f"{path}: memory is {table['memory']!r}, not a size such as \"500MB\" or \"2GB\"")
+    return size
 
 
 def _texts(path: Path, key: str, value: object) -> dict[str, str]:

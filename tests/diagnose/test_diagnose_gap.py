@@ -15,7 +15,7 @@ from r2med.data.dataset import Texts
 from r2med.diagnose.gap import PAIRS, climb, floor_and_ceiling, measure_gap
 from r2med.diagnose.term_rarity import Rarity
 from r2med.errors import R2medError
-from r2med.retrieve.inverted_index import build_index
+from r2med.retrieve.index_builder import build_index
 from r2med.runs.ledger import Ledger
 
 WORDS = st.lists(st.sampled_from(["gum", "toe", "the", "gout", "scurvy", "unheard"]), max_size=6).map(" ".join)

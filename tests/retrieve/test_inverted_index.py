@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from r2med.data import load
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
-from r2med.retrieve import inverted_index
-from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex, build_index
+from r2med.retrieve import index_builder
+from r2med.retrieve.index_builder import build_index, write_index
+from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex
 from r2med.text import analyze
 
 words = st.sampled_from(
@@ -42,7 +45,7 @@ def counted(index: InvertedIndex) -> list[Counter[str]]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(texts, max_size=12), st.sampled_from([1, 40, 10_000]))
 def test_index_is_counting(monkeypatch: pytest.MonkeyPatch, found: list[str], block: int) -> None:
-    monkeypatch.setattr(inverted_index, "BLOCK", block)
+    monkeypatch.setattr(index_builder, "BLOCK", block)
     index = build_index(numbered(found))
     expected = [Counter(analyze(text)) for text in found]
     assert counted(index) == expected
@@ -73,7 +76,7 @@ def test_frequencies_take_no_more_bytes_than_they_need(times: int, width: type, 
 
 
 def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inverted_index, "BLOCK", 10)
+    monkeypatch.setattr(index_builder, "BLOCK", 10)
     seen: list[float] = []
     build_index(numbered(["one two three"] * 7), seen.append)
     assert sum(seen) == 7
@@ -88,6 +91,36 @@ def test_save_and_open(found: list[str], tmp_path: Path) -> None:
     assert list(opened.terms) == list(built.terms)
     for name in ("offsets", "documents", "frequencies", "lengths", "ties"):
         assert np.array_equal(getattr(opened, name), getattr(built, name)), name
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(texts, max_size=30), st.sampled_from([1, 2_000, 9_000, 1 << 20]))
+def test_any_memory_gives_the_same_files(tmp_path_factory, found: list[str], memory: int) -> None:
+    """From a run for every document, with the vocabulary forgotten each time, to no run at all."""
+    whole, streamed = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("streamed")
+    build_index(numbered(found)).save(whole)
+    write_index(numbered(found), streamed, memory)
+    assert files(streamed) == files(whole)
+
+
+def test_many_runs_of_real_texts_give_the_same_files(collections, tmp_path: Path, monkeypatch) -> None:
+    documents = load(collections / "medline").collection.documents
+    build_index(documents).save(tmp_path)
+    spilled: list[int] = []
+    merge = index_builder.merge_runs
+    monkeypatch.setattr(index_builder, "merge_runs", lambda runs, memory: spilled.append(len(runs)) or merge(runs, memory))
+    for memory in (1 << 20, 6 << 20):
+        folder = tmp_path / f"with-{memory}"
+        folder.mkdir()
+        write_index(documents, folder, memory)
+        built = files(folder)
+        shutil.rmtree(folder)
+        assert built == files(tmp_path)
+    assert spilled[0] > spilled[1] > 1
 
 
 def flip(path: Path) -> None:

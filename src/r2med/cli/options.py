@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 import orjson
 
+from r2med.config import parse_size
 from r2med.render.consoles import messages, output
 
 if TYPE_CHECKING:
@@ -85,16 +85,12 @@ class Size(Whole):
     """A number of bytes as people write it: 500MB, 2GB."""
 
     name = "size"
-    units: ClassVar[dict[str, int]] = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number of bytes."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]B|)", str(value).strip().upper())
-        if found is None or float(found[1]) <= 0:
-            self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
-        return int(float(found[1]) * self.units[found[2]])
+        return parse_size(str(value)) or self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
 
 
 class Percent(Decimal):

@@ -13,7 +13,7 @@ import click
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
-from r2med.config import RequestSettings, read_experiment, requesting
+from r2med.config import RequestSettings, memory_limited, read_experiment, requesting
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
@@ -45,7 +45,7 @@ class RunRequest:
     timeout: float | None
     retries: int | None
     rpm: float | None
-    memory: int
+    memory: int | None
     format: str
     out: Path | None
     fresh: bool
@@ -75,7 +75,7 @@ class RunRequest:
 @click.option("--samples", type=click.IntRange(1), help="How many texts each expander asks a model for.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
-@click.option("--memory", type=Size(), default="512MB", show_default=True, help="Working memory of a dense search.")
+@click.option("--memory", type=Size(), help="Memory for indexing and searching (default: 2GB, or that of r2med.toml).")
 @asking_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -149,9 +149,9 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         fresh=asked.fresh,
         split=asked.split,
         strict=asked.strict,
-        engine=Engine(messages(), asked.memory),
+        engine=Engine(messages()),
     )
-    with _limits(asked, systems):
+    with _limits(asked, systems), memory_limited(asked.memory):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
@@ -198,7 +198,8 @@ def _limits(asked: RunRequest, systems: Sequence[System]) -> AbstractContextMana
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
+    with memory_limited(asked.memory):
+        plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
         return

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from r2med.config import memory_limit
 from r2med.errors import R2medError
 from r2med.storage.progress import account
 
@@ -70,11 +71,15 @@ class _Told:
 class Engine:
     """Runs work in this process, with a bar on the given console or in silence."""
 
-    def __init__(self, console: Console | None = None, memory: int = 1 << 29) -> None:
+    def __init__(self, console: Console | None = None, memory: int | None = None) -> None:
         self.console = console
-        self.memory = memory
-        """Bytes that a search may use beyond what it searches in."""
+        self._memory = memory
         self._telling = False
+
+    @property
+    def memory(self) -> int:
+        """Bytes that building an index or a search may use beyond what it searches in."""
+        return self._memory or memory_limit()
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:

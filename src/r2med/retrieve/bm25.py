@@ -21,7 +21,8 @@ from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
-from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex, build_index
+from r2med.retrieve.index_builder import write_index
+from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
 from r2med.retrieve.query_text import search_texts
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
@@ -48,7 +49,7 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 
     def build(folder: Path) -> None:
         with context.engine.progress("indexing", len(documents)) as bar:
-            build_index(documents, bar.advance).save(folder)
+            write_index(documents, folder, context.engine.memory, bar.advance)
 
     try:
         return InvertedIndex.open(context.cache.entry("bm25", key, build))

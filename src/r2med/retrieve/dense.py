@@ -233,7 +233,7 @@ class Dense(Retriever):
         return run.without_self().cut(self.depth) if shared else run
 
     def _index(self, stored: StoredVectors, similarity: str, context: Context) -> QuantizedIndex:
-        how = Similarity(similarity, context.engine.memory)
+        how = Similarity(similarity, context.engine.memory // 4)
         return build_index(first_dimensions(stored, self.dim), how, self.quantize, self.rescore)
 
     def _parts(self, collection: Collection) -> list[TextParts]:

@@ -103,6 +103,11 @@ class TermIds:
         self._high = np.zeros(1 << bits, dtype=_WORD)
         self._number = np.full(1 << bits, -1, dtype=np.int32)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the table, and of the next larger one that it is copied to when it is half full."""
+        return 3 * (self._low.nbytes + self._high.nbytes + self._number.nbytes)
+
     def number(self, pieces: Pieces) -> tuple[NDArray[np.int32], list[str]]:
         """Each piece's number, and those that were never met before in the order of their numbers."""
         numbers = self._find(pieces.low, pieces.high)

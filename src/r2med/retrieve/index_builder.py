@@ -1,0 +1,259 @@
+"""Building the inverted index: documents in, sorted postings out, in memory bounded by a setting.
+
+Postings are gathered until they fill the memory that was given, then written to disk as a sorted run; at the end the
+runs are merged. The files are the same, bit for bit, however often that happened.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Texts
+from r2med.data.run import id_order
+from r2med.retrieve.inverted_index import InvertedIndex
+from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, append_places, merge_runs, save_run
+from r2med.storage.checksums import write_checksums
+from r2med.text import analyze_pieces
+from r2med.text.blocks import Pieces, TermIds, cut
+
+BLOCK = 8_000_000
+"""How many characters of text are worked on at a time, where memory allows."""
+_BYTES_A_CHARACTER = 64
+"""What a character of a block takes while it is worked on, with the next block at its side."""
+_BYTES_A_POSTING = 22
+"""What a posting takes until it is written: as it was gathered, as it is sorted, and on its way there."""
+_BYTES_A_TERM = 130
+"""A term in the table of terms."""
+
+Report = Callable[[float], None]
+
+
+def build_index(documents: Texts, progress: Report = lambda _: None) -> InvertedIndex:
+    """The index of some documents, in memory; `progress` is told how many more are done, block by block.
+
+    >>> index = build_index(Texts(["d1", "d2"], ["The cells, the cell's wall.", "Walls!"]))
+    >>> index.terms, index.lengths.tolist(), index.postings(index.number("wall")).documents.tolist()
+    (['cell', 'wall'], [3, 1], [0, 1])
+    """
+    builder = _Builder()
+    _fill(builder, documents, BLOCK, progress)
+    run = builder.take_run()
+    names = [term.decode() for term in run.terms]
+    return InvertedIndex(names, run.offsets, run.documents, run.frequencies, builder.lengths, id_order(documents.ids))
+
+
+def write_index(documents: Texts, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
+    """Write the index of some documents into a folder, with about so many bytes of memory."""
+    block = min(BLOCK, max(1, memory // (4 * _BYTES_A_CHARACTER)))
+    builder = _Builder(folder / "runs", memory - block * _BYTES_A_CHARACTER)
+    _fill(builder, documents, block, progress)
+    if not builder.runs:
+        parts: Iterator[TermPostings] = iter([builder.take_run()])
+    else:
+        builder.spill()
+        parts = merge_runs(builder.runs, memory // 2)
+    _write(parts, builder, folder)
+    np.save(folder / "lengths.npy", builder.lengths, allow_pickle=False)
+    np.save(folder / "ties.npy", id_order(documents.ids), allow_pickle=False)
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    write_checksums(folder)
+
+
+def _write(parts: Iterator[TermPostings], builder: _Builder, folder: Path) -> None:
+    """Write postings that come term by term in alphabetical order."""
+    documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), builder.postings)
+    frequencies = ColumnWriter(folder / "frequencies.npy", builder.width, builder.postings)
+    offsets, before, separator = [np.zeros(1, dtype=np.int64)], 0, b""
+    with (folder / TERMS).open("wb") as file:
+        for part in parts:
+            documents.write(part.documents)
+            frequencies.write(part.frequencies)
+            offsets.append(before + part.offsets[1:])
+            before += int(part.offsets[-1])
+            if part.terms:
+                file.write(separator + b"\n".join(part.terms))
+                separator = b"\n"
+    documents.close()
+    frequencies.close()
+    np.save(folder / "offsets.npy", np.concatenate(offsets), allow_pickle=False)
+
+
+def _fill(builder: _Builder, documents: Texts, block: int, progress: Report) -> None:
+    # Cutting is numpy's work and analysis is Python's, so the next block is cut while this one is analyzed.
+    with ThreadPoolExecutor(max_workers=1) as helper:
+        waiting = None
+        for texts in _blocks(documents.texts, block):
+            following = helper.submit(cut, texts), len(texts)
+            if waiting is not None:
+                builder.add(waiting[0].result(), waiting[1])
+                progress(waiting[1])
+            waiting = following
+        if waiting is not None:
+            builder.add(waiting[0].result(), waiting[1])
+            progress(waiting[1])
+
+
+def _blocks(texts: Sequence[str], characters: int) -> Iterator[list[str]]:
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= characters:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The postings of a block of documents, sorted by term, then document."""
+
+    terms: NDArray[np.int32]
+    documents: NDArray[np.int32]
+    frequencies: NDArray[np.unsignedinteger[Any]]
+
+
+class _Builder:
+    """Takes in blocks; knows the pieces and terms met since it last forgot them, and what terms each piece gives."""
+
+    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
+        self.folder, self.memory = folder, memory
+        self.runs: list[Path] = []
+        """The runs on disk."""
+        self.postings = 0
+        self.width: np.dtype[Any] = np.dtype(np.uint8)
+        """How wide frequencies are: as narrow as the largest allows."""
+        self.documents = 0
+        self._lengths: list[NDArray[np.int32]] = []
+        self._blocks: list[_Block] = []
+        self._held = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.numbers = TermIds()
+        self.terms: dict[str, int] = {}
+        self.piece_counts = np.empty(0, dtype=np.int32)
+        self.piece_starts = np.empty(0, dtype=np.int64)
+        self.piece_terms = np.empty(0, dtype=np.int32)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """How many tokens each document has."""
+        return np.concatenate([np.empty(0, dtype=np.int32), *self._lengths])
+
+    @property
+    def _vocabulary(self) -> int:
+        """About how many bytes pieces and terms take, with room for the arrays to be copied as they grow."""
+        pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
+        return pieces + self.numbers.nbytes + _BYTES_A_TERM * len(self.terms)
+
+    def add(self, pieces: Pieces, documents: int) -> None:
+        """Take in a block of so many documents."""
+        numbers, new = self.numbers.number(pieces)
+        self._learn(new)
+        terms, owners = self._tokens(numbers, pieces.owners)
+        self._lengths.append(np.bincount(owners, minlength=documents).astype(np.int32))
+        self._blocks.append(self._count(terms, owners, documents))
+        self.documents += documents
+        self._held += len(self._blocks[-1].terms)
+        if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write what has been gathered to disk; a vocabulary that takes too much of the memory is learnt anew."""
+        if self.folder is None or not self._blocks:
+            return
+        self.folder.mkdir(exist_ok=True)
+        self.runs.append(self.folder / str(len(self.runs)))
+        save_run(self.take_run(), self.runs[-1])
+        if 2 * self._vocabulary > self.memory:
+            self._forget()
+
+    def _learn(self, new: list[str]) -> None:
+        """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
+        tokens, counts = analyze_pieces(new)
+        known = self.terms
+        numbers = np.fromiter((known.setdefault(token, len(known)) for token in tokens), np.int32, len(tokens))
+        more = np.array(counts, dtype=np.int32)
+        starts = len(self.piece_terms) + np.cumsum(more, dtype=np.int64) - more
+        self.piece_counts = np.concatenate([self.piece_counts, more])
+        self.piece_starts = np.concatenate([self.piece_starts, starts])
+        self.piece_terms = np.concatenate([self.piece_terms, numbers])
+
+    def _tokens(
+        self, numbers: NDArray[np.int32], owners: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The terms of pieces and the documents they stand in: every piece's first term, then the second ones, ..."""
+        counts = self.piece_counts[numbers]
+        places = np.flatnonzero(counts)
+        terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
+        level = 0
+        while len(places):
+            terms.append(self.piece_terms[self.piece_starts[numbers[places]] + level])
+            where.append(owners[places])
+            level += 1
+            places = places[counts[places] > level]
+        return np.concatenate(terms), np.concatenate(where)
+
+    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int64], documents: int) -> _Block:
+        """Sort tokens by term and document and count equal ones."""
+        bits = max(documents - 1, 1).bit_length()
+        # One key a token; half the bytes where they suffice make the sort twice as fast.
+        width: type[np.unsignedinteger[Any]] = np.uint32 if len(self.terms) << bits < 1 << 32 else np.uint64
+        keys = terms.astype(width) << width(bits) | owners.astype(width)
+        keys.sort()
+        edges = np.flatnonzero(_changes(keys))
+        counts = np.diff(edges, append=len(keys))
+        distinct = keys[edges]
+        return _Block(
+            (distinct >> width(bits)).astype(np.int32),
+            (distinct & width((1 << bits) - 1)).astype(np.int32) + np.int32(self.documents),
+            counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
+        )
+
+    def take_run(self) -> TermPostings:
+        """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
+        held = np.zeros(len(self.terms), dtype=np.int64)
+        for block in self._blocks:
+            held += np.bincount(block.terms, minlength=len(self.terms))
+        names = sorted(self.terms)
+        by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
+        if not held.all():
+            # Terms known from a run before this one.
+            names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
+            by_name = by_name[held[by_name] > 0]
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
+        free = np.empty(len(self.terms), dtype=np.int64)
+        free[by_name] = offsets[:-1]
+        documents = np.empty(offsets[-1], dtype=np.int32)
+        widths = [block.frequencies.dtype for block in self._blocks]
+        frequencies = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *widths))
+        self._blocks.reverse()
+        # Blocks come in document order, so each only appends to its terms' postings.
+        while self._blocks:
+            block = self._blocks.pop()
+            starts = np.flatnonzero(_changes(block.terms))
+            places = append_places(free, block.terms[starts], np.diff(starts, append=len(block.terms)))
+            documents[places] = block.documents
+            frequencies[places] = block.frequencies
+        self._held = 0
+        self.postings += len(documents)
+        self.width = np.result_type(self.width, frequencies.dtype)
+        return TermPostings([name.encode() for name in names], offsets, documents, frequencies)
+
+
+def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a sorted column's value differs from the one before; the first always does."""
+    changed = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=changed[1:])
+    return changed

@@ -1,0 +1,153 @@
+"""Sorted runs: the postings of successive documents, on disk, and their merging into one index in bounded memory.
+
+A run holds its terms in alphabetical order, as an index does, and its documents come after those of the run before.
+So a term's postings in the index are those of the first run, then those of the second, and so on: runs are read from
+their beginning to their end, a stretch of the alphabet at a time, and nothing is ever sorted again but terms.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+TERMS = "terms.txt"
+_TERMS_AT_ONCE = 65_536
+_BYTES_A_POSTING = 48
+"""What a posting takes while it is merged: where it goes, and its own numbers twice."""
+
+
+class TermPostings(NamedTuple):
+    """Terms in alphabetical order, as bytes, and their postings, one term's after another's."""
+
+    terms: Sequence[bytes]
+    offsets: NDArray[np.integer[Any]]
+    """Where each term's postings start, counted from 0; one more than there are terms."""
+    documents: NDArray[np.integer[Any]]
+    frequencies: NDArray[np.integer[Any]]
+
+
+class ColumnWriter:
+    """A column of numbers as numpy's file, written in parts; it must be known how many there will be."""
+
+    def __init__(self, path: Path, kind: np.dtype[Any], count: int) -> None:
+        self._kind = kind
+        self._file: BinaryIO = path.open("wb")
+        header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def write(self, part: NDArray[Any]) -> None:
+        """Append some numbers."""
+        self._file.write(np.ascontiguousarray(part, dtype=self._kind).data)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+def read_column(folder: Path, name: str) -> NDArray[Any]:
+    """A column of numbers, mapped."""
+    # A view, because slicing a `memmap` itself goes through slow Python code.
+    mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+    return mapped
+
+
+def save_run(run: TermPostings, folder: Path) -> None:
+    """Write a run to a folder of its own."""
+    folder.mkdir()
+    (folder / TERMS).write_bytes(b"\n".join(run.terms))
+    for name in ("offsets", "documents", "frequencies"):
+        np.save(folder / f"{name}.npy", getattr(run, name), allow_pickle=False)
+
+
+@dataclass
+class _RunReader:
+    """A run that is read from its beginning to its end."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.offsets, self.documents, self.frequencies = (
+            read_column(self.folder, name) for name in ("offsets", "documents", "frequencies")
+        )
+        self.place = 0
+        self._file = (self.folder / TERMS).open("rb")
+        self._ahead: list[bytes] = []
+
+    @property
+    def left(self) -> int:
+        """How many terms have not been taken."""
+        return len(self.offsets) - 1 - self.place
+
+    def ahead(self, most: int) -> list[bytes]:
+        """The next terms: at least one, if there is any, and no more than have so many postings."""
+        last = int(np.searchsorted(self.offsets, self.offsets[self.place] + most, side="right")) - 1
+        wanted = min(max(last - self.place, 1), _TERMS_AT_ONCE, self.left)
+        while len(self._ahead) < wanted:
+            self._ahead.append(self._file.readline().removesuffix(b"\n"))
+        return self._ahead[:wanted]
+
+    def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+        """How many postings each of the next terms has, and the postings."""
+        bounds = self.offsets[self.place : self.place + count + 1]
+        span = slice(int(bounds[0]), int(bounds[-1]))
+        del self._ahead[:count]
+        self.place += count
+        if not self.left:
+            self._file.close()
+        return np.diff(bounds), self.documents[span], self.frequencies[span]
+
+
+def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
+    """The postings of all runs together, a stretch of the alphabet at a time; `memory` bounds what is held of them."""
+    runs = [_RunReader(folder) for folder in folders]
+    most = max(1, memory // (_BYTES_A_POSTING * len(runs)))
+    while live := [run for run in runs if run.left]:
+        heads = [run.ahead(most) for run in live]
+        # Beyond the least of the last terms, a run may have terms that have not been looked at.
+        bound = min(head[-1] for head in heads)
+        taken = [head[: bisect_right(head, bound)] for head in heads]
+        yield _joined(live, taken)
+
+
+def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPostings:
+    """The postings of some terms, those of each run behind those of the run before."""
+    terms = sorted(set().union(*taken))
+    number = {term: place for place, term in enumerate(terms)}
+    parts = [
+        (np.fromiter(map(number.__getitem__, own), np.int64, len(own)), *run.take(len(own)))
+        for run, own in zip(runs, taken, strict=True)
+        if own
+    ]
+    held = np.zeros(len(terms), dtype=np.int64)
+    for numbers, counts, _, _ in parts:
+        held[numbers] += counts
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
+    free = offsets[:-1].copy()
+    documents = np.empty(offsets[-1], dtype=np.int32)
+    frequencies = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(part[3].dtype for part in parts)))
+    for numbers, counts, own_documents, own_frequencies in parts:
+        places = append_places(free, numbers, counts)
+        documents[places], frequencies[places] = own_documents, own_frequencies
+    return TermPostings(terms, offsets, documents, frequencies)
+
+
+def append_places(
+    free: NDArray[np.int64], numbers: NDArray[np.integer[Any]], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where postings go that come term by term: each to its term's next free place, which moves on.
+
+    >>> free = np.array([0, 3])
+    >>> append_places(free, np.array([0, 1]), np.array([2, 1])).tolist(), free.tolist()
+    ([0, 1, 3], [2, 4])
+    """
+    starts = np.cumsum(counts) - counts
+    places: NDArray[np.int64] = np.repeat(free[numbers] - starts, counts)
+    places += np.arange(len(places))
+    free[numbers] += counts
+    return places
