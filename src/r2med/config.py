@@ -191,7 +191,7 @@ def _limit(path: Path, table: Any) -> int | None:
         return None
     size = parse_size(table["memory"]) if isinstance(table["memory"], str) else None
     if size is None:
-        raise R2medError(f"{path}: memory is {table['memory']!r}, not a size such as \"500MB\" or \"2GB\"")
+        raise R2medError(f'{path}: memory is {table["memory"]!r}, not a size such as "500MB" or "2GB"')
     return size
 
 

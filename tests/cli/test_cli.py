@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -169,6 +170,29 @@ def test_a_memory_limit_changes_nothing_but_memory() -> None:
     small = results("run", "wordllama", "--tasks", "sample/Biology", "--memory", "1MB", "--fresh")["results"][0]
     large = results("run", "wordllama", "--tasks", "sample/Biology", "--memory", "2GB", "--fresh")["results"][0]
     assert small["metrics"] == large["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory = 2", "memory is 2, not a size such as"),
+        ("memory = '0GB'", "memory is '0GB', not a size such as"),
+        ("memroy = '2GB'", "[limits] must hold a line such as memory"),
+    ],
+)
+def test_a_wrong_limit_is_one_line(own_home: Path, text: str, said: str) -> None:
+    (own_home / "config.toml").write_text(f"[limits]\n{text}\n")
+    assert said in complaint("run", "bm25", "--tasks", "sample/Biology", "--fresh")
+
+
+def test_the_limit_of_the_files_is_used_and_the_command_wins(own_home: Path, collections: Path) -> None:
+    (own_home / "config.toml").write_text("[limits]\nmemory = '30 MB'\n")
+    args = ("run", "bm25", "--tasks", str(collections / "scifact"))
+    large = results(*args, "--memory", "2GB")["results"][0]["metrics"]
+    assert not (own_home / "cache" / "corpus").exists()
+    shutil.rmtree(own_home / "cache")
+    assert results(*args, "--fresh")["results"][0]["metrics"] == large
+    assert len(list((own_home / "cache" / "corpus").iterdir())) == 1
 
 
 def test_groups_have_no_average_in_common(tmp_path: Path) -> None:

@@ -112,7 +112,12 @@ def test_many_runs_of_real_texts_give_the_same_files(collections, tmp_path: Path
     build_index(documents).save(tmp_path)
     spilled: list[int] = []
     merge = index_builder.merge_runs
-    monkeypatch.setattr(index_builder, "merge_runs", lambda runs, memory: spilled.append(len(runs)) or merge(runs, memory))
+
+    def counting(runs: list[Path], memory: int):
+        spilled.append(len(runs))
+        return merge(runs, memory)
+
+    monkeypatch.setattr(index_builder, "merge_runs", counting)
     for memory in (1 << 20, 6 << 20):
         folder = tmp_path / f"with-{memory}"
         folder.mkdir()

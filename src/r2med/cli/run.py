@@ -13,7 +13,7 @@ import click
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
-from r2med.config import RequestSettings, memory_limited, read_experiment, requesting
+from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
@@ -151,7 +151,7 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         strict=asked.strict,
         engine=Engine(messages()),
     )
-    with _limits(asked, systems), memory_limited(asked.memory):
+    with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
@@ -198,7 +198,7 @@ def _limits(asked: RunRequest, systems: Sequence[System]) -> AbstractContextMana
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    with memory_limited(asked.memory):
+    with memory_limited(asked.memory or memory_limit()):
         plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from r2med.data.stored_texts import StoredIds, StoredTexts
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -63,6 +65,8 @@ class Texts:
     @cached_property
     def position(self) -> Mapping[str, int]:
         """Where each id stands."""
+        if isinstance(self.ids, StoredIds):
+            return self.ids.positions
         return {identifier: place for place, identifier in enumerate(self.ids)}
 
     @cached_property
@@ -73,6 +77,18 @@ class Texts:
     def text(self, identifier: str) -> str:
         """The text under an id."""
         return self.texts[self.position[identifier]]
+
+    def without(self, places: Sequence[int]) -> Texts:
+        """All but the rows at these places.
+
+        >>> list(Texts(["d1", "d2"], ["one", "two"]).without([0]))
+        [('d2', 'two')]
+        """
+        if isinstance(self.ids, StoredIds) and isinstance(self.texts, StoredTexts):
+            return Texts(self.ids.without(places), self.texts.without(places))
+        left_out = set(places)
+        kept = [place for place in range(len(self)) if place not in left_out]
+        return Texts([self.ids[place] for place in kept], [self.texts[place] for place in kept])
 
 
 @dataclass(frozen=True)

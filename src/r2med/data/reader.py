@@ -15,21 +15,29 @@ from typing import Any, overload
 
 import orjson
 
+from r2med.config import memory_limit
+from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.layout import listing, locate, splits
 from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.qrels import Judgements, no_positive, read_judgements
 from r2med.data.rows import Digests
 from r2med.data.tasks import Task
-from r2med.data.texts import TextTable, gold_extras, read_documents, read_queries
+from r2med.data.texts import TextTable, fill_documents, gold_extras, read_documents, read_queries
 from r2med.errors import DataError
 from r2med.storage.cache import Cache, cache_key
+from r2med.storage.files import draft_folder, sweep, unwritable
 
 FORMAT = 2
 """Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
 
 _KIND = "documents"
 _KEPT = "documents.json"
+_STORED = "corpus"
+_SHARE = 8
+"""Files of more than this fraction of the memory that may be used are not held in it."""
+_PACKED = 4
+"""How many times larger the texts of a packed file are."""
 _LARGE = 4_000_000
 """Files of so many bytes in all are worth remembering; smaller ones are read in a few hundredths of a second."""
 
@@ -46,16 +54,20 @@ class Corpus:
 
 
 def read_corpus(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Corpus:
-    """Read the files and note every problem."""
+    """Read the files and note every problem; what is too large for memory is stored until the process ends."""
+    if _large(files) and is_huge(files):
+        return _stored(files, found, None)
     table = read_documents(files, found, digests)
     return Corpus(table.column(), table.rows, table.whole)
 
 
 def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
-    """The same, from memory where these very bytes were read before."""
+    """The same, from memory where these very bytes were read before; what is too large for memory is stored."""
     if not _large(files):
         return read_corpus(files, found)
     cache = Cache.default()
+    if is_huge(files):
+        return _stored_corpus(files, found, cache)
     key = _key(files, _hashed(files)) if (cache.root / _KIND).is_dir() else ""  # nothing is known before the first
     if key and cache.has(_KIND, key):
         corpus = _recalled(cache.root / _KIND / key / _KEPT, files, found)
@@ -70,6 +82,62 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
         kept = orjson.dumps(_kept(corpus, found.problems[start:]))
         cache.keep(_KIND, _key(files, [digests.of(file) for file in files]), lambda folder: _write(folder, kept))
     return corpus
+
+
+def is_huge(files: Sequence[Path]) -> bool:
+    """Whether the texts of some files would take too much of the memory that may be used."""
+    packed = sum(file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet") else 1) for file in files)
+    return packed > memory_limit() // _SHARE
+
+
+def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
+    """The documents of huge files, from where they were stored before, or stored now."""
+    key = _key(files, _hashed(files)) if (cache.root / _STORED).is_dir() else ""
+    if key and cache.has(_STORED, key):
+        stored = open_corpus(cache.root / _STORED / key)
+        if stored is not None:
+            for problem in stored.problems:
+                found.add(problem.code, problem.file, problem.line, problem.message)
+            return Corpus(stored.documents, stored.rows, whole=True)
+        cache.drop(_STORED, key)
+    return _stored(files, found, cache)
+
+
+def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpus:
+    """Read files into a folder, which is kept if it shall be."""
+    root = (keep or Cache.default()).root
+    try:
+        (root / _STORED).mkdir(parents=True, exist_ok=True)
+        sweep(root, "*/.*")
+        with draft_folder(root / _STORED, "reading") as draft:
+            return _store(files, found, draft, keep)
+    except OSError as error:
+        raise unwritable(root / _STORED, error) from error
+
+
+def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
+    """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
+    errors, start, digests = found.errors, len(found.problems), Digests()
+    table = fill_documents(StoredTable(draft), files, found, digests)
+    noted = len(found.problems)
+    table.finish(found)
+    if len(found.problems) > noted:
+        order = {str(file): place for place, file in enumerate(files)}
+        found.problems[start:] = sorted(found.problems[start:], key=lambda each: (order[each.file], each.line))
+    if keep is None or found.errors > errors:
+        # Mapped files can be used after they are gone.
+        return Corpus(stored_documents(draft), table.rows, table.whole)
+    seal(draft, table.rows, found.problems[start:])
+    key = _key(files, [digests.of(file) for file in files])
+    stored = open_corpus(keep.entry(_STORED, key, lambda target: _move(draft, target)))
+    if stored is None:
+        raise DataError(f"{keep.root / _STORED / key}: cannot be read back as it was written; is the disk failing?")
+    return Corpus(stored.documents, stored.rows, whole=True)
+
+
+def _move(draft: Path, target: Path) -> None:
+    for file in draft.iterdir():
+        file.rename(target / file.name)
 
 
 class LateTexts(Sequence[str]):

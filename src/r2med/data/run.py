@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.data.stored_texts import StoredIds
 from r2med.errors import R2medError
 
 Scores = NDArray[np.floating]
@@ -60,6 +61,8 @@ def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
     >>> id_order(["a", "c", "b"]).tolist()
     [2, 0, 1]
     """
+    if isinstance(ids, StoredIds):
+        return ids.descending_ranks()
     order = np.empty(len(ids), dtype=np.int64)
     order[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
     return order

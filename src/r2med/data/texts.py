@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from r2med.data.dataset import Texts
 from r2med.data.problems import Findings, Spot, place
@@ -15,6 +16,23 @@ from r2med.data.rows import Digests, Row, describe, read_rows, shorten
 ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")
 """What a query row may hold for the gold."""
+
+
+class RowTable(Protocol):
+    """What rows are read into."""
+
+    rows: int
+    whole: bool
+    extras: dict[str, dict[str, str]]
+
+    def begin(self, file: Path) -> None:
+        """Say which file the next rows come from."""
+
+    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
+        """Append a row."""
+
+
+Filled = TypeVar("Filled", bound=RowTable)
 
 
 @dataclass
@@ -65,16 +83,20 @@ class TextTable:
 
 def read_documents(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> TextTable:
     """The documents; a title is put before its text."""
-    return _read(files, found, "empty-document", digests)
+    return fill_documents(TextTable(), files, found, digests)
+
+
+def fill_documents(table: Filled, files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Filled:
+    """The same, into a table of another kind."""
+    return _read(table, files, found, "empty-document", digests)
 
 
 def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
     """The queries, with the gold answers and reasoning paths that their rows may hold."""
-    return _read(files, found, "empty-query")
+    return _read(TextTable(), files, found, "empty-query")
 
 
-def _read(files: Sequence[Path], found: Findings, empty: str, digests: Digests | None = None) -> TextTable:
-    table = TextTable()
+def _read(table: Filled, files: Sequence[Path], found: Findings, empty: str, digests: Digests | None = None) -> Filled:
     errors, start = found.errors, len(found.problems)
     documents = empty == "empty-document"
     for file in files:
@@ -142,7 +164,7 @@ def _titled(title: object, text: str, spot: Spot) -> str:
     return f"{title} {text}" if text else title
 
 
-def _keep_extras(table: TextTable, identifier: str, row: Row, spot: Spot) -> None:
+def _keep_extras(table: RowTable, identifier: str, row: Row, spot: Spot) -> None:
     for name in EXTRAS:
         value = row.get(name)
         if type(value) is str:

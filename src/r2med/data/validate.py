@@ -16,9 +16,9 @@ from r2med.data.dataset import Dataset
 from r2med.data.hub_tasks import fetch_task
 from r2med.data.problems import ERROR, KINDS, Findings, Problem
 from r2med.data.qrels import read_judgements
-from r2med.data.reader import read_contents
+from r2med.data.reader import read_contents, read_corpus
 from r2med.data.tasks import Task, resolve
-from r2med.data.texts import read_documents, read_queries
+from r2med.data.texts import read_queries
 from r2med.errors import DataError, expanded
 
 
@@ -89,7 +89,7 @@ class ValidationReport:
 
 
 _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
-    "corpus": read_documents,
+    "corpus": read_corpus,
     "quer": read_queries,
     "qrels": read_judgements,
 }

@@ -42,6 +42,7 @@ from r2med.storage.home import home
 
 PRECISIONS = ("float32", "float16")
 _SETTINGS = "settings.json"
+_HASHED = 65_536  # texts hashed at a time, so that those of a large corpus are never all in memory
 
 
 def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -50,8 +51,12 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
     >>> text_hashes(["a", "b"]).shape
     (2, 2)
     """
-    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+    hashes = np.empty((len(texts), 2), dtype="<u8")
+    for start in range(0, len(texts), _HASHED):
+        some = texts[start : start + _HASHED]
+        digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in some]
+        hashes[start : start + _HASHED] = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+    return hashes
 
 
 @dataclass(frozen=True, eq=False)

@@ -280,8 +280,8 @@ def _searchable(collection: Collection, context: Context) -> Collection:
 
 
 def _with_text(documents: Texts) -> Texts:
-    kept = [(name, text) for name, text in documents if text and not text.isspace()]
-    return documents if len(kept) == len(documents) else Texts([name for name, _ in kept], [text for _, text in kept])
+    empty = [place for place, text in enumerate(documents.texts) if not text or text.isspace()]
+    return documents.without(empty) if empty else documents
 
 
 def _texts(part: TextParts, label: str) -> tuple[str, ...]:

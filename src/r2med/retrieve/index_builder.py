@@ -71,7 +71,8 @@ def _write(parts: Iterator[TermPostings], builder: _Builder, folder: Path) -> No
     """Write postings that come term by term in alphabetical order."""
     documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), builder.postings)
     frequencies = ColumnWriter(folder / "frequencies.npy", builder.width, builder.postings)
-    offsets, before, separator = [np.zeros(1, dtype=np.int64)], 0, b""
+    offsets: list[NDArray[np.integer[Any]]] = [np.zeros(1, dtype=np.int64)]
+    before, separator = 0, b""
     with (folder / TERMS).open("wb") as file:
         for part in parts:
             documents.write(part.documents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -11,12 +12,15 @@ FILE = "meta.json"
 """Where a folder keeps the checksum of every other file in it."""
 
 
-def write_checksums(folder: Path) -> None:
-    """Write down the checksums of all files of a folder, after the last of them is written."""
-    (folder / FILE).write_bytes(orjson.dumps(_checksums(folder)))
+def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
+    """Write down the checksums of all files of a folder, after the last of them is written.
+
+    Of files that are named in `by_size` only the size: what is in them is checked when it is read.
+    """
+    (folder / FILE).write_bytes(orjson.dumps(_checksums(folder, by_size)))
 
 
-def is_unchanged(folder: Path) -> bool:
+def is_unchanged(folder: Path, *, by_size: Sequence[str] = ()) -> bool:
     """Whether a folder holds exactly the files that it was written with, bit for bit.
 
     >>> import tempfile
@@ -29,14 +33,16 @@ def is_unchanged(folder: Path) -> bool:
     (True, False)
     """
     try:
-        return bool(orjson.loads((folder / FILE).read_bytes()) == _checksums(folder))
+        return bool(orjson.loads((folder / FILE).read_bytes()) == _checksums(folder, by_size))
     except (OSError, ValueError):
         return False
 
 
-def _checksums(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(file.relative_to(folder)): checksum(file) for file in files if file.name != FILE}
+def _checksums(folder: Path, by_size: Sequence[str]) -> dict[str, int]:
+    files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        name: path.stat().st_size if name in by_size else checksum(path) for name, path in files.items() if name != FILE
+    }
 
 
 def checksum(path: Path) -> int:

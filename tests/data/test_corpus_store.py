@@ -1,0 +1,156 @@
+"""A corpus that is not held in memory is the same corpus: rows, order, fingerprint, problems and results."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from folders import LAYOUTS, SMALL, json_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+import r2med
+from r2med.config import memory_limited
+from r2med.data import load, reader
+from r2med.data.dataset import Texts
+from r2med.data.problems import Findings
+from r2med.data.run import id_order
+from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical, encode
+from r2med.data.validate import validate
+from r2med.errors import DataError
+from r2med.storage.cache import Cache
+
+
+@pytest.fixture(autouse=True)
+def _any_size(monkeypatch):
+    monkeypatch.setattr(reader, "_LARGE", 0)
+
+
+def stored_load(folder: Path):
+    with memory_limited(1):
+        return load(folder)
+
+
+def entries() -> list[Path]:
+    return sorted((Cache.default().root / "corpus").glob("[!.]*"))
+
+
+def is_stored(texts: Texts) -> bool:
+    return isinstance(texts.ids, StoredIds) and isinstance(texts.texts, StoredTexts)
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_a_stored_corpus_is_the_same_corpus(tmp_path, layout):
+    odd = [("d10", "", "lone"), ("d9", "Täx", "東京\n👩‍🔬"), ("é", "", "é")]
+    LAYOUTS[layout](tmp_path, replace(SMALL, documents=[*SMALL.documents, *odd]))
+    whole = load(tmp_path)
+    for _ in range(2):
+        stored = stored_load(tmp_path)
+        documents, wanted = stored.collection.documents, whole.collection.documents
+        assert is_stored(documents)
+        assert not is_stored(wanted)
+        assert stored.fingerprint == whole.fingerprint
+        assert list(documents) == list(wanted)
+        assert dict(documents.position) == wanted.position
+        assert [documents.text(name) for name in wanted.ids] == list(wanted.texts)
+        assert id_order(documents.ids).tolist() == id_order(wanted.ids).tolist()
+        assert documents.texts[1:3] == wanted.texts[1:3]
+        assert documents.ids[-1] == wanted.ids[-1]
+        assert "nobody" not in documents.position
+        assert list(documents.without([1])) == list(wanted.without([1]))
+        assert dict(documents.without([1]).position) == wanted.without([1]).position
+    assert len(entries()) == 1
+
+
+def rows(*pairs: tuple[str, str]) -> bytes:
+    return json_lines({"id": name, "text": text} for name, text in pairs)
+
+
+BAD = {
+    "repeats": rows(("a", "x"), ("b", "y"), ("a", "x"), ("c", " "), ("b", "y"), ("a", "x")),
+    "conflict": rows(("a", "x"), ("c", ""), ("a", "other"), ("b", "y")),
+    "broken": rows(("a", "x")) + b"{no\n" + rows(("a", "x"), ("b", "y")),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD)
+def test_problems_are_those_of_the_whole_reader(tmp_path, content):
+    LAYOUTS["r2med"](tmp_path, SMALL)
+    (tmp_path / "corpus.jsonl").write_bytes(content)
+    wanted = validate(tmp_path)
+    with memory_limited(1):
+        assert validate(tmp_path) == wanted
+        assert validate(tmp_path / "corpus.jsonl").problems == validate(tmp_path / "corpus.jsonl").problems
+    assert not entries(), "what was only checked is not kept"
+    whole, stored = Findings(), Findings()
+    before = reader.recall_corpus([tmp_path / "corpus.jsonl"], whole)
+    with memory_limited(1):
+        for _ in range(2):
+            after = reader.recall_corpus([tmp_path / "corpus.jsonl"], stored := Findings())
+            assert list(after.documents) == list(before.documents)
+            assert (after.rows, after.whole) == (before.rows, before.whole)
+            assert stored == whole
+    assert len(entries()) == (not whole.errors), "what has errors in it is not kept"
+
+
+def test_results_are_the_same_and_so_is_every_page_of_them(collections):
+    folder = collections / "medline"
+    wanted = r2med.evaluate(["bm25", "wordllama"], folder, measures=["nDCG@10"]).as_dict()["results"]
+    with memory_limited(1 << 20):
+        found = r2med.evaluate(["bm25", "wordllama"], folder, measures=["nDCG@10"], fresh=True).as_dict()["results"]
+        hits = r2med.search("bm25", folder, "lens protein")
+    assert entries()
+    assert [row["metrics"] for row in found] == [row["metrics"] for row in wanted]
+    assert [hit.text for hit in hits] == [hit.text for hit in r2med.search("bm25", folder, "lens protein")]
+
+
+@pytest.mark.parametrize("name", ["texts.utf8", "ids.utf8", "order.npy", "text_starts.npy", "facts.json", "meta.json"])
+def test_a_damaged_copy_is_never_believed(tmp_path, name):
+    LAYOUTS["r2med"](tmp_path, SMALL)
+    wanted = list(stored_load(tmp_path).collection.documents)
+    (entry,) = entries()
+    data = bytearray((entry / name).read_bytes())
+    data[-1] ^= 1
+    (entry / name).write_bytes(data)
+    if name == "texts.utf8":
+        damaged = stored_load(tmp_path).collection.documents
+        assert damaged.text("d1") == wanted[0][1], "a text is checked by itself"
+        for look in (lambda: damaged.text("d3"), lambda: list(damaged)):
+            with pytest.raises(DataError, match="is damaged; run the same command again"):
+                look()
+    assert list(stored_load(tmp_path).collection.documents) == wanted
+
+
+def test_a_file_that_changed_is_stored_anew(tmp_path):
+    LAYOUTS["r2med"](tmp_path, SMALL)
+    before = stored_load(tmp_path)
+    file = tmp_path / "corpus.jsonl"
+    status = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"Iron", b"Zinc"))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert stored_load(tmp_path).collection.documents.text("d1").startswith("Zinc")
+    assert before.collection.documents.text("d1").startswith("Iron"), "what is in use stays what it was"
+    assert len(entries()) == 2
+
+
+identifiers = st.lists(st.text(st.sampled_from("ab\0é\ud8ff\ue000👩z"), max_size=18), unique=True, max_size=20)
+
+
+@given(identifiers, st.sampled_from(["", "PMC", "a-common-beginning-", "x" * 70]))
+def test_stored_ids_are_in_the_order_of_texts(tmp_path_factory, names: list[str], prefix: str):
+    names = [prefix + name for name in names]
+    file = tmp_path_factory.mktemp("ids") / "ids"
+    parts = [encode(name) for name in names]
+    file.write_bytes(b"".join(parts))
+    lengths = [len(part) for part in parts]
+    starts = [sum(lengths[:place]) for place in range(len(parts))]
+    columns = np.array(starts, dtype=np.int64), np.array(lengths, dtype=np.uint32)
+    order = alphabetical(StoredTexts(file, *columns))
+    assert [names[place] for place in order] == sorted(names)
+    stored = StoredIds(file, *columns, order)
+    assert stored.descending_ranks().tolist() == id_order(names).tolist()
+    assert all(stored.positions[name] == place for place, name in enumerate(names))
