@@ -8,6 +8,7 @@ test compares these files: renew them when the pages or charts look different.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -21,6 +22,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import r2med as r2med_package
+
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SYSTEMS = (
     "bm25", "bm25-classic", "wordllama", "rrf(bm25, wordllama)", "minilm(backend=onnx)",
@@ -33,6 +36,31 @@ FIGURES = {
     "gap.svg": ("gap",),
     "differences.svg": ("differences", "bm25", "wordllama"),
 }
+PLAN = """
+[questions]
+path = "query.jsonl"
+question = "text"
+
+[documents]
+path = "."
+
+[mine]
+systems = ["bm25", "bm25-classic", "wordllama"]
+depth = 4
+
+[judge]
+models = ["scripted:judge.jsonl"]
+"""
+"""A build of the bundled cases, for the figures of its check."""
+GRADES = (
+    (r"Correct answer:\n[^\n]*?\b(\w{9,})\b.*\nPassage:\n[^\n]*?(?i:\b\1)", 3, 3),
+    (r"Correct answer:\n[^\n]*?\b(\w{7,})\b.*\nPassage:\n[^\n]*?(?i:\b\1)", 3, 2),
+    (r"Question:\n[^\n]*?\b(\w{11,})\b.*\nPassage:\n[^\n]*?(?i:\b\1)", 2, 2),
+    (r"Question:\n[^\n]*?\b(\w{10,})\b.*\nPassage:\n[^\n]*?(?i:\b\1)", 1, 2),
+    (r"Question:\n[^\n]*?\b(\w{8,})\b.*\nPassage:\n[^\n]*?(?i:\b\1)", 0, 1),
+    ("", 0, 0),
+)
+"""What stands in for its judge: words that question, answer and passage have in common, and the grades they bring."""
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run")
 
 
@@ -80,6 +108,21 @@ def screenshot(address: str, file: Path) -> None:
         chromium.close()
 
 
+def draw_build(scratch: Path) -> None:
+    """The figures of a checked build."""
+    folder = scratch / "cases"
+    shutil.copytree(Path(r2med_package.__file__).parent / "data" / "sample" / "MedQA-Diag", folder)
+    (folder / "plan.toml").write_text(PLAN, "utf-8")
+    (folder / "guideline.md").write_text("Relevant is what leads to the diagnosis.", "utf-8")
+    replies = (f'{{"answers": {a}, "supports": {s}, "reason": "", "quote": ""}}' for _, a, s in GRADES)
+    rules = [{"match": pattern, "reply": reply} for (pattern, _, _), reply in zip(GRADES, replies, strict=True)]
+    (scratch / "judge.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
+    subprocess.run(r2med("build", "run", "cases"), check=True, cwd=scratch)
+    subprocess.run(r2med("build", "check", "cases", "--plots", "drawn"), check=True, cwd=scratch)
+    for name in ("members", "scores"):
+        shutil.copy(scratch / "drawn" / f"{name}.svg", IMAGES / f"build-{name}.svg")
+
+
 def main() -> None:
     """Run the systems in a home of their own, and draw."""
     with tempfile.TemporaryDirectory() as home:
@@ -90,6 +133,7 @@ def main() -> None:
         subprocess.run(r2med("run", SHORT, "--tasks", "sample"), check=True)
         for name, arguments in FIGURES.items():
             subprocess.run(r2med("plot", *arguments, "--out", str(IMAGES / name)), check=True)
+        draw_build(Path(home))
 
 
 if __name__ == "__main__":

@@ -1038,6 +1038,122 @@ REVIEW = record(
     },
     "How a review stands.",
 )
+_SHARE = record(
+    {"part": count(), "whole": count(), "value": share(), "low": share(), "high": share()},
+    "A share with Wilson's 95% interval.",
+)
+_POPULATION = record(
+    {
+        "searchers": count("Members, or views, that found anything."),
+        "seen": count("Positives that one of them at least found."),
+        "once": count("Found by exactly one."),
+        "twice": count(),
+        "total": unknown(number("The estimated number of all positives; null where it cannot be told.")),
+        "low": unknown(count("The lower end of its 95% interval.")),
+        "high": unknown(count("The upper end; null where there is none.")),
+        "lower_bound": unknown(number("Chao's lower bound, of three members or more.")),
+        "complete": unknown(share("seen / total.")),
+    }
+)
+_FINDER = record(
+    {
+        "name": string(),
+        "alone": count("Positives that no other found."),
+        "part": count("Positives that it found."),
+        "whole": count("All positives."),
+        "value": share(),
+        "low": share(),
+        "high": share(),
+    }
+)
+BUILD_CHECK = record(
+    {
+        "task": string("The name in the plan."),
+        "verdict": value("string", enum=["sound", "usable with reservations", "not ready"]),
+        "findings": array(
+            record(
+                {
+                    "name": string(),
+                    "figure": string("Which figure the rule is about."),
+                    "asks": string("The question that the rule answers."),
+                    "good": number("Good from here on."),
+                    "poor": number("Poor below this, or above it where less is better."),
+                    "unit": value("string", enum=["count", "percent", "points"]),
+                    "why": string("Why it matters."),
+                    "less": flag("Whether less is better."),
+                    "optional": flag("Whether the rule is left out where its figure is not known."),
+                    "value": unknown(number()),
+                    "low": unknown(number()),
+                    "high": unknown(number()),
+                    "verdict": value("string", enum=["good", "doubtful", "poor", "unknown"]),
+                }
+            )
+        ),
+        "questions": count(),
+        "passages": count(),
+        "verdicts": table(count(), "Pairs that are positive, band, negative or unjudged."),
+        "cuts": table(number(), "Where the axes are cut."),
+        "scores": array(
+            record({"answers": number(), "supports": number(), "verdict": string(), "pairs": count()}),
+            "How many pairs have which scores, of all pools.",
+        ),
+        "quotes": table(count(), "Opinions on positives by whether their quote is in the passage."),
+        "coverage": record(
+            {
+                "positives": count(),
+                "members": array(_FINDER),
+                "views": array(_FINDER),
+                "overlaps": array(record({"members": array(string()), "positives": count("Found by just these.")})),
+                "source_only": count("Positives of known sources that no member found."),
+                "sources": unknown(_SHARE),
+                "by": value("string", "Between whom captures are counted.", enum=["members", "views"]),
+                "missed": _POPULATION,
+            }
+        ),
+        "bias": array(
+            record(
+                {
+                    "system": SPEC,
+                    "lost": count("Positives that nobody else found."),
+                    "questions": count("Those that still have a positive."),
+                    "whole": share("Its score by all labels."),
+                    "left_out": share("Its score by the labels that the others would have led to."),
+                    "change": MEAN,
+                }
+            )
+        ),
+        "gap": unknown(anything("As `r2med diagnose --gap --json` has it.")),
+        "judges": table(number(), "Krippendorff's alpha between opinions, by axis."),
+        "second": unknown(
+            record(
+                {
+                    "share": share("Of the pairs of each verdict."),
+                    "pairs": count("Those that were judged again."),
+                    "unread": count("Those that could not be."),
+                    "confusion": table(table(count()), "First verdict to second verdict to how many pairs."),
+                    "stays": unknown(_SHARE),
+                    "joins": unknown(_SHARE),
+                    "agreement": COEFFICIENTS,
+                    "spent": _SPENT,
+                },
+                "What judges said when they were asked again.",
+            )
+        ),
+        "leakage": record(
+            {
+                "questions": count(),
+                "repeated": array(record({"question": string(), "repeats": string(), "how": string()})),
+                "sharing": count("Questions that share a positive with another."),
+                "across": array(record({"question": string(), "other": string(), "shared": string()})),
+            }
+        ),
+        "baselines": array(
+            record({"system": SPEC, "member": flag("Of the committee."), "oracle": flag(), "score": MEAN})
+        ),
+        "measure": string(),
+        "notes": NOTES,
+    }
+)
 
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "run": (
@@ -1076,6 +1192,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "build": ("r2med build run --json, r2med build status --json", "How far a build is, step by step.", BUILD),
     "build-plan": ("r2med build run --dry-run --json", "What each step of a build would ask and cost.", BUILD_PLAN),
     "build-show": ("r2med build show --json", "Everything about one question of a build.", BUILD_SHOW),
+    "build-check": ("r2med build check --json", "Whether a built task is any good.", BUILD_CHECK),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

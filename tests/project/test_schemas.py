@@ -112,6 +112,8 @@ COMMANDS = {
     "build": ("build", "run", "built", "--json"),
     "build (status)": ("build", "status", "built", "--json"),
     "build-plan": ("build", "run", "built", "--dry-run", "--json"),
+    "build-check": ("build", "check", "built", "--reask", "50%", "--json"),
+    "build-plan (judges asked again)": ("build", "check", "built", "--reask", "100%", "--dry-run", "--json"),
     "build-show": ("build", "show", "built", "example-1", "--json"),
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
     "nano-profile": ("nano", "profile", "small", "--json"),

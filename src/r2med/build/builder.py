@@ -13,9 +13,10 @@ from r2med.build.build_plan import GUIDELINE, PLAN, BuildPlan, read_plan
 from r2med.build.chunks import Span, cut, passages_of
 from r2med.build.fold_duplicates import find_duplicates, fold
 from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes
+from r2med.build.judged_pool import TASK
 from r2med.build.judging import Pair, foresee_judging, in_order, judging_step
 from r2med.build.mining import PassageCorpus, guessed_pool, mining_step, names_of
-from r2med.build.package import TASK, Package
+from r2med.build.package import Package
 from r2med.build.prompt_files import check_prompts
 from r2med.build.question_steps import QuestionStep, label_step, question_steps
 from r2med.build.read_files import UnreadableFile, file_hash, list_files, read_file

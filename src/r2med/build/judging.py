@@ -115,13 +115,15 @@ class JudgePanel:
     first: AskedModel | None
     judges: tuple[AskedModel, ...]
     template: Template
+    start: int = 0
+    """The number of the first sample: 0 for the labels of a build, another to ask for all of them once more."""
 
     @classmethod
-    def of(cls, plan: BuildPlan) -> JudgePanel:
+    def of(cls, plan: BuildPlan, start: int = 0) -> JudgePanel:
         """The panel that a plan names."""
         tokens, first = plan.ask.max_tokens, plan.judge.first
         judges = tuple(asked_model(name, tokens) for name in plan.judge.models)
-        return cls(plan, asked_model(first, tokens) if first else None, judges, prompt("judge", plan))
+        return cls(plan, asked_model(first, tokens) if first else None, judges, prompt("judge", plan), start)
 
     def keys(self) -> list[str]:
         """Hashes of what an opinion depends on apart from the pair: prompt, guideline, models."""
@@ -131,23 +133,24 @@ class JudgePanel:
 
     def usual(self, pair: Pair) -> list[Ask]:
         """What every judge is asked of a pair: the first time without chance, further samples with it."""
-        text = self.template.fill(_values(pair, self.plan))
-        return [
-            Ask(judge, judge.again(judge.request(text), number) if number else judge.request(text))
-            for judge in self.judges
-            for number in range(self.plan.judge.samples)
-        ]
+        return self._samples(pair, self.judges, self.plan.judge.samples)
 
     def cheap(self, pair: Pair) -> list[Ask]:
         """What the first judge is asked; nothing where there is none."""
-        text = self.template.fill(_values(pair, self.plan))
-        return [Ask(self.first, self.first.request(text))] if self.first else []
+        return self._samples(pair, [self.first], 1) if self.first else []
 
     def further(self, pair: Pair) -> list[Ask]:
         """What is asked on top of a pair that lies near a cut."""
-        text, settings = self.template.fill(_values(pair, self.plan)), self.plan.judge
-        numbers = range(settings.samples, settings.samples + settings.extra)
-        return [Ask(judge, judge.again(judge.request(text), number)) for judge in self.judges for number in numbers]
+        settings = self.plan.judge
+        return self._samples(pair, self.judges, settings.extra, settings.samples)
+
+    def _samples(self, pair: Pair, judges: Sequence[AskedModel], count: int, skipped: int = 0) -> list[Ask]:
+        text, first = self.template.fill(_values(pair, self.plan)), self.start + skipped
+        return [
+            Ask(judge, judge.again(judge.request(text), number) if number else judge.request(text))
+            for judge in judges
+            for number in range(first, first + count)
+        ]
 
 
 class Ask(NamedTuple):
@@ -157,9 +160,9 @@ class Ask(NamedTuple):
     request: Request
 
 
-def judging_step(plan: BuildPlan) -> Step[Pair]:
-    """The step that judges pairs."""
-    panel, settings = JudgePanel.of(plan), plan.judge
+def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[Pair]:
+    """The step that judges pairs; with another number of the first sample, all that it asks is asked anew."""
+    panel, settings = JudgePanel.of(plan, start), plan.judge
     cuts = {axis: getattr(plan.select, axis) for axis in AXES}
     kept = asdict(settings) | {"models": (), "first": "", "seed": 0}
 
@@ -183,14 +186,15 @@ def judging_step(plan: BuildPlan) -> Step[Pair]:
         return _verdict(found, unread + lost, settings.combine)
 
     def key(pair: Pair) -> str:
-        return step_key("judge", panel=same, question=question_key(pair.question), passage=pair.passage.shown)
+        more = {"start": start} if start else {}
+        return step_key("judge", panel=same, question=question_key(pair.question), passage=pair.passage.shown, **more)
 
-    return Step("judge", lambda pair: pair.id, key, work=work)
+    return Step(name, lambda pair: pair.id, key, work=work)
 
 
-def foresee_judging(plan: BuildPlan) -> Callable[[Pair], list[Request]]:
+def foresee_judging(plan: BuildPlan, start: int = 0) -> Callable[[Pair], list[Request]]:
     """What is asked about a pair when no judge sorts it out and every reply can be read."""
-    panel = JudgePanel.of(plan)
+    panel = JudgePanel.of(plan, start)
     return lambda pair: [ask.request for ask in (*panel.cheap(pair), *panel.usual(pair))]
 
 

@@ -13,7 +13,17 @@ import orjson
 import polars as pl
 
 from r2med.build.build_plan import BuildPlan
+from r2med.build.health import Health, known_health
+from r2med.build.health_report import CARD, card_lines
 from r2med.build.item_store import Count, Outcome
+from r2med.build.judged_pool import (
+    CORPUS_FILE,
+    JUDGEMENT_FILE,
+    MANIFEST,
+    QUERY_FILE,
+    JudgedPool,
+    PoolQuestion,
+)
 from r2med.build.mining import PassageCorpus
 from r2med.build.prompt_files import PLACES, prompt
 from r2med.build.select_questions import DEV, TEST, Selection
@@ -21,7 +31,6 @@ from r2med.diagnose.labels import write_labels
 from r2med.errors import R2medError
 from r2med.storage.files import draft_folder, unwritable
 
-TASK, MANIFEST = "task", "build.json"
 _FORMAT = 1
 JUDGEMENTS = {
     "query_id": pl.String(),
@@ -75,17 +84,23 @@ class Package:
 
     def files(self) -> dict[str, bytes]:
         """The files by name."""
+        judgements, manifest = _frame(self._judgement_rows()), self.manifest()
+        health = known_health(JudgedPool.of(judgements, self._pool_questions()), manifest)
         found = {
-            "query.jsonl": _lines(self._query_rows()),
-            "corpus.jsonl": _lines(self._passage_rows()),
-            "judgements.parquet": _parquet(self._judgement_rows()),
+            QUERY_FILE: _lines(self._query_rows()),
+            CORPUS_FILE: _lines(self._passage_rows()),
+            JUDGEMENT_FILE: _parquet(judgements),
             "task.toml": self._task_file().encode(),
-            MANIFEST: orjson.dumps(self.manifest(), option=orjson.OPT_INDENT_2) + b"\n",
-            "README.md": self._card().encode("utf-8", "replace"),
+            MANIFEST: orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n",
+            CARD: self._card(manifest, health).encode("utf-8", "replace"),
         }
         if not self.selection.splits:
             return found | {"qrels.jsonl": _lines(self._qrel_rows())}
         return found | {f"qrels/{split}.tsv": self._qrels_of(split) for split in (DEV, TEST)}
+
+    def _pool_questions(self) -> list[PoolQuestion]:
+        splits = self.selection.splits
+        return [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
 
     @property
     def labels(self) -> list[tuple[str, str, str]]:
@@ -149,12 +164,9 @@ class Package:
 
     def manifest(self) -> dict[str, Any]:
         """What the folder says of itself: settings, prompts, funnel and cost."""
-        settings = {name: value for name, value in asdict(self.plan).items() if name not in ("folder", "guideline")}
-        for name in ("questions", "documents"):
-            settings[name] |= {"path": settings[name]["path"].name}
         return {
             "format": _FORMAT,
-            "plan": settings,
+            "plan": plan_settings(self.plan),
             "guideline": self.plan.guideline,
             "prompts": {name: prompt(name, self.plan).text for name in PLACES},
             "funnel": [asdict(count) for count in self.counts],
@@ -163,11 +175,19 @@ class Package:
             "positives": sum(1 for _ in self._qrel_rows()),
         }
 
-    def _card(self) -> str:
-        return "\n".join(_card_lines(self.plan, self.manifest(), self.counts)) + "\n"
+    def _card(self, manifest: Mapping[str, Any], health: Health) -> str:
+        return "\n".join(_card_lines(self.plan, manifest, self.counts, health)) + "\n"
 
 
-def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count]) -> Iterator[str]:
+def plan_settings(plan: BuildPlan) -> dict[str, Any]:
+    """The settings of a plan as the result says them, without places of this machine."""
+    settings = {name: value for name, value in asdict(plan).items() if name not in ("folder", "guideline")}
+    for name in ("questions", "documents"):
+        settings[name] |= {"path": settings[name]["path"].name}
+    return settings
+
+
+def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count], health: Health) -> Iterator[str]:
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "---", "")
     yield from (f"# {plan.task.name}", "")
     yield f"Given a {plan.task.noun}, retrieve {plan.task.target} that help {plan.task.purpose}."
@@ -184,7 +204,7 @@ def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[C
         spent = count.spent
         tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
         yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
-    yield from ("", "## Settings", "", "```json")
+    yield from ("", *card_lines(health), "## Settings", "", "```json")
     yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
     yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
     for name, text in manifest["prompts"].items():
@@ -226,12 +246,15 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def _parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     columns: dict[str, list[Any]] = {name: [] for name in JUDGEMENTS}
     for row in rows:
         for name, column in columns.items():
             column.append(row[name])
-    frame = pl.DataFrame({name: pl.Series(column, dtype=JUDGEMENTS[name]) for name, column in columns.items()})
+    return pl.DataFrame({name: pl.Series(column, dtype=JUDGEMENTS[name]) for name, column in columns.items()})
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
     # One row group and fixed settings: the same rows are the same bytes.
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from r2med.build.builder import Builder, BuildProgress, init, show, status
+from r2med.build.asking_again import SecondAsking
+from r2med.build.builder import Builder, BuildProgress, Foreseen, init, show, status
+from r2med.build.health_check import check_health
+from r2med.build.health_report import markdown_lines, refresh_card
+from r2med.build.judged_pool import read_built_task
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import json_option, messages, output, write_json
+from r2med.cli.options import json_option, messages, output, remark, write_json
 from r2med.pipeline.engine import Engine
-from r2med.render.build_tables import show_estimate, show_funnel, show_question
+from r2med.render.build_tables import PRICED, show_estimate, show_funnel, show_question
+from r2med.render.health_plots import check_health_plots, save_health_plots
+from r2med.render.health_tables import show_health
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 
@@ -21,7 +28,8 @@ def command() -> None:
     """Make a judged task from your own questions and documents.
 
     `init` writes a plan with comments, `run` runs its steps and goes on where it was stopped, `status` shows how many
-    questions are left after each step and why the others went, `show` everything about one question.
+    questions are left after each step and why the others went, `show` everything about one question, `check` whether
+    the task is any good.
 
     \b
     Examples:
@@ -63,11 +71,7 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     builder = Builder(folder, Engine(messages()))
     with asking(max_cost=max_cost, **settings):
         if dry_run:
-            foreseen = builder.estimate()
-            if as_json:
-                write_json([step.as_dict() for step in foreseen])
-            else:
-                show_estimate(foreseen, output())
+            _show_foreseen(builder.estimate(), as_json)
             return
         built = builder.run(until)
     _report(built, as_json)
@@ -76,6 +80,70 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
         click.echo(f"note: {failed:,} items were not answered; run the same command to ask again", err=True)
     if built.task:
         click.echo(f"the task is in {built.task}; see: r2med run bm25 --tasks {built.task}", err=True)
+
+
+@command.command("check")
+@_FOLDER
+@click.option("--reask", default="0%", metavar="SHARE", help="Ask judges again about this share of pairs, such as 5%.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what asking again would take.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@click.option("--format", "form", type=click.Choice(["md"]), help="Write Markdown.")
+@asking_options
+@json_option()
+def check_task(
+    folder: Path, reask: str, plots: Path | None, dry_run: bool, form: str | None, as_json: bool, **settings: Any
+) -> None:
+    """Is the task that was built in DIR any good? A verdict by stated rules, and the figures behind it.
+
+    How far questions are from their evidence; who found the positives, and how many were probably missed; what a
+    system that was not asked has against it; whether questions repeat each other; baselines with intervals. With
+    --reask, whether the judges say the same again. The card of the task gets the same report.
+
+    \b
+    Examples:
+      r2med build check my-build --reask 20% --dry-run
+      r2med build check my-build --reask 20%
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    part = _share(reask)
+    if dry_run and not part:
+        raise click.UsageError("--dry-run goes with --reask: nothing else is asked")
+    if plots:
+        check_health_plots(plots)
+    built = read_built_task(folder)
+    with asking(**settings):
+        again = SecondAsking(built, part) if part else None
+        if dry_run and again:
+            _show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
+            return
+        health = check_health(built, Engine(messages()), again)
+    remark(health.notes)
+    if as_json:
+        write_json(health.as_dict())
+    elif form:
+        click.echo("\n".join(markdown_lines(health)))
+    else:
+        show_health(health, output())
+    card = refresh_card(built.folder, health)
+    click.echo(f"the card is renewed: {card}" if card else f"note: {built.folder} has no card to renew", err=True)
+    for path in save_health_plots(health, built.manifest["funnel"], plots) if plots else ():
+        click.echo(f"the figure is in {path}", err=True)
+
+
+_PRICED_AGAIN = "Replies that cannot be read are asked for again on top. ? is a price that is not known."
+
+
+def _share(text: str) -> float:
+    """A share as people write it: 5%, or 0.05."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise click.UsageError(f"--reask must be a share such as 5% or 0.05, not {text!r}")
+    return value
 
 
 @command.command("status")
@@ -101,6 +169,13 @@ def show_one(folder: Path, question: str, top: int | None, as_json: bool) -> Non
         write_json(found)
         return
     show_question(found, output())
+
+
+def _show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRICED) -> None:
+    if as_json:
+        write_json([step.as_dict() for step in foreseen])
+        return
+    show_estimate(foreseen, output(), note)
 
 
 def _report(built: BuildProgress, as_json: bool) -> None:

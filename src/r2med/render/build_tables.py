@@ -28,7 +28,13 @@ def show_funnel(built: BuildProgress, console: Console) -> None:
             say(console, f"{count.step}: {remark}")
 
 
-def show_estimate(steps: Sequence[Foreseen], console: Console) -> None:
+PRICED = (
+    "Steps are priced as if every question got through and every pool were as large as it can be; replies that are"
+    " asked for again come on top. ? is a price that is not known."
+)
+
+
+def show_estimate(steps: Sequence[Foreseen], console: Console, note: str = PRICED) -> None:
     """Print what each step that asks a model would take."""
     headings = ("items", "requests", "answered already", "tokens read", "tokens written", "dollars", "at most")
     table = Table(key("step"), *numbers(*headings))
@@ -39,11 +45,7 @@ def show_estimate(steps: Sequence[Foreseen], console: Console) -> None:
     table.rule()
     table.add("sum", *[""] * 5, *(money(_total([getattr(s.guess, name) for s in steps])) for name in _MONEY))
     table.show(console)
-    console.print(
-        "Steps are priced as if every question got through and every pool were as large as it can be; replies that"
-        " are asked for again come on top. ? is a price that is not known.",
-        style="dim",
-    )
+    console.print(note, style="dim")
 
 
 _MONEY = ("cost", "cost_limit")

@@ -22,7 +22,9 @@ from r2med.render.charts import (
     ShareChart,
     interval_point,
 )
-from r2med.render.palette import Fill
+from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
+from r2med.render.html import static
+from r2med.render.palette import LIGHT, Fill
 from r2med.render.scale import Scale, span, tick_text
 from r2med.render.svg import axis, drawing, hint, part, shortened, tag, words
 
@@ -70,7 +72,7 @@ _STROKES = {
 """What is drawn for each hatch, on a tile of 6 x 6."""
 
 
-PageChart = DotChart | ShareChart | ScatterChart | HeatMap
+PageChart = DotChart | ShareChart | ScatterChart | HeatMap | FunnelChart | UpSetChart | ScoreChart
 """The charts that pages show."""
 
 
@@ -103,6 +105,14 @@ def draw(chart: PageChart, layout: Layout = WIDE) -> str:
     pen: Callable[[Any, Layout], tuple[float, list[str]]] = _PENS[type(chart)]
     height, parts = pen(chart, layout)
     return drawing((layout.width, height), chart.title, chart.description, *parts, layout=layout.name)
+
+
+def standalone(chart: PageChart) -> str:
+    """A chart as a file of its own, which needs no page around it: in the light colours, by the rules of pages."""
+    rules = static("style.css").partition("/* charts */")[2].partition("/* end of charts */")[0]
+    colors = ";".join(f"--{name}:{color}" for name, color in LIGHT.items())
+    style = tag("style", f"svg{{{colors};background:var(--card)}}{rules}")
+    return draw(chart).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1)
 
 
 _COLUMN = (140, 18)
@@ -286,9 +296,102 @@ def _hatch_name(fill: Fill, layout: Layout) -> str:
     return f"hatch-{layout.name}-{fill.color.removeprefix('#')}"
 
 
+def _funnel(chart: FunnelChart, layout: Layout) -> tuple[float, list[str]]:
+    layout = layout.fitted([step.name for step in chart.steps])
+    left, row = layout.label + 12, layout.row + 6
+    scale = Scale(0.0, float(chart.most), left, layout.width - (120 if layout.above else 300))
+    parts = []
+    for place, step in enumerate(chart.steps):
+        y = 8 + row * (place + (0.5 if layout.above else 0))
+        middle = y + (row / 2 if not layout.above else row / 2 - 6)
+        bar = tag("rect", x=left, y=middle - 8, width=max(1.0, scale(step.left) - left), height=16, class_="bar")
+        number = words(scale(step.left) + 6, middle + 4, f"{step.left:,}", class_="value")
+        why = words(scale(step.left) + 60, middle + 4, shortened(step.why, 34), class_="tick") if step.why else ""
+        why = "" if layout.above else why
+        said = f"{step.name}: {step.left:,} left" + (f"; dropped: {step.why}" if step.why else "")
+        parts.append(part(said, layout.name_of(middle, step.name), bar, number, why))
+    return 16 + row * (len(chart.steps) + (0.5 if layout.above else 0)), parts
+
+
+def _upset(chart: UpSetChart, layout: Layout) -> tuple[float, list[str]]:
+    names = [f"{name} ({total:,})" for name, total in zip(chart.members, chart.totals, strict=True)]
+    layout = layout.fitted(names)
+    left, row = layout.label + 20, 38 if layout.above else 24
+    step = min(44.0, (layout.width - left - 10) / max(1, len(chart.columns)))
+    height = Scale(0.0, float(chart.most), 170, 38)
+    bottom = 176 + row * len(names)
+    parts = [words(0, 12, chart.axis, class_="tick")]
+    parts += [layout.name_of(188 + row * place + (10 if layout.above else 0), name) for place, name in enumerate(names)]
+    for place, column in enumerate(chart.columns):
+        x, top = left + step * (place + 0.5), height(column.positives)
+        inside = [188 + row * r + (10 if layout.above else 0) for r, member in enumerate(column.members) if member]
+        dots = [
+            _mark(ChartPoint("", 0, tone="own" if y in inside else "none"), x, y, 5)
+            for y in (188 + row * r + (10 if layout.above else 0) for r in range(len(names)))
+        ]
+        line = tag("line", x1=x, x2=x, y1=min(inside), y2=max(inside), class_="joined") if len(inside) > 1 else ""
+        bar = tag("rect", x=x - step * 0.32, y=top, width=step * 0.64, height=170 - top, class_="bar")
+        number = words(x, top - 5, f"{column.positives:,}", class_="value", text_anchor="middle")
+        parts.append(part(f"{column.said}: {column.positives:,}", bar, number, line, *dots))
+    if chart.rest:
+        parts.append(words(left, bottom + 14, f"{chart.rest:,} of rarer combinations are not drawn", class_="tick"))
+    return bottom + (22 if chart.rest else 8), parts
+
+
+_VERDICT_LOOKS = {"positive": ("diamond", "own", True), "band": ("square", "pub", False)}
+
+
+def _scores(chart: ScoreChart, layout: Layout) -> tuple[float, list[str]]:
+    low, high = chart.ends
+    room, right = 0.2 * (high - low), 330 if layout.above else 520
+    x, y = Scale(low - room, high + room, 50, right), Scale(low - room, high + room, 290, 28)
+    parts = [words(4, 12, chart.y_axis, class_="tick"), axis(x, 28, 290)]
+    parts.append(words((right + 50) / 2, 324, chart.x_axis, class_="tick", text_anchor="middle"))
+    for tick in y.ticks():
+        parts.append(tag("line", x1=50, x2=right, y1=y(tick), y2=y(tick), class_="grid"))
+        parts.append(words(44, y(tick) + 4, tick_text(tick), class_="tick", text_anchor="end"))
+    for (at_x, at_y), look in ((chart.cut, "cut"), (chart.band, "cut band")):
+        corner = f"M{x(at_x) - 4:.1f} 28V{y(at_y) + 4:.1f}H{right}"
+        parts.append(tag("path", d=corner, class_=look))
+    for bubble in sorted(chart.bubbles, key=lambda each: -each.pairs):
+        shape, tone, filled = _VERDICT_LOOKS.get(bubble.verdict, ("disc", "soft", False))
+        radius = 5 + 17 * (bubble.pairs / chart.most) ** 0.5
+        mark = _bubble(ChartPoint("", 0, shape=shape, filled=filled, tone=tone), x(bubble.x), y(bubble.y), radius)
+        look = "cell on-dark" if filled and radius > 9 else "cell"
+        number = words(x(bubble.x), y(bubble.y) + 4, f"{bubble.pairs:,}", class_=look)
+        said = f"{bubble.verdict}, {bubble.x:g} and {bubble.y:g}: {bubble.pairs:,} pairs"
+        parts.append(part(said, mark, number))
+    left, top = (4, 336) if layout.above else (548, 36)
+    for row, (name, count) in enumerate(chart.counts.items()):
+        shape, tone, filled = _VERDICT_LOOKS.get(name, ("disc", "soft", False))
+        parts.append(_mark(ChartPoint("", 0, shape=shape, filled=filled, tone=tone), left + 6, top + 19 * row + 9))
+        parts.append(words(left + 18, top + 19 * row + 13, f"{name}: {count:,} pairs", class_="name"))
+    for row, (look, text) in enumerate((("cut", "cut of positives"), ("cut band", "cut of the band")), 3):
+        middle = top + 19 * row + 9
+        parts.append(tag("path", d=f"M{left} {middle}H{left + 13}", class_=look))
+        parts.append(words(left + 18, middle + 4, text, class_="name"))
+    return max(334, top + 19 * 5 + 4), parts
+
+
+def _bubble(point: ChartPoint, x: float, y: float, radius: float) -> str:
+    """A mark of any size."""
+    look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
+    if point.shape == "disc":
+        return tag("circle", cx=x, cy=y, r=radius, class_=look)
+    if point.shape == "square":
+        side = 1.8 * radius
+        return tag("rect", x=x - side / 2, y=y - side / 2, width=side, height=side, class_=look)
+    wide = 1.25 * radius
+    corners = f"{wide:.1f} {wide:.1f}l{-wide:.1f} {wide:.1f}l{-wide:.1f} {-wide:.1f}"
+    return tag("path", d=f"M{x:.1f} {y - wide:.1f}l{corners}z", class_=look)
+
+
 _PENS: dict[type, Callable[[Any, Layout], tuple[float, list[str]]]] = {
     DotChart: _dots,
     ShareChart: _shares,
     ScatterChart: _scatter,
     HeatMap: _heat,
+    FunnelChart: _funnel,
+    UpSetChart: _upset,
+    ScoreChart: _scores,
 }

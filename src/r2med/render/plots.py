@@ -13,6 +13,7 @@ from r2med.errors import R2medError, require_extra
 from r2med.measure.bootstrap import Interval
 from r2med.render.case_screen import harmless
 from r2med.render.charts import BarChart, ChartPoint, DotChart, PairedChart, ScatterChart, ShareChart
+from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.palette import LIGHT, Fill
 from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PaperChart = DotChart | ShareChart | BarChart | ScatterChart | PairedChart
+PaperChart = DotChart | ShareChart | BarChart | ScatterChart | PairedChart | FunnelChart | UpSetChart | ScoreChart
 """The charts that papers show."""
 WIDTH = 6.5
 """Inches: the text width of most papers."""
@@ -244,10 +245,99 @@ def _shares(chart: ShareChart) -> Figure:
         return figure
 
 
+def _funnel(chart: FunnelChart) -> Figure:
+    """Bars that grow shorter, with what is left and why others went."""
+    steps = list(reversed(chart.steps))
+    with _drawing(0.7 + 0.28 * len(steps)) as (figure, (axes,)):
+        axes.barh(range(len(steps)), [step.left for step in steps], 0.72, color=LIGHT["own"])
+        for row, step in enumerate(steps):
+            text = f"{step.left:,}" + (f"   dropped: {_label(step.why, 60)}" if step.why else "")
+            axes.annotate(text, (step.left, row), (4, 0), **_SMALL, va="center")
+        _names(axes, [step.name for step in steps])
+        _across(axes, Scale(0.0, 1.45 * chart.most))
+        axes.set_xlabel("questions left")
+        return figure
+
+
+def _upset(chart: UpSetChart) -> Figure:
+    """Columns above a table of dots, a row a member."""
+    from matplotlib.figure import Figure
+
+    require_extra("plots", "matplotlib")
+    import matplotlib
+
+    count, rows = len(chart.columns), len(chart.members)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH, 1.9 + 0.26 * rows), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[6, 1.0 + rows])
+        above.bar(range(count), [column.positives for column in chart.columns], 0.6, color=LIGHT["own"])
+        for place, column in enumerate(chart.columns):
+            above.annotate(f"{column.positives:,}", (place, column.positives), (0, 2), **_SMALL, ha="center")
+            inside = [rows - 1 - row for row, member in enumerate(column.members) if member]
+            below.plot([place] * rows, range(rows), "o", color=LIGHT["line"], markersize=6)
+            below.plot([place] * len(inside), inside, "o-", color=LIGHT["own"], markersize=6, linewidth=1.5)
+        names = [f"{_label(n)} ({t:,})" for n, t in zip(chart.members, chart.totals, strict=True)]
+        _names(below, list(reversed(names)))
+        above.set_ylabel(_label(chart.axis, 18))
+        above.set_ylim(0, 1.15 * chart.most)
+        above.tick_params(bottom=False)
+        for axes in (above, below):
+            axes.grid(axis="x", visible=False)
+        below.set_xticks([])
+        below.set_xlim(-0.6, max(count, 4) - 0.4)
+        below.spines[:].set_visible(False)
+        below.set_xlabel(f"{chart.rest:,} positives of rarer combinations are not drawn" if chart.rest else "")
+        return figure
+
+
+_VERDICT_MARKS = {"positive": ("D", "own", True), "band": ("s", "pub", False), "negative": ("o", "soft", False)}
+
+
+def _scores(chart: ScoreChart) -> Figure:
+    """Marks by both scores, their area by the number of pairs, and the cuts as lines."""
+    low, high = chart.ends
+    with _drawing(3.6) as (figure, (axes,)):
+        for bubble in sorted(chart.bubbles, key=lambda each: -each.pairs):
+            shape, tone, filled = _VERDICT_MARKS[bubble.verdict]
+            size = 18 + 900 * bubble.pairs / chart.most
+            look: Any = {"facecolors": LIGHT[tone] if filled else "white", "edgecolors": LIGHT[tone], "zorder": 3}
+            axes.scatter(bubble.x, bubble.y, s=size, marker=shape, **look)
+            light = "white" if filled and size > 130 else "black"
+            axes.annotate(f"{bubble.pairs:,}", (bubble.x, bubble.y), **_BUBBLE, color=light)
+        for (x, y), style in ((chart.cut, "-"), (chart.band, ":")):
+            room = 0.15 * (high - low)
+            axes.plot([x - 0.04, x - 0.04, high + room], [high + room, y - 0.04, y - 0.04], style, color="0.2")
+        ticks = Scale(low, high).ticks()
+        for line in (axes.xaxis, axes.yaxis):
+            line.set_ticks([tick for tick in ticks if tick.is_integer()] or ticks)
+        for side in (axes.set_xlim, axes.set_ylim):
+            side(low - 0.2 * (high - low), high + 0.2 * (high - low))
+        axes.set_xlabel(chart.x_axis)
+        axes.set_ylabel(chart.y_axis)
+        handles = [_verdict_handle(axes, name, number) for name, number in chart.counts.items()]
+        lines = [axes.plot([], [], style, color="0.2", label=label)[0] for style, label in _CUT_LINES]
+        figure.legend(handles=[*handles, *lines], loc="outside right upper", title="pairs")
+        return figure
+
+
+_BUBBLE: Any = {"ha": "center", "va": "center", "fontsize": 6.5, "zorder": 4}
+_CUT_LINES = (("-", "cut of positives"), (":", "cut of the band"))
+
+
+def _verdict_handle(axes: Axes, name: str, number: int) -> Any:
+    shape, tone, filled = _VERDICT_MARKS[name]
+    face = LIGHT[tone] if filled else "white"
+    look: Any = {"color": LIGHT[tone], "markerfacecolor": face, "label": f"{name}: {number:,}"}
+    return axes.plot([], [], shape, **look)[0]
+
+
 _PENS: dict[type, Callable[[Any], Figure]] = {
     DotChart: _dots,
     ShareChart: _shares,
     BarChart: _bars,
     ScatterChart: _scatter,
     PairedChart: _pairs,
+    FunnelChart: _funnel,
+    UpSetChart: _upset,
+    ScoreChart: _scores,
 }
