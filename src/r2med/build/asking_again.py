@@ -176,6 +176,6 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 def _confusion(pairs: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
     return {
         first: {now: sum(pair == (first, now) for pair in pairs) for now in _GRADES}
-        for first in reversed(_GRADES)
+        for first in (POSITIVE, BAND, NEGATIVE)
         if any(pair[0] == first for pair in pairs)
     }

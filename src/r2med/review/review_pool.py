@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from r2med.build.build_plan import read_plan
-from r2med.build.package import TASK as BUILT
+from r2med.build.judged_pool import TASK as BUILT
 from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.tasks import resolve
