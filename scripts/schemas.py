@@ -512,6 +512,147 @@ ANSWERS = record(
     }
 )
 
+LOW_HIGH = {"low": unknown(number()), "high": unknown(number())}
+ACCURACY = {
+    "type": ["object", "null"],
+    "description": "The share of right answers with its 95% interval; null where nothing was decided.",
+    "required": ["mean", "low", "high"],
+    "properties": {"mean": share(), "low": number(), "high": number()},
+}
+RAG_SLOPE = record(
+    {"points": count(), "slope": unknown(number("The rise of accuracy for a rise of the measure by 1.")), **LOW_HIGH},
+    "A slope; null where it takes more systems, or they do not differ in retrieval.",
+)
+RAG_ARM = record(
+    {
+        "arm": string("Its name in reports."),
+        "kind": string("closed, system, gold, random, hard, or run for a run file."),
+        "oracle": flag("Whether its passages were chosen by judgements or gold answers: a limit, not a system."),
+        "accuracy": ACCURACY,
+        "tasks": table(ACCURACY, "Task to its accuracy."),
+        "answers": record(
+            {
+                "right": count(),
+                "wrong": count(),
+                "abstained": count("Not right, and not wrong either."),
+                "unparsable": count("Replies that hold no answer, or several; they count in no accuracy."),
+                "unjudged": count("Answers whose verdict could not be read; they count in no accuracy."),
+                "failed": count("Requests without a reply; they count in no accuracy."),
+                "exact": count("Answers with the words of the gold answer and no others."),
+                "contained": count("Answers with the words of the gold answer in them."),
+            },
+            "What became of every sample.",
+        ),
+        "passages": number("In view, the mean over questions."),
+        "passage_tokens": number("About how many tokens these take."),
+        "passages_cut": count("By the budget."),
+        "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is no list.")),
+        "quadrants": unknown(
+            record(
+                {
+                    "evidence_right": count(),
+                    "evidence_wrong": count(),
+                    "no_evidence_right": count(),
+                    "no_evidence_wrong": count(),
+                },
+                "Questions by whether a relevant passage was in view and the answer was right; null without passages.",
+            )
+        ),
+        "grounding": record(
+            {
+                "answers": count("Samples that are right or wrong."),
+                "cited": count("Those that name a source which was shown."),
+                "cited_relevant": count("Those that name a relevant one."),
+                "right_cited_relevant": count("Right ones that do."),
+                "no_evidence": count("Answers with no relevant passage in view."),
+                "citations": count("Sources named in all."),
+                "relevant_citations": count(),
+                "not_shown": count("Sources named that were not shown."),
+            }
+        ),
+        "paired": unknown(
+            record(
+                {
+                    "fixed": count("Wrong without passages, right with them."),
+                    "broken": count("Right without passages, wrong with them."),
+                    "both_right": count(),
+                    "both_wrong": count(),
+                    "difference": difference("The arm minus closed, paired by question."),
+                    "switch": number("What a perfect choice between the two would add to the better one."),
+                },
+                "The arm against closed; null for closed itself, and where closed was not asked.",
+            )
+        ),
+        "way_to_gold": unknown(
+            record(
+                {
+                    "share": unknown(number()),
+                    **LOW_HIGH,
+                    "undefined": string("Why there is none; empty where there is."),
+                },
+                "The share of the way from closed to gold; null for these two.",
+            )
+        ),
+        "harm": table(
+            record(
+                {
+                    "events": count("Broken answers."),
+                    "others": count("Answers that stay right."),
+                    "auc": unknown(share("How often the signal is lower for a broken one.")),
+                    **LOW_HIGH,
+                }
+            ),
+            "Signal known beforehand (score, gap, agreement) to how well it tells broken answers.",
+        ),
+        "account": ACCOUNT,
+        "judge_account": ACCOUNT,
+    },
+    "One arm over all tasks.",
+)
+RAG = record(
+    {
+        "study": string("Arms of one study share model, prompt, numbers and judge, and may be compared."),
+        "settings": anything("What all arms share: models with their sampling, prompt, k, budget, order, samples."),
+        "tasks": array(TASK),
+        "arms": array(RAG_ARM),
+        "over_systems": RAG_SLOPE,
+        "within_queries": RAG_SLOPE,
+        "notes": NOTES,
+    }
+)
+RAG_ESTIMATE = record(
+    {
+        "requests": count(),
+        "cached": count("Those that are answered already."),
+        "prompt_tokens": count(),
+        "completion_tokens": count("A guess."),
+        "cost": unknown(number("US dollars; null when a price is unknown.")),
+        "cost_limit": unknown(number("If every reply were as long as it may be.")),
+    }
+)
+RAG_PLAN = record(
+    {
+        "study": string(),
+        "arms": array(
+            record(
+                {
+                    "arm": string(),
+                    "task": TASK,
+                    "questions": count(),
+                    "answers": RAG_ESTIMATE,
+                    "verdicts": unknown(RAG_ESTIMATE),
+                }
+            )
+        ),
+        "answers": RAG_ESTIMATE,
+        "verdicts": unknown(RAG_ESTIMATE),
+        "first_prompt": string("The first one with passages."),
+        "notes": NOTES,
+        "cost": unknown(number("US dollars that are left to pay for.")),
+        "cost_limit": unknown(number("If every reply were as long as it may be.")),
+    }
+)
+
 PROBLEM = record(
     {
         "severity": string("error or warning."),
@@ -1180,6 +1321,8 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     ),
     "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
+    "rag": ("r2med rag --json", "Answers with and without passages, and what that changed.", RAG),
+    "rag-plan": ("r2med rag --dry-run --json", "What a study would ask, and what it would cost.", RAG_PLAN),
     "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),
     "verify": ("r2med verify --json", "Whether a submission is what it says.", VERIFY),

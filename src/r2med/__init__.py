@@ -29,6 +29,7 @@ PUBLIC = {
     "diagnose": "r2med.verbs.studies",
     "board": "r2med.verbs.studies",
     "build": "r2med.verbs.making",
+    "rag": "r2med.verbs.answering",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",

@@ -28,6 +28,7 @@ from r2med.retrieve.fusion import Views as Views
 from r2med.retrieve.fusion import WeightedSum as WeightedSum
 from r2med.retrieve.user_engine import retriever as retriever
 from r2med.runs.report import Report as Report
+from r2med.verbs.answering import rag as rag
 from r2med.verbs.making import build as build
 from r2med.verbs.measurement import evaluate as evaluate
 from r2med.verbs.measurement import load as load

@@ -21,13 +21,12 @@ from r2med.diagnose.answer_quality import (
     JudgedAnswer,
     judge_answers,
     judge_runs,
-    matches,
-    normalised,
 )
 from r2med.errors import R2medError
 from r2med.llm import AttemptError, Limits, add_model, scripted, session
 from r2med.llm.reading import read_verdict
 from r2med.pipeline.evaluate import evaluate
+from r2med.text.answer_matching import matches, normalised
 
 TASK = "sample/MedQA-Diag"
 
@@ -167,7 +166,7 @@ def test_several_samples_of_a_query_share_its_one_vote():
     query, gold = next(iter(dataset.gold.answers.items()))
     few = replace(dataset, gold=Gold(dataset.gold.qrels, {query: gold}))
     made = {query: [Generation(text, "answer") for text in ("right", "wrong", "right", "")]}
-    found = judge_answers(few, made, judge(lambda r: "yes" if "Response:\nright" in r.messages[-1].content else "no"))
+    found = judge_answers(few, made, judge(lambda r: "yes" if "<response>\nright" in r.messages[-1].content else "no"))
     assert found.right == {query: pytest.approx(2 / 3)}
     assert found.queries == 1
 
@@ -249,7 +248,7 @@ def test_runs_of_the_ledger_are_judged_by_id_or_by_system():
 
 
 def _gold(request):
-    return request.messages[-1].content.partition("Correct answer:\n")[2].partition("\n")[0]
+    return request.messages[-1].content.partition("<correct_answer>\n")[2].partition("\n")[0]
 
 
 def test_data_that_changed_since_the_run_is_not_judged(tmp_path):

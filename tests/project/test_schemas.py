@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "script.jsonl").write_text(
         json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
     )
+    (folder / "said.jsonl").write_text(json.dumps({"reply": "Answer: ethylene [1]"}) + "\n", "utf-8")
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
     (folder / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
     init(folder / "built")
@@ -99,6 +100,18 @@ COMMANDS = {
     "review (judged)": ("review", "show", "pilot", "--json"),
     "reviews": ("review", "list", "--json"),
     "answers": ("answers", INFERRED, "--json"),
+    "rag": (
+        "rag",
+        "bm25",
+        "oracle-answer >> bm25",
+        "--llm",
+        "scripted:said.jsonl",
+        *TASKS[:2],
+        "--samples",
+        "2",
+        "--json",
+    ),
+    "rag-plan": ("rag", "bm25", "--llm", "gpt-4o", "--judge", "gpt-4o", *TASKS, "--dry-run", "--json"),
     "validate": ("validate", "broken", "--json"),
     "leakage": ("leakage", "training.jsonl", "--tasks", "sample/Biology", "--json"),
     "verify": ("verify", "ours.zip", "--json"),

@@ -16,10 +16,11 @@ from r2med.build.build_plan import BuildPlan, RuleSettings
 from r2med.build.item_store import Outcome
 from r2med.build.prompt_files import prompt
 from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
-from r2med.diagnose.answer_quality import judge_prompt, matches, normalised
 from r2med.diagnose.labels import Scheme, scheme
 from r2med.llm import Failed, Reply, Request
+from r2med.llm.answer_judge import judge_text
 from r2med.llm.reading import read_class, read_object, read_verdict
+from r2med.text.answer_matching import matches, normalised
 
 Value = TypeVar("Value")
 Tries = Generator[Sequence[Request], Sequence[Reply | Failed], Value | None]
@@ -149,8 +150,7 @@ def _difficulty(plan: BuildPlan) -> QuestionStep:
         return [model.request(text) for model in models]
 
     def comparison(judge: AskedModel, question: Question, answer: str) -> Request:
-        values = {"query": question.with_options, "gold": question.answer, "answer": answer}
-        return judge.request(judge_prompt().fill(values))
+        return judge.request(judge_text(question.with_options, question.answer, answer))
 
     def work(question: Question) -> Asking:
         replies = yield requests(question)

@@ -28,6 +28,7 @@ VERBS = {
     "submit": "Pack runs, results and a description for a leaderboard.",
     "verify": "Check a submission: every byte and every figure.",
     "answers": "Are the generated answers right, and does that go with retrieval?",
+    "rag": "Does retrieval change the answer, for better or for worse?",
     "inspect": "Look at queries of a run one by one.",
     "diagnose": "Why does a system fail, and what would help?",
     "audit": "Can the labels of a task be trusted, and what changes if not?",

@@ -161,13 +161,17 @@ class Gold:
     qrels: Qrels
     answers: Mapping[str, str] = field(default_factory=dict)
     reasoning: Mapping[str, str] = field(default_factory=dict)
+    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Further wordings of the gold answer, where the data has them."""
 
     @cached_property
     def fingerprint(self) -> str:
         """The content hash of the judgements and answers, independent of their order."""
         rows = sorted(f"{q}\t{d}\t{grade}" for q, judged in self.qrels.items() for d, grade in judged.items())
         answers = [f"{q}\t{text}" for q, text in sorted(self.answers.items())]
-        return text_fingerprint(rows, answers)
+        synonyms = [f"{q}\t{text}" for q, texts in sorted(self.synonyms.items()) for text in texts]
+        # Data without synonyms is known as it was before there were any.
+        return text_fingerprint(rows, answers, *([synonyms] if synonyms else []))
 
 
 @dataclass(frozen=True, repr=False)

@@ -279,10 +279,14 @@ def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
     extras = gold_extras(contents.queries, ids)
     return Dataset(
         Collection(task, contents.corpus.documents, queries, origin=folder),
-        Gold(qrels, extras["answer"], extras["reasoning"]),
+        Gold(qrels, extras["answer"], extras["reasoning"], _synonyms(contents.queries, ids)),
         warnings=found.warnings(folder),
         revision=revision,
     )
+
+
+def _synonyms(table: TextTable, queries: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return {query: table.synonyms[query] for query in queries if table.synonyms.get(query)}
 
 
 def _compare_counts(task: Task, contents: Contents, found: Findings) -> None:

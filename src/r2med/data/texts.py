@@ -44,6 +44,8 @@ class TextTable:
     rows: int = 0
     """How many rows were read, repeated ones included."""
     extras: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in EXTRAS})
+    synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further wordings of the gold answers."""
     position: dict[str, int] = field(default_factory=dict)
     whole: bool = True
     """Whether every file was read to its end, so that an id that is not here does not exist."""
@@ -171,6 +173,11 @@ def _keep_extras(table: RowTable, identifier: str, row: Row, spot: Spot) -> None
             table.extras[name].setdefault(identifier, value)
         elif value is not None:
             spot.note("unused-field", f"the field {name} must be a string, not {describe(value)}; left out")
+    synonyms = row.get("synonyms")
+    if isinstance(synonyms, list) and all(type(each) is str for each in synonyms):
+        table.synonyms.setdefault(identifier, tuple(each for each in synonyms if each.strip()))
+    elif synonyms is not None:
+        spot.note("unused-field", f"the field synonyms must be a list of strings, not {describe(synonyms)}; left out")
 
 
 def gold_extras(table: TextTable, queries: Sequence[str]) -> Mapping[str, Mapping[str, str]]:

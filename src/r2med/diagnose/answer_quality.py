@@ -6,8 +6,6 @@ free. A verdict that cannot be read and a text that was never finished are neith
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,44 +17,19 @@ from r2med.data import load
 from r2med.diagnose.compare import query_values
 from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
-from r2med.llm.reading import read_verdict
+from r2med.llm.answer_judge import judge_text, unwavering, verdict_of
 from r2med.measure.correlation import Correlation, correlate
-from r2med.models.prompts import Template, bundled
 from r2med.pipeline.named_runs import select
 from r2med.retrieve.query_text import usable
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Chosen, check_data, each_once
+from r2med.text.answer_matching import matches
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Dataset, Generation
+    from r2med.data.dataset import Dataset, Generation, Gold
 
 Generations = Mapping[str, Sequence["Generation"]]
 """Query id to what was written for it, as `Ledger.generations` gives it."""
-
-_ARTICLES = {"a", "an", "the"}
-
-
-def normalised(text: str) -> str:
-    """A text's words in lower case without articles and punctuation, to be compared.
-
-    >>> normalised("The Addison's disease (autoimmune).")
-    'addison s disease autoimmune'
-    """
-    words = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(word for word in words if word not in _ARTICLES)
-
-
-def matches(answer: str, gold: str) -> tuple[bool, bool]:
-    """Whether the words of both are the same, and whether the answer holds those of the gold one after another.
-
-    What the gold answer has in brackets may be missing.
-
-    >>> matches("It is Wilson disease.", "Wilson disease (hepatolenticular degeneration)")
-    (False, True)
-    """
-    wanted = {normalised(gold), normalised(re.sub(r"\([^()]*\)", " ", gold))} - {""}
-    given = normalised(answer)
-    return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
 
 
 @dataclass(frozen=True)
@@ -156,13 +129,18 @@ def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model
     texts = [(query, each.text) for query in gold for each in usable(generations.get(query, ()))]
     answered = {query for query, _ in texts}
     missing = {query: _why(generations.get(query, ())) for query in gold if query not in answered}
-    judged = [JudgedAnswer(query, text, gold[query], *matches(text, gold[query])) for query, text in texts]
+    judged = [_compared(query, text, dataset.gold) for query, text in texts]
     if not judge:
         return Accuracy(system, dataset.name, judged, missing)
     model = find_model(judge) if isinstance(judge, str) else judge
     replies = _ask(model, judged, dict(dataset.collection.queries))
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
     return Accuracy(system, dataset.name, decided, missing, account(replies))
+
+
+def _compared(query: str, text: str, gold: Gold) -> JudgedAnswer:
+    answer = gold.answers[query]
+    return JudgedAnswer(query, text, answer, *matches(text, answer, gold.synonyms.get(query, ())))
 
 
 def _gold_answers(dataset: Dataset) -> dict[str, str]:
@@ -173,27 +151,16 @@ def _why(generations: Sequence[Generation]) -> str:
     return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
 
 
-def judge_prompt() -> Template:
-    """What the judge is asked."""
-    return bundled("judge")
-
-
 def _ask(model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str]) -> list[Reply | Failed]:
     """Ask the judge about every answer, without chance where the model has a say in that."""
-    if model.sampling.temperature is not None:
-        model = replace(model, sampling=replace(model.sampling, temperature=0.0))
-    template = judge_prompt()
-    filled = ({"query": queries[each.query], "gold": each.gold, "answer": each.answer} for each in judged)
-    return current_client().ask_all([model.request(template.fill(values)) for values in filled])
+    judge = unwavering(model)
+    texts = (judge_text(queries[each.query], each.gold, each.answer) for each in judged)
+    return current_client().ask_all([judge.request(text) for text in texts])
 
 
 def _decided(judged: JudgedAnswer, reply: Reply | Failed) -> JudgedAnswer:
-    if isinstance(reply, Failed):
-        return replace(judged, problem=reply.reason)
-    verdict = read_verdict(reply.text)
-    if verdict is None:
-        return replace(judged, problem=reply.incomplete or " ".join(reply.text.split())[:200])
-    return replace(judged, verdict=verdict)
+    verdict, problem = verdict_of(reply)
+    return replace(judged, verdict=verdict, problem=problem)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Reading what a model decided from its reply: a verdict, a class, a JSON object, grades, an order, odds of yes and no.
+"""Reading what a model decided from its reply: a verdict, a class, an answer, JSON, grades, an order, odds of yes.
 
 Whoever asks for a decision reads it here. A reply that cannot be read is None or empty, never a guess.
 """
@@ -69,6 +69,74 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
 def _names(line: str, name: str) -> bool:
     """Whether a line has a class's name in it, as words of their own."""
     return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
+
+
+ABSTENTION = "not answerable from this"
+"""What a model may say in place of an answer."""
+_FIELD = re.compile(r"[\s*_`#>-]*(answer|sources?)[\s*_`]*:[\s*_`]*(.*)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
+_CITED = re.compile(r"[\[【]([\d\s,;]+)[\]】]")
+_ABSTAINS = re.compile(
+    r"(?:it is |this is )?not answerable(?: from (?:this|these|the) ?(?:sources?|passages?)?)?\W*", re.IGNORECASE
+)
+
+
+class CitedAnswer(NamedTuple):
+    """An answer and the numbers of the sources that it names."""
+
+    answer: str
+    cited: tuple[int, ...]
+    abstained: bool = False
+
+
+def read_cited_answer(text: str) -> CitedAnswer | None:
+    """The fields `Answer:` and `Sources:` of a reply; None where no answer, or more than one, is given.
+
+    Only these fields are looked at. A reply of one line and no field is an answer.
+
+    >>> read_cited_answer("Low ceruloplasmin.\\n**Answer:** Wilson disease [2]\\nSources: [2], [7]")
+    CitedAnswer(answer='Wilson disease', cited=(2, 7), abstained=False)
+    >>> read_cited_answer("Answer: not answerable from this").abstained
+    True
+    >>> read_cited_answer("Answer: gout\\nAnswer: scurvy")
+    """
+    fields = _fields(text)
+    answers = [value for name, value in fields if name == "answer"]
+    if not answers and not fields and len(text.strip().splitlines()) == 1:
+        answers = [text.strip()]
+    plain = {_uncited(answer).casefold() for answer in answers}
+    if len(plain) != 1 or plain == {""}:
+        return None
+    sources = [value for name, value in fields if name == "sources"]
+    cited = dict.fromkeys(
+        [*_citations(answers), *(_citations(sources) or map(int, _NUMBER.findall(" ".join(sources))))]
+    )
+    answer = _uncited(answers[0])
+    return CitedAnswer(answer, tuple(cited), _ABSTAINS.fullmatch(answer) is not None)
+
+
+def _citations(texts: Sequence[str]) -> list[int]:
+    return [int(number) for text in texts for part in _CITED.findall(text) for number in _NUMBER.findall(part)]
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    """The fields of a reply in order; an answer goes on to the next blank line, sources stand in one line."""
+    found: list[tuple[str, str]] = []
+    going_on = False
+    for line in text.splitlines():
+        if match := _FIELD.fullmatch(line):
+            found.append(("answer" if match[1].casefold() == "answer" else "sources", match[2].strip()))
+            going_on = True
+        elif found and going_on:
+            name, value = found[-1]
+            going_on = not value or (name == "answer" and bool(line.strip()))
+            if going_on:
+                found[-1] = name, f"{value} {line.strip()}".strip()
+    return found
+
+
+def _uncited(answer: str) -> str:
+    return " ".join(_CITED.sub(" ", answer).split()).strip(" *_`")
 
 
 def read_object(text: str) -> dict[str, Any] | None:

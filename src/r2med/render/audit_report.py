@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from r2med.measure.correlation import flipped
 from r2med.measure.significance import p_text
-from r2med.render.grid import Cell, Figure, Table, key, numbers, percent
-from r2med.render.latex import escaped
+from r2med.render.grid import Cell, Figure, percent
+from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,16 +45,6 @@ _VERDICTS: Mapping[str, str] = {
     "gained": "newly shown",
     "none": "shown by neither",
 }
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, a table below it and sentences below that."""
-
-    title: str
-    headings: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
-    sentences: Sequence[str] = field(default_factory=tuple)
 
 
 def sections(audit: Audit) -> list[Section]:
@@ -261,67 +250,17 @@ def _signed(low: float, high: float) -> Figure:
 
 def show_audit(audit: Audit, console: Console) -> None:
     """Print an audit."""
-    for section in sections(audit):
-        console.print(section.title, style="bold")
-        if section.rows:
-            table = Table(key(section.headings[0]), *numbers(*section.headings[1:]))
-            for row in section.rows:
-                table.add(*row)
-            table.show(console)
-        for sentence in section.sentences:
-            console.print(sentence)
-        console.print()
+    show_sections(sections(audit), console)
 
 
 def markdown(audit: Audit) -> str:
     """An audit for a page or an issue."""
-    parts = [f"# Audit of the labels of {_plain(audit.task)}"]
-    for section in sections(audit):
-        parts.append(f"## {_plain(section.title)}")
-        rows = [section.headings, ["---", *["---:"] * (len(section.headings) - 1)], *section.rows]
-        parts.append("\n".join(f"| {' | '.join(map(_plain, map(_wide, row)))} |" for row in rows))
-        parts += [_plain(sentence) for sentence in section.sentences]
-    parts += [f"Note: {_plain(note)}" for note in audit.notes]
-    return "\n\n".join(parts) + "\n"
-
-
-def _plain(text: str) -> str:
-    for sign in "\\|*_<`":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
-
-
-def _wide(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell.wide if isinstance(cell, Figure) else cell.plain
+    return markdown_sections(f"Audit of the labels of {audit.task}", sections(audit), audit.notes)
 
 
 def latex(audit: Audit) -> str:
     """An audit as tables for a paper, with booktabs."""
-    return "% \\usepackage{booktabs}\n" + "\n".join(_latex_table(section) for section in sections(audit))
-
-
-def _latex_table(section: Section) -> str:
-    def line(cells: Sequence[Cell]) -> str:
-        return " & ".join(escaped(_wide(cell)) for cell in cells) + r" \\"
-
-    below = escaped(" ".join(section.sentences))
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escaped(section.title)}.}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(section.headings) - 1)}}}",
-            r"\toprule",
-            line(section.headings),
-            r"\midrule",
-            *map(line, section.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            *([rf"\par\medskip{{\footnotesize {below}\par}}"] if below else []),
-            r"\end{table}",
-            "",
-        ]
-    )
+    return latex_sections(sections(audit))
 
 
 FORMATS: Mapping[str, Callable[[Audit], str]] = {"md": markdown, "latex": latex}

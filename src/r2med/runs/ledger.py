@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.errors import DataError, R2medError
+from r2med.runs.answer_sets import ANSWER_TABLES, AnswerSets
 from r2med.runs.record import RunRecord
 from r2med.storage.home import home
 from r2med.storage.sqlite import DamagedError, Database, Format, seal, warn
@@ -140,7 +141,7 @@ UPDATE rankings SET seal = seal(run, data);
 ALTER TABLE generations ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
 UPDATE generations SET seal = seal(run, data);
 """
-_FORMAT = Format("ledger", (_FORMAT_1, _FORMAT_2, _FORMAT_3))
+_FORMAT = Format("ledger", (_FORMAT_1, _FORMAT_2, _FORMAT_3, ANSWER_TABLES))
 _COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
 _SEALED = f"{_COLUMNS}, seal, used_seal"
 _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
@@ -213,6 +214,8 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or home() / "ledger.sqlite"
         self._db = Database(self.path, _FORMAT)
+        self.answers = AnswerSets(self._db)
+        """What models answered with and without passages."""
 
     def close(self) -> None:
         """Let go of the file."""

@@ -1,0 +1,165 @@
+"""The arms of a study: which passages stand beside a question, and who chose them.
+
+`closed` shows none, `system` and a run file the first k of a ranked list. Three are chosen by the judgements, which no
+system sees, and are oracles: `gold` shows relevant passages, `random` relevant passages of other questions, and `hard`
+the passages that a system ranks highest although they are not relevant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
+from r2med.data.run_files import read_run
+from r2med.errors import R2medError, SpecError, suggest
+from r2med.measure.score import positive
+from r2med.pipeline.system import System
+
+KINDS = ("closed", "system", "gold", "random", "hard")
+"""The arms that have a name of their own, in the order of reports."""
+_BY_SYSTEM = ("system", "hard")
+_JUDGED = ("gold", "random", "hard")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One condition under which every question is answered."""
+
+    kind: str
+    """One of `KINDS`, or `run` for the lists of a file."""
+    label: str
+    """As reports name it."""
+    system: str = ""
+    """The spec of the system whose lists it is made of."""
+    file: Path | None = None
+    """The run file whose lists it is made of."""
+    oracle_system: bool = False
+    """Whether that system was itself shown gold answers."""
+
+    @property
+    def oracle(self) -> bool:
+        """Whether its passages were chosen by judgements or gold answers, which no system can see."""
+        return self.kind in _JUDGED or self.oracle_system
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether its passages are the first of a list that can be measured."""
+        return self.kind in ("system", "run")
+
+    @property
+    def title(self) -> str:
+        """The label, marked where it is an oracle."""
+        return f"{self.label} (oracle)" if self.oracle else self.label
+
+
+class Passage(NamedTuple):
+    """A document beside a question."""
+
+    document: str
+    score: float | None = None
+    """Of the list that it came from."""
+
+
+Chosen = Mapping[str, Sequence[Passage]]
+"""Question to its passages, the best first."""
+
+
+def make_arms(systems: Sequence[str], names: Sequence[str] = ()) -> list[Arm]:
+    """The arms that names stand for: kinds, run files (`FILE` or `NAME=FILE`), further systems; by default all kinds.
+
+    >>> [arm.title for arm in make_arms(["bm25"], ["closed", "system", "gold", "bm25-classic"])]
+    ['closed', 'bm25', 'gold (oracle)', 'bm25-classic']
+    """
+    specs = list(dict.fromkeys(System.parse(text).spec for text in systems))
+    wanted = list(dict.fromkeys(names)) or [kind for kind in KINDS if specs or kind not in _BY_SYSTEM]
+    arms: dict[str, Arm] = {}
+    for name in wanted:
+        for arm in _named(name, specs):
+            if arm.label in arms and arms[arm.label] != arm:
+                raise R2medError(f"two arms are called {arm.label!r}; give one another name, as in NAME=FILE")
+            arms[arm.label] = arm
+    return list(arms.values())
+
+
+def _named(name: str, specs: Sequence[str]) -> list[Arm]:
+    if name in _BY_SYSTEM:
+        if not specs:
+            raise R2medError(f"the arm {name} needs a system: r2med rag SYSTEM --arms {name}")
+        return [_of_system(name, spec) for spec in specs]
+    if name in KINDS:
+        return [Arm(name, name)]
+    label, _, path = name.rpartition("=")
+    file = Path(path).expanduser()
+    if file.is_file():
+        return [Arm("run", label or file.name, file=file)]
+    if label and "(" not in label:
+        raise R2medError(f"{path}: no such run file, for the arm {label!r}")
+    try:
+        return [_of_system("system", System.parse(name).spec)]
+    except SpecError as error:
+        raise R2medError(
+            f"no arm {name!r}{suggest(name, KINDS)}, no run file of that name, and no system: {error}"
+        ) from error
+
+
+def _of_system(kind: str, spec: str) -> Arm:
+    oracle = System.parse(spec).oracle
+    return Arm(kind, spec if kind == "system" else f"{kind}: {spec}", spec, oracle_system=oracle)
+
+
+def file_lists(arm: Arm, dataset: Dataset) -> Run:
+    """The lists of a run file, for the questions of a task."""
+    if arm.file is None:
+        raise TypeError(f"{arm.label} has no file")
+    run, _ = read_run(arm.file)
+    known = dataset.collection.documents.position
+    queries = [query for query in dataset.collection.queries.ids if query in run]
+    if not queries:
+        raise R2medError(f"{arm.file}: none of its {len(run):,} queries is a question of {dataset.name}")
+    strange = next((name for query in queries for name in run[query].documents if name not in known), None)
+    if strange is not None:
+        raise R2medError(f"{arm.file}: document {strange!r} is not in {dataset.name}")
+    return run.select(dataset.collection.queries.ids)
+
+
+def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
+    """The passages of every question; `run` are the lists of the arm's system or file."""
+    queries = dataset.collection.queries.ids
+    relevant = positive(dataset.gold.qrels)
+    if arm.kind == "closed":
+        return dict.fromkeys(queries, ())
+    if arm.kind == "gold":
+        return {query: _best_first(relevant.get(query, {}))[:k] for query in queries}
+    if arm.kind == "random":
+        return {query: _of_others(query, relevant, k) for query in queries}
+    if run is None:
+        raise TypeError(f"{arm.label} needs ranked lists")
+    without = relevant if arm.kind == "hard" else {}
+    return {query: _first(run, query, without.get(query, {}), k) for query in queries}
+
+
+def _best_first(grades: Mapping[str, int]) -> list[Passage]:
+    return [Passage(document) for document in sorted(grades, key=lambda name: (-grades[name], name))]
+
+
+def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[Passage]:
+    """Relevant passages of other questions, by a draw that is the same every time."""
+    own = relevant.get(query, {})
+    pool = {name for other, grades in relevant.items() if other != query for name in grades} - set(own)
+    return [Passage(name) for name in sorted(pool, key=lambda name: draw(query, name))[:k]]
+
+
+def draw(query: str, document: str) -> bytes:
+    """A place in a random order that depends on the two names alone."""
+    return hashlib.blake2b(f"{query}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _first(run: Run, query: str, without: Mapping[str, int], k: int) -> list[Passage]:
+    ranking = run[query]
+    pairs = zip(ranking.documents, ranking.scores.tolist(), strict=True)
+    return [Passage(name, score) for name, score in pairs if name not in without][:k]

@@ -1,0 +1,145 @@
+"""What a study would ask, before it asks anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
+from r2med.llm import Estimate, Request, current_client
+from r2med.llm.answer_judge import judge_text
+from r2med.pipeline.plan import run_key
+from r2med.pipeline.system import System
+from r2med.rag.arms import Arm, file_lists
+from r2med.rag.study import Prepared, StudyOptions, check_groups, prepare, with_answers
+from r2med.runs.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class PlannedArm:
+    """One arm on one task."""
+
+    arm: str
+    task: str
+    questions: int
+    answers: Estimate
+    verdicts: Estimate | None
+    """If every answer had to be judged, which is the most; None without a judge."""
+
+    def plus(self, other: PlannedArm) -> PlannedArm:
+        """The same arm on two tasks."""
+        verdicts = None if self.verdicts is None or other.verdicts is None else _added(self.verdicts, other.verdicts)
+        questions = self.questions + other.questions
+        return PlannedArm(self.arm, "", questions, _added(self.answers, other.answers), verdicts)
+
+
+def _added(one: Estimate, other: Estimate) -> Estimate:
+    def total(name: str) -> Any:
+        pair = getattr(one, name), getattr(other, name)
+        return None if None in pair else sum(pair)
+
+    return Estimate(**{each.name: total(each.name) for each in fields(Estimate)})
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """All that a study would ask."""
+
+    study: str
+    arms: Sequence[PlannedArm]
+    answers: Estimate
+    verdicts: Estimate | None
+    first_prompt: str
+    notes: Sequence[str]
+
+    @property
+    def cost(self) -> float | None:
+        """What is left to pay for, in US dollars; None where a price is unknown."""
+        return _sum(self.answers.cost, None if self.verdicts is None else self.verdicts.cost, self.verdicts is None)
+
+    @property
+    def cost_limit(self) -> float | None:
+        """The same if every reply were as long as it may be."""
+        most = None if self.verdicts is None else self.verdicts.cost_limit
+        return _sum(self.answers.cost_limit, most, self.verdicts is None)
+
+    def by_arm(self) -> dict[str, PlannedArm]:
+        """Each arm over all tasks."""
+        found: dict[str, PlannedArm] = {}
+        for each in self.arms:
+            before = found.get(each.arm)
+            found[each.arm] = each if before is None else before.plus(each)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--dry-run --json`."""
+        return {
+            **asdict(self),
+            "arms": [asdict(each) for each in self.arms],
+            "cost": self.cost,
+            "cost_limit": self.cost_limit,
+        }
+
+
+def _sum(one: float | None, other: float | None, alone: bool) -> float | None:
+    return one if alone else None if one is None or other is None else one + other
+
+
+def plan_study(arms: Sequence[Arm], tasks: Sequence[str], options: StudyOptions) -> StudyPlan:
+    """Price a study; nothing is asked, and no system is run."""
+    check_groups(tasks)
+    notes: list[str] = []
+    planned: list[PlannedArm] = []
+    asked: list[Request] = []
+    judged: list[Request] = []
+    first = ""
+    client = current_client()
+    with Ledger() as ledger:
+        for dataset in with_answers(tasks, notes):
+            for arm in arms:
+                lists = _known_lists(arm, dataset, ledger, notes)
+                prepared = prepare(arm, dataset, lists, options)
+                own, verdicts = prepared.requests, _verdicts(prepared)
+                first = first or (own[-1].messages[-1].content if arm.kind != "closed" and own else "")
+                guesses = client.estimate(own), client.estimate(verdicts) if options.judge else None
+                planned.append(PlannedArm(arm.label, dataset.name, len(prepared.questions), *guesses))
+                asked += own
+                judged += verdicts
+    total = client.estimate(asked), client.estimate(judged) if options.judge else None
+    first = first or (asked[0].messages[-1].content if asked else "")
+    return StudyPlan(options.key, planned, *total, first, notes)
+
+
+def _known_lists(arm: Arm, dataset: Dataset, ledger: Ledger, notes: list[str]) -> Run | None:
+    """The lists of an arm; the longest documents stand for those of a run that is not there."""
+    if arm.file is not None:
+        return file_lists(arm, dataset)
+    if not arm.system:
+        return None
+    entry = ledger.find(run_key(System.parse(arm.system), dataset))
+    if entry is not None:
+        return ledger.run(entry)
+    note = f"{arm.system} was not run on {dataset.name} yet: priced as if its passages were the longest there are"
+    if note not in notes:
+        notes.append(note)
+    documents = sorted(dataset.collection.documents, key=lambda pair: len(pair[1]), reverse=True)[:100]
+    longest = [name for name, _ in documents]
+    scores = [float(len(longest) - place) for place in range(len(longest))]
+    return Run.from_lists(dict.fromkeys(dataset.collection.queries.ids, (longest, scores)))
+
+
+def _verdicts(prepared: Prepared) -> list[Request]:
+    """The most that a judge could be asked, with the gold answer in place of answers that are not known yet."""
+    judge = prepared.options.judging
+    if judge is None:
+        return []
+    texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
+    return [
+        judge.request(
+            judge_text(texts.text(each.query), gold[each.query], f"{prepared.arm.label} {sample} {gold[each.query]}")
+        )
+        for each in prepared.questions
+        for sample in range(prepared.options.samples)
+    ]

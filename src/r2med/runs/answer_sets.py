@@ -1,0 +1,97 @@
+"""Answers in the ledger: one set for what a model answered to one task's questions under one condition.
+
+A set is written in one transaction when it is finished. The ledger knows it by the key of everything it depends on, and
+by the study whose sets may be compared; what is inside is the business of the floor that made it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from r2med.storage.sqlite import Database, seal, warn
+
+ANSWER_TABLES = """
+CREATE TABLE answer_sets (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    study TEXT NOT NULL,
+    arm TEXT NOT NULL,
+    task TEXT NOT NULL,
+    created TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    data BLOB NOT NULL,
+    seal INTEGER NOT NULL
+);
+CREATE INDEX answer_sets_by_study ON answer_sets (study, task);
+"""
+"""What the ledger's format has for answers."""
+_COLUMNS = "key, study, arm, task, created, settings, data"
+
+
+@dataclass(frozen=True)
+class AnswerSet:
+    """The answers to one task's questions under one condition."""
+
+    key: str
+    """Hash of everything the answers depend on."""
+    study: str
+    """Hash of what all sets share that may be compared: model, prompt, numbers, judge."""
+    arm: str
+    task: str
+    settings: Mapping[str, Any]
+    """What a reader must know of how they were made; free in form."""
+    rows: Sequence[Mapping[str, Any]]
+    """One a question."""
+    created: str = ""
+
+
+class AnswerSets:
+    """The answer sets of a ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(self, found: AnswerSet) -> AnswerSet:
+        """Write a set, in place of one with the same key; it is then the last of its study, arm and task."""
+        created = found.created or datetime.now(UTC).isoformat(timespec="seconds")
+        settings = orjson.dumps(dict(found.settings), option=orjson.OPT_SORT_KEYS).decode()
+        data = zlib.compress(orjson.dumps([dict(row) for row in found.rows]))
+        row = (found.key, found.study, found.arm, found.task, created, settings, data)
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM answer_sets WHERE key = ?", (found.key,))
+            db.execute(
+                f"INSERT INTO answer_sets ({_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(*row))
+            )
+        return AnswerSet(found.key, found.study, found.arm, found.task, found.settings, found.rows, created)
+
+    def find(self, key: str) -> AnswerSet | None:
+        """The set with exactly this key."""
+        return next(iter(self._read("WHERE key = ?", (key,))), None)
+
+    def of_study(self, study: str = "", task: str = "") -> list[AnswerSet]:
+        """The newest set of each arm and task, of one study or task where that is asked; in the order of making."""
+        rows = self._read("WHERE (?1 = '' OR study = ?1) AND (?2 = '' OR task = ?2) ORDER BY number", (study, task))
+        newest = {(row.study, row.arm, row.task): row for row in rows}
+        return list(newest.values())
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Forget sets."""
+        with self._db.transaction() as db:
+            db.executemany("DELETE FROM answer_sets WHERE key = ?", [(key,) for key in keys])
+
+    def _read(self, condition: str, values: tuple[str, ...]) -> list[AnswerSet]:
+        found = []
+        for *row, written in self._db.rows(f"SELECT {_COLUMNS}, seal FROM answer_sets {condition}", values):
+            if seal(*row) != written:
+                warn(f"the answers of {row[2]!r} on {row[3]} are damaged in the ledger and left out; ask again")
+                continue
+            key, study, arm, task, created, settings, data = row
+            content = orjson.loads(zlib.decompress(data))
+            found.append(AnswerSet(key, study, arm, task, orjson.loads(settings), content, created))
+        return found

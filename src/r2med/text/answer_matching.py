@@ -1,0 +1,58 @@
+"""Whether an answer has the words of the gold answer: compared for free, in any case, without articles and signs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+_ARTICLES = {"a", "an", "the"}
+
+
+def normalised(text: str) -> str:
+    """A text's words in lower case without articles and punctuation, to be compared.
+
+    >>> normalised("The Addison's disease (autoimmune).")
+    'addison s disease autoimmune'
+    """
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(word for word in words if word not in _ARTICLES)
+
+
+def matches(answer: str, gold: str, synonyms: Iterable[str] = ()) -> tuple[bool, bool]:
+    """Whether the words of both are the same, and whether the answer holds those of the gold one after another.
+
+    What the gold answer has in brackets may be missing. A synonym is as good as the gold answer.
+
+    >>> matches("It is Wilson disease.", "Wilson disease (hepatolenticular degeneration)")
+    (False, True)
+    >>> matches("hepatolenticular degeneration", "Wilson disease", ["Hepatolenticular degeneration"])
+    (True, True)
+    """
+    wanted, given = _wordings(gold, synonyms), normalised(answer)
+    return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
+
+
+_HEDGES = set("not no nor neither none without or versus vs unlikely exclude excluded excludes excluding rather than"
+              " instead except but either differential".split())  # fmt: skip
+
+
+def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bool:
+    """Whether an answer holds the gold answer and neither denies it nor names it among others.
+
+    >>> [plainly_contains(text, "gout") for text in ("It is gout.", "It is not gout.", "gout or pseudogout")]
+    [True, False, False]
+    """
+    given = f" {normalised(answer)} "
+    rests = [given.replace(f" {words} ", " ", 1) for words in _wordings(gold, synonyms) if f" {words} " in given]
+    return any(not _HEDGES & set(rest.split()) for rest in rests)
+
+
+def _wordings(gold: str, synonyms: Iterable[str]) -> set[str]:
+    """Every wording of the gold answer, with and without what stands in brackets."""
+    texts = [wording for text in (gold, *synonyms) for wording in (text, _unbracketed(text))]
+    return {normalised(text) for text in texts} - {""}
+
+
+def _unbracketed(text: str) -> str:
+    return re.sub(r"\([^()]*\)", " ", text)
