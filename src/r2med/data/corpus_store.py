@@ -58,6 +58,7 @@ class StoredTable:
         self.rows = 0
         self.whole = True
         self.extras: dict[str, dict[str, str]] = {name: {} for name in EXTRAS}
+        self.synonyms: dict[str, tuple[str, ...]] = {}
         self._folder = folder
         self._ids: BinaryIO = (folder / _IDS).open("wb")
         self._texts: BinaryIO = (folder / TEXTS).open("wb")

@@ -24,6 +24,7 @@ class RowTable(Protocol):
     rows: int
     whole: bool
     extras: dict[str, dict[str, str]]
+    synonyms: dict[str, tuple[str, ...]]
 
     def begin(self, file: Path) -> None:
         """Say which file the next rows come from."""
