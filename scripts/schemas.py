@@ -1013,6 +1013,37 @@ ENGINES = array(
     )
 )
 
+PUSHED = {
+    "engine": string(),
+    "index": string("The index, core, collection, class or table."),
+    "documents": count("How many there are to push."),
+    "left_out": count("Documents without text, which have no vector."),
+}
+INDEX = {
+    "oneOf": [
+        record(
+            {
+                **PUSHED,
+                "sent": count("By this command; the others were there already."),
+                "count": count("What the engine counts afterwards."),
+                "seconds": number(),
+                "system": string("The spec that searches what was pushed."),
+                "warnings": array(string()),
+            }
+        ),
+        record(
+            {
+                **PUSHED,
+                "batches": count("Requests."),
+                "bytes": count("About as many are sent, vectors included."),
+                "to_encode": count("Texts to encode before."),
+                "mapping": string("How the index is made."),
+            },
+            "With --dry-run.",
+        ),
+    ]
+}
+
 MODELS = {
     "oneOf": [
         *(array(card, f"The cards of one kind: {kind}.", minItems=1) for kind, card in CARDS.items()),
@@ -1339,6 +1370,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
+    "index": ("r2med index --json, with or without --dry-run", "What was or would be pushed to an engine.", INDEX),
     "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
     "model": ("r2med models show --json", "One encoder, with the exact strings that are encoded.", MODEL),

@@ -131,6 +131,7 @@ COMMANDS = {
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
     "nano-profile": ("nano", "profile", "small", "--json"),
     "nano-agree": ("nano", "agree", "small", "sample", "--systems", "bm25", "bm25-classic", "--json"),
+    "index": ("index", "sample/Biology", "--to", "solr", "--url", "http://x", "--dry-run", "--json"),
     "engines": ("engines", "--json"),
     "models": ("models", "--json"),
     "models (llm)": ("models", "--llm", "--json"),

@@ -47,6 +47,7 @@ VERBS = {
     "leakage": "Does training data hold what is evaluated on?",
     "runs": "List, show or remove the runs of the ledger.",
     "models": "List embedding models, rerankers and language models; export to ONNX.",
+    "index": "Push a task's documents into a search engine.",
     "engines": "List the search engines that can be asked, and how each is asked.",
     "cache": "Sizes of indexes and vectors, and how to let go of them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",

@@ -159,14 +159,19 @@ class JsonServer(ABC, Generic[Value]):
         """How a request goes over the wire."""
         return {"content": orjson.dumps(body)}
 
+    def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
+        """With which method a request goes where."""
+        return self.method, self.path
+
     def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
         import httpx
 
         slow = f"no answer from {self.url} within {self._limits.timeout:g} s"
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
+        method, path = self.place(body)
         try:
-            with self._client.stream(self.method, f"{self.url}/{self.path}", **self.sent(body)) as response:
+            with self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response:
                 for piece in response.iter_bytes():
                     received += piece
                     # The library's own timeout is for each read; a server that trickles would never meet it.

@@ -1,0 +1,553 @@
+"""How documents get into each search engine: an index with the right fields, batches of documents, and a count.
+
+Requests are those of the engines' public references. Every document carries the task's own id; where an engine wants
+ids of its own kind, that one is derived from ours, so that sending a document twice replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
+
+import orjson
+
+from r2med.errors import R2medError
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Document(NamedTuple):
+    """One document to be sent."""
+
+    id: str
+    text: str
+    vector: list[float] | None
+
+
+@dataclass(frozen=True)
+class Push:
+    """One request: how it is sent, and which refusals are none."""
+
+    method: str
+    path: str
+    content: bytes = b""
+    type: str = "application/json"
+    accept: tuple[int, ...] = ()
+    """Status codes that are an answer too, such as 404 to the question whether something is there."""
+
+    @classmethod
+    def of(cls, method: str, path: str, body: Any, accept: tuple[int, ...] = ()) -> Push:
+        """A request with a JSON body."""
+        return cls(method, path, orjson.dumps(body), accept=accept)
+
+    @classmethod
+    def lines(cls, path: str, rows: Sequence[Any]) -> Push:
+        """A request with a line of JSON for each row, the last one ended too."""
+        return cls("POST", path, b"".join(orjson.dumps(row) + b"\n" for row in rows), "application/x-ndjson")
+
+
+class Answer(NamedTuple):
+    """What came back: the status, and the JSON in the body (a list of lines where it is several)."""
+
+    status: int
+    content: Any
+
+
+def derived_uuid(identifier: str) -> str:
+    """A UUID that stands for a document's id, always the same."""
+    return str(uuid5(NAMESPACE_URL, f"r2med:{identifier}"))
+
+
+@dataclass(frozen=True)
+class IndexTarget(ABC):
+    """One engine's requests for an index of a name."""
+
+    index: str
+    dimension: int = 0
+    """Of the vectors; 0 for an index without."""
+    similarity: str = "cosine"
+    names: ClassVar[str] = r"[A-Za-z0-9][A-Za-z0-9_-]*"
+    """Which names an index may have."""
+    needs_vectors: ClassVar[bool] = False
+    longest: ClassVar[int] = 0
+    """The most bytes of a text that the engine holds; 0 for no such limit."""
+    one_by_one: ClassVar[bool] = False
+
+    @classmethod
+    def default_name(cls, task: str) -> str:
+        """An index's name made of the task's."""
+        return re.sub(r"[^a-z0-9]+", "-", task.rstrip("/").split("/")[-1].lower()).strip("-") or "documents"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(self.names, self.index):
+            raise R2medError(f"{self.index!r} cannot be the name of an index here; it must be of the form {self.names}")
+
+    @abstractmethod
+    def exists(self) -> Push:
+        """Whether the index is there: 404 where it is not."""
+
+    def there(self, answer: Answer) -> bool:
+        """Whether that answer says so."""
+        return answer.status == 200
+
+    @abstractmethod
+    def create(self) -> list[Push]:
+        """Make the index, with all its fields."""
+
+    @abstractmethod
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Add documents, or replace those of the same ids."""
+
+    def refused(self, answer: Answer) -> str:
+        """What the engine says of a document that it did not take; empty when it took them all."""
+        return ""
+
+    def waits(self, answer: Answer) -> Push | None:
+        """The request that tells whether what was sent has been done; None where it has."""
+        return None
+
+    def finish(self) -> list[Push]:
+        """Make what was added visible."""
+        return []
+
+    @abstractmethod
+    def count(self) -> Push:
+        """How many documents are there."""
+
+    @abstractmethod
+    def counted(self, answer: Answer) -> int:
+        """The number in the answer."""
+
+    def options(self) -> Mapping[str, str]:
+        """What a spec `http(...)` must say beyond url and index, to search what was pushed."""
+        return {}
+
+    def _fields(self, document: Document) -> dict[str, Any]:
+        found: dict[str, Any] = {"text": document.text}
+        return found if document.vector is None else found | {"vector": document.vector}
+
+
+class ElasticsearchIndex(IndexTarget):
+    """Elasticsearch: `_bulk` with an English analyzer, `dense_vector` for vectors."""
+
+    names = r"[a-z0-9][a-z0-9._-]*"
+
+    def exists(self) -> Push:
+        """The index itself."""
+        return Push("GET", self.index, accept=(404,))
+
+    def _mappings(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"text": {"type": "text", "analyzer": "english"}}
+        return {"mappings": {"properties": fields | ({"vector": self._vector()} if self.dimension else {})}}
+
+    def _vector(self) -> dict[str, Any]:
+        metric = "cosine" if self.similarity == "cosine" else "max_inner_product"
+        return {"type": "dense_vector", "dims": self.dimension, "index": True, "similarity": metric}
+
+    def create(self) -> list[Push]:
+        """The index with its mapping."""
+        return [Push.of("PUT", self.index, self._mappings())]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Lines of actions and documents."""
+        rows = [row for each in documents for row in ({"index": {"_id": each.id}}, self._fields(each))]
+        return Push.lines(f"{self.index}/_bulk", rows)
+
+    def refused(self, answer: Answer) -> str:
+        """The first item with an error."""
+        if not answer.content.get("errors"):
+            return ""
+        items = [item["index"] for item in answer.content["items"] if "error" in item["index"]]
+        return f"{items[0]['_id']}: {_said(items[0]['error'])}" if items else "errors without an item"
+
+    def finish(self) -> list[Push]:
+        """Have the documents found by the next search."""
+        return [Push("POST", f"{self.index}/_refresh")]
+
+    def count(self) -> Push:
+        """All documents."""
+        return Push("GET", f"{self.index}/_count", accept=(404,))
+
+    def counted(self, answer: Answer) -> int:
+        """The field `count`."""
+        return int(answer.content["count"])
+
+
+class OpenSearchIndex(ElasticsearchIndex):
+    """OpenSearch: as Elasticsearch, with `knn_vector`."""
+
+    def _mappings(self) -> dict[str, Any]:
+        return super()._mappings() | ({"settings": {"index": {"knn": True}}} if self.dimension else {})
+
+    def _vector(self) -> dict[str, Any]:
+        space = "cosinesimil" if self.similarity == "cosine" else "innerproduct"
+        method = {"name": "hnsw", "engine": "lucene", "space_type": space}
+        return {"type": "knn_vector", "dimension": self.dimension, "method": method}
+
+
+class SolrIndex(IndexTarget):
+    """Solr: a core or collection that exists already, fields by the Schema API, `update` with JSON."""
+
+    names = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+
+    def exists(self) -> Push:
+        """The field with the text."""
+        return Push("GET", f"solr/{self.index}/schema/fields/text", accept=(404,))
+
+    def create(self) -> list[Push]:
+        """A field with the text, and one with the vector and its type."""
+        fields: list[dict[str, Any]] = [{"name": "text", "type": "text_en", "indexed": True, "stored": True}]
+        change: dict[str, Any] = {}
+        if self.dimension:
+            metric = "cosine" if self.similarity == "cosine" else "dot_product"
+            change["add-field-type"] = {
+                "name": "r2med_vector", "class": "solr.DenseVectorField",
+                "vectorDimension": str(self.dimension), "similarityFunction": metric,
+            }  # fmt: skip
+            fields.append({"name": "vector", "type": "r2med_vector", "indexed": True, "stored": False})
+        return [Push.of("POST", f"solr/{self.index}/schema", change | {"add-field": fields})]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """A list of documents."""
+        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        return Push.of("POST", f"solr/{self.index}/update", rows)
+
+    def finish(self) -> list[Push]:
+        """Commit."""
+        return [Push.of("POST", f"solr/{self.index}/update", {"commit": {}})]
+
+    def count(self) -> Push:
+        """All documents, none of them sent."""
+        return Push.of("POST", f"solr/{self.index}/query", {"query": "*:*", "limit": 0}, accept=(404,))
+
+    def counted(self, answer: Answer) -> int:
+        """The number found."""
+        return int(answer.content["response"]["numFound"])
+
+
+class VespaIndex(IndexTarget):
+    """Vespa: an application whose schema is deployed already; one request a document."""
+
+    names = r"[A-Za-z_][A-Za-z0-9_]*"
+    one_by_one = True
+
+    @classmethod
+    def default_name(cls, task: str) -> str:
+        """A name of letters, digits and underscores."""
+        return super().default_name(task).replace("-", "_")
+
+    def exists(self) -> Push:
+        """A search that matches everything, which fails where the schema is unknown."""
+        return self.count()
+
+    def there(self, answer: Answer) -> bool:
+        """A search without errors."""
+        return answer.status == 200 and not answer.content["root"].get("errors")
+
+    def create(self) -> list[Push]:
+        """Not possible over HTTP: an application package is deployed."""
+        raise R2medError(f"Vespa has no schema {self.index!r}: deploy one with the fields that --dry-run shows")
+
+    def schema(self) -> str:
+        """The schema that an application needs."""
+        metric = "angular" if self.similarity == "cosine" else "dotproduct"
+        vector = (
+            f"        field vector type tensor<float>(x[{self.dimension}]) {{\n"
+            "            indexing: attribute | index\n"
+            f"            attribute {{ distance-metric: {metric} }}\n"
+            "        }\n"
+        )
+        inputs = f"        inputs {{ query(q) tensor<float>(x[{self.dimension}]) }}\n"
+        phase = "        first-phase { expression: closeness(field, vector) }\n"
+        closeness = f"    rank-profile vector {{\n{inputs}{phase}    }}\n"
+        return (
+            f"schema {self.index} {{\n    document {self.index} {{\n"
+            "        field id type string { indexing: summary | attribute }\n"
+            "        field text type string { indexing: index | summary\n            index: enable-bm25 }\n"
+            f"{vector if self.dimension else ''}    }}\n"
+            "    rank-profile bm25 { first-phase { expression: bm25(text) } }\n"
+            f"{closeness if self.dimension else ''}}}\n"
+        )
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """One document."""
+        (each,) = documents
+        fields: dict[str, Any] = {"id": each.id, "text": _CONTROL.sub(" ", each.text)}
+        fields |= {"vector": {"values": each.vector}} if each.vector is not None else {}
+        path = f"document/v1/{self.index}/{self.index}/docid/{quote(each.id, safe='')}"
+        return Push.of("POST", path, {"fields": fields})
+
+    def count(self) -> Push:
+        """All documents of the schema."""
+        query = {"yql": f"select * from {self.index} where true", "hits": 0}
+        return Push.of("POST", "search/", query, accept=(400, 404))
+
+    def counted(self, answer: Answer) -> int:
+        """The number that matches."""
+        root = answer.content["root"]
+        return int(root.get("fields", {}).get("totalCount", 0))
+
+    def options(self) -> Mapping[str, str]:
+        """The rank profile of the schema that `--dry-run` shows."""
+        return {"ranking": "vector" if self.dimension else "bm25"}
+
+
+class QdrantIndex(IndexTarget):
+    """Qdrant: points with a UUID; the task's id is in the payload."""
+
+    names = r"[^/?*<>|\\:\"\x00-\x1f ]{1,255}"
+    needs_vectors = True
+
+    def exists(self) -> Push:
+        """The collection itself."""
+        return Push("GET", f"collections/{self._name}", accept=(404,))
+
+    @property
+    def _name(self) -> str:
+        return quote(self.index, safe="")
+
+    def create(self) -> list[Push]:
+        """A collection of vectors."""
+        distance = "Cosine" if self.similarity == "cosine" else "Dot"
+        vectors = {"size": self.dimension, "distance": distance}
+        return [Push.of("PUT", f"collections/{self._name}", {"vectors": vectors})]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Points, waited for."""
+        points = [
+            {"id": derived_uuid(each.id), "vector": each.vector, "payload": {"id": each.id, "text": each.text}}
+            for each in documents
+        ]
+        return Push.of("PUT", f"collections/{self._name}/points?wait=true", {"points": points})
+
+    def count(self) -> Push:
+        """All points, counted one by one."""
+        return Push.of("POST", f"collections/{self._name}/points/count", {"exact": True}, accept=(404,))
+
+    def counted(self, answer: Answer) -> int:
+        """The field `result.count`."""
+        return int(answer.content["result"]["count"])
+
+
+class WeaviateIndex(IndexTarget):
+    """Weaviate: objects with a UUID; the task's id is a property, for `id` belongs to Weaviate."""
+
+    names = r"[A-Z][A-Za-z0-9_]*"
+
+    @classmethod
+    def default_name(cls, task: str) -> str:
+        """A class begins with a capital."""
+        return "".join(part.capitalize() for part in super().default_name(task).split("-"))
+
+    def exists(self) -> Push:
+        """The class itself."""
+        return Push("GET", f"v1/schema/{self.index}", accept=(404,))
+
+    def create(self) -> list[Push]:
+        """A class whose vectors come from outside."""
+        distance = "cosine" if self.similarity == "cosine" else "dot"
+        exact = {"tokenization": "field", "indexSearchable": False}
+        properties = [{"name": "doc_id", "dataType": ["text"], **exact}, {"name": "text", "dataType": ["text"]}]
+        made = {"class": self.index, "vectorizer": "none", "properties": properties}
+        return [Push.of("POST", "v1/schema", made | {"vectorIndexConfig": {"distance": distance}})]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Objects with their properties."""
+        objects = []
+        for each in documents:
+            made: dict[str, Any] = {"class": self.index, "id": derived_uuid(each.id)}
+            made["properties"] = {"doc_id": each.id, "text": each.text}
+            objects.append(made | ({"vector": each.vector} if each.vector is not None else {}))
+        return Push.of("POST", "v1/batch/objects", {"objects": objects})
+
+    def refused(self, answer: Answer) -> str:
+        """The first object with an error; the reply as a whole is fine nevertheless."""
+        for each in answer.content if isinstance(answer.content, list) else ():
+            errors = ((each.get("result") or {}).get("errors") or {}).get("error")
+            if errors:
+                return f"{each.get('properties', {}).get('doc_id', '?')}: {_said(errors[0])}"
+        return ""
+
+    def count(self) -> Push:
+        """All objects of the class."""
+        query = f"{{ Aggregate {{ {self.index} {{ meta {{ count }} }} }} }}"
+        return Push.of("POST", "v1/graphql", {"query": query})
+
+    def counted(self, answer: Answer) -> int:
+        """The count; a class that is unknown is an error inside the reply."""
+        if answer.content.get("errors"):
+            raise R2medError(f"Weaviate cannot count {self.index}: {_said(answer.content['errors'][0])}")
+        return int(answer.content["data"]["Aggregate"][self.index][0]["meta"]["count"])
+
+    def options(self) -> Mapping[str, str]:
+        """Where our id is."""
+        return {"id_field": "doc_id"}
+
+
+class TypesenseIndex(IndexTarget):
+    """Typesense: lines of documents, and a line of reply for each."""
+
+    def exists(self) -> Push:
+        """The collection itself."""
+        return Push("GET", f"collections/{self.index}", accept=(404,))
+
+    def create(self) -> list[Push]:
+        """A collection with its fields; `id` needs none."""
+        fields: list[dict[str, Any]] = [{"name": "text", "type": "string"}]
+        if self.dimension:
+            metric = "cosine" if self.similarity == "cosine" else "ip"
+            fields.append({"name": "vector", "type": "float[]", "num_dim": self.dimension, "vec_dist": metric})
+        return [Push.of("POST", "collections", {"name": self.index, "fields": fields})]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Lines of documents."""
+        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        push = Push.lines(f"collections/{self.index}/documents/import?action=upsert", rows)
+        return Push(push.method, push.path, push.content, "text/plain")
+
+    def refused(self, answer: Answer) -> str:
+        """The first line that says no; the reply as a whole is fine nevertheless."""
+        lines = answer.content if isinstance(answer.content, list) else [answer.content]
+        return next((_said(line.get("error", line)) for line in lines if not line.get("success", True)), "")
+
+    def count(self) -> Push:
+        """The collection, which says how many it holds."""
+        return self.exists()
+
+    def counted(self, answer: Answer) -> int:
+        """The field `num_documents`."""
+        return int(answer.content["num_documents"])
+
+
+class MeilisearchIndex(IndexTarget):
+    """Meilisearch: tasks that are waited for; ids of letters, digits, hyphens and underscores, so ours is beside."""
+
+    def exists(self) -> Push:
+        """The index itself."""
+        return Push("GET", f"indexes/{self.index}", accept=(404,))
+
+    def create(self) -> list[Push]:
+        """The index, then what is searched in it."""
+        settings: dict[str, Any] = {"searchableAttributes": ["text"]}
+        if self.dimension:
+            settings["embedders"] = {"vector": {"source": "userProvided", "dimensions": self.dimension}}
+        return [
+            Push.of("POST", "indexes", {"uid": self.index, "primaryKey": "key"}),
+            Push.of("PATCH", f"indexes/{self.index}/settings", settings),
+        ]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Documents with a key made of our id."""
+        rows = []
+        for each in documents:
+            row: dict[str, Any] = {"key": derived_uuid(each.id), "id": each.id, "text": each.text}
+            rows.append(row | ({"_vectors": {"vector": each.vector}} if each.vector is not None else {}))
+        return Push.of("POST", f"indexes/{self.index}/documents?primaryKey=key", rows)
+
+    def waits(self, answer: Answer) -> Push | None:
+        """The task, until it has ended."""
+        if "taskUid" in answer.content:
+            return Push("GET", f"tasks/{answer.content['taskUid']}")
+        waiting = answer.content.get("status") in ("enqueued", "processing")
+        return Push("GET", f"tasks/{answer.content['uid']}") if waiting else None
+
+    def refused(self, answer: Answer) -> str:
+        """What a task failed of."""
+        return "" if answer.content.get("status") == "succeeded" else _said(answer.content.get("error") or "failed")
+
+    def count(self) -> Push:
+        """The statistics of the index."""
+        return Push("GET", f"indexes/{self.index}/stats", accept=(404,))
+
+    def counted(self, answer: Answer) -> int:
+        """The field `numberOfDocuments`."""
+        return int(answer.content["numberOfDocuments"])
+
+
+class MilvusIndex(IndexTarget):
+    """Milvus: a collection with a text of limited length, its BM25 function and, if wanted, a vector."""
+
+    names = r"[A-Za-z_][A-Za-z0-9_]{0,254}"
+    longest = 65_535
+
+    @classmethod
+    def default_name(cls, task: str) -> str:
+        """A name of letters, digits and underscores."""
+        return super().default_name(task).replace("-", "_")
+
+    def exists(self) -> Push:
+        """Whether there is such a collection."""
+        return Push.of("POST", "v2/vectordb/collections/describe", {"collectionName": self.index})
+
+    def there(self, answer: Answer) -> bool:
+        """A code other than 0 says that it is not."""
+        return not answer.content.get("code")
+
+    def create(self) -> list[Push]:
+        """The collection with its functions and indexes."""
+        text = {"max_length": str(self.longest), "enable_analyzer": True}
+        fields: list[dict[str, Any]] = [
+            {"fieldName": "id", "dataType": "VarChar", "isPrimary": True, "elementTypeParams": {"max_length": "512"}},
+            {"fieldName": "text", "dataType": "VarChar", "elementTypeParams": text},
+            {"fieldName": "sparse", "dataType": "SparseFloatVector"},
+        ]
+        indexes = [
+            {"fieldName": "sparse", "indexName": "sparse", "metricType": "BM25", "indexType": "SPARSE_INVERTED_INDEX"}
+        ]
+        if self.dimension:
+            metric = "COSINE" if self.similarity == "cosine" else "IP"
+            size = {"dim": str(self.dimension)}
+            fields.append({"fieldName": "vector", "dataType": "FloatVector", "elementTypeParams": size})
+            made = {"fieldName": "vector", "indexName": "vector", "metricType": metric, "indexType": "AUTOINDEX"}
+            indexes.append(made)
+        bm25 = {"name": "bm25", "type": "BM25", "inputFieldNames": ["text"], "outputFieldNames": ["sparse"]}
+        schema = {"autoId": False, "enableDynamicField": False, "fields": fields, "functions": [bm25 | {"params": {}}]}
+        body = {"collectionName": self.index, "schema": schema, "indexParams": indexes}
+        return [Push.of("POST", "v2/vectordb/collections/create", body)]
+
+    def add(self, documents: Sequence[Document]) -> Push:
+        """Rows, replaced where they are there."""
+        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        return Push.of("POST", "v2/vectordb/entities/upsert", {"collectionName": self.index, "data": rows})
+
+    def refused(self, answer: Answer) -> str:
+        """A code other than 0; the status of the reply is 200 nevertheless."""
+        return _said(answer.content) if answer.content.get("code") else ""
+
+    def count(self) -> Push:
+        """All rows, those written just now too."""
+        body = {"collectionName": self.index, "filter": "", "outputFields": ["count(*)"], "consistencyLevel": "Strong"}
+        return Push.of("POST", "v2/vectordb/entities/query", body)
+
+    def counted(self, answer: Answer) -> int:
+        """The only row."""
+        return int(answer.content["data"][0]["count(*)"])
+
+    def options(self) -> Mapping[str, str]:
+        """Text is searched in the sparse vectors that are made of it."""
+        return {} if self.dimension else {"field": "sparse"}
+
+
+TARGETS: Mapping[str, type[IndexTarget]] = {
+    "elasticsearch": ElasticsearchIndex,
+    "opensearch": OpenSearchIndex,
+    "solr": SolrIndex,
+    "vespa": VespaIndex,
+    "qdrant": QdrantIndex,
+    "weaviate": WeaviateIndex,
+    "typesense": TypesenseIndex,
+    "meilisearch": MeilisearchIndex,
+    "milvus": MilvusIndex,
+}
+
+
+def _said(error: Any) -> str:
+    """The words of an error, however it is wrapped."""
+    if isinstance(error, Mapping):
+        error = error.get("reason") or error.get("message") or error
+    return " ".join(str(error).split())[:200]
