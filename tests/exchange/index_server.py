@@ -225,7 +225,7 @@ class IndexServer:
             try:
                 key = str(UUID(point["id"])) if isinstance(point["id"], str) else int(point["id"])
             except ValueError:
-                wrong = f"value {point['id']} is not a valid point ID, valid values are either an unsigned integer or a UUID"
+                wrong = f"value {point['id']} is not a valid point ID: an unsigned integer or a UUID"
                 raise Refused(400, {"status": {"error": wrong}}) from None
             self.keep(index, str(key), point["payload"]["id"], point["payload"]["text"], point["vector"])
         return 200, {"result": {"operation_id": 1, "status": "completed"}, "status": "ok"}

@@ -133,7 +133,7 @@ def test_a_count_that_differs_is_an_error() -> None:
         server.make("biology", 256)
         dropped = server.keep
         server.keep = lambda *row: dropped(*row) if row[2] != "bio-d007" else None
-        with pytest.raises(R2medError, match="counts 63 documents in biology, .* the push is not complete"):
+        with pytest.raises(R2medError, match=r"counts 63 documents in biology, .* the push is not complete"):
             push(PushRequest(TASK, "qdrant", server.url, encoder="wordllama", batch=7))
 
 
