@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import traceback
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 
 _DEBUG = "R2MED_DEBUG"
 """The variable that `--debug` sets, for this process and its workers."""
@@ -67,14 +66,6 @@ def require_extra(extra: str, *modules: str) -> None:
         raise MissingExtra(f"this needs {', '.join(missing)}: pip install 'r2med[{extra}]'")
 
 
-def expanded(path: str | Path) -> Path:
-    """A path with `~` and `~user` spelled out."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise DataError(f"{path}: there is no such user's home") from error
-
-
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun, or with the beginning of a sentence.
 
@@ -125,11 +116,19 @@ def blame(error: BaseException) -> str:
     ...     blame(error).endswith("ValueError: invalid literal for int() with base 10: 'x'")
     True
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_others())] or frames[-1:]
-    where = f"{Path(own[-1].filename).name}:{own[-1].lineno}: " if own else ""
+    places = list(_places(error))
+    own = [place for place in places if not place[0].startswith(_others())] or places[-1:]
+    where = f"{own[-1][0].rpartition(os.sep)[2]}:{own[-1][1]}: " if own else ""
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return f"{where}{type(error).__name__}{f': {said}' if said else ''}"
+
+
+def _places(error: BaseException) -> Iterator[tuple[str, int]]:
+    """The files and lines that an error passed through, the outermost first."""
+    step = error.__traceback__
+    while step is not None:
+        yield step.tb_frame.f_code.co_filename, step.tb_lineno
+        step = step.tb_next
 
 
 @cache
@@ -137,7 +136,7 @@ def _others() -> tuple[str, ...]:
     """Where the code of others is: this package, Python's own and what is installed."""
     import sysconfig  # nothing that a command without errors needs
 
-    return str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<"
+    return __file__.rpartition(os.sep)[0], *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<"
 
 
 def set_debugging(on: bool) -> None:
@@ -151,4 +150,4 @@ def set_debugging(on: bool) -> None:
 def debug(error: BaseException) -> None:
     """Print where an error came from, if somebody asked to see that."""
     if os.environ.get(_DEBUG):
-        traceback.print_exception(error)
+        sys.__excepthook__(type(error), error, error.__traceback__)

@@ -23,7 +23,7 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
 from r2med.pipeline.system import System
-from r2med.render.board_text import format_report
+from r2med.render.report_text import format_report
 from r2med.retrieve.bm25 import BM25
 from r2med.runs.ledger import Finished, Ledger
 

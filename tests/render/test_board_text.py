@@ -14,7 +14,8 @@ from r2med.board.leaderboard import View, board, ranked
 from r2med.board.model import Board, BoardRow
 from r2med.board.report_rows import Shown, boards_from_report
 from r2med.render.board_table import leaders
-from r2med.render.board_text import FORMATS, format_report, markdown
+from r2med.render.board_text import FORMATS, markdown
+from r2med.render.report_text import format_report
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Cost, Failure, Report
 

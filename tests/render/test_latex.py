@@ -20,8 +20,9 @@ from r2med.board.leaderboard import View, board, ranked
 from r2med.board.model import AVERAGE, Board, BoardRow, Line
 from r2med.board.report_rows import Shown
 from r2med.measure.bootstrap import Interval
-from r2med.render.board_text import FORMATS, format_report
+from r2med.render.board_text import FORMATS
 from r2med.render.latex import breakable, escaped, latex, one_line, unprintable
+from r2med.render.report_text import format_report
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Cost
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from r2med.errors import DataError, R2medError, SpecError, expanded, suggest
+from r2med.errors import DataError, R2medError, SpecError, suggest
 from r2med.llm import find_model
 from r2med.pipeline.registry import build_system
+from r2med.storage.files import expanded
 
 PLAN, GUIDELINE = "plan.toml", "guideline.md"
 VIEWS = ("question", "answer", "reasoning")

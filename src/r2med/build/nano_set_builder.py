@@ -21,11 +21,12 @@ from r2med.data.nano_manifest import FORMAT
 from r2med.data.problems import Findings, place
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
-from r2med.errors import DataError, R2medError, expanded
+from r2med.errors import DataError, R2medError
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
+from r2med.storage.files import expanded
 
 Source = str | Path | Task | Dataset
 _STATED = ("base", "family", "scenario", "noun", "target", "purpose", "subject")

@@ -10,8 +10,7 @@ from r2med.board.report_rows import Shown
 from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.exchange.score_run_files import judgements, score_files
 from r2med.measure.metrics import DEFAULT, parse_all
-from r2med.render.board_terminal import show_report
-from r2med.render.board_text import format_report
+from r2med.render.report_text import format_report, show_report
 
 
 @click.command("eval", cls=ManyValues)

@@ -9,7 +9,7 @@ import click
 from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.exchange.import_run import import_run
 from r2med.measure.metrics import parse_all
-from r2med.render.board_terminal import show_report
+from r2med.render.report_text import show_report
 
 
 @click.command("import", cls=ManyValues)

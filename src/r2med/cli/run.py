@@ -19,7 +19,7 @@ from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
-from r2med.render.board_terminal import show_report
+from r2med.render.report_text import format_report, show_report
 from r2med.runs.report import failure_lines
 
 if TYPE_CHECKING:
@@ -163,8 +163,6 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     if asked.as_json:
         write_json(report.as_dict())
     elif asked.format != "terminal":
-        from r2med.render.board_text import format_report  # formats that a terminal does not need
-
         click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
         if asked.format == "csv" or not report.results:
             _explain(report.named(names))

@@ -103,15 +103,39 @@ def published() -> tuple[PublishedSystem, ...]:
     >>> len([system for system in published() if system.source.name == "paper"])
     71
     """
-    figures: dict[tuple[str, str], dict[str, PublishedFigures]] = {}
+    figures: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
     for row in _tables()[2]:
-        source, name, measure, average = (row[column] for column in ("source", "name", "measure", "average"))
-        group = sources()[source].group
-        prefix = "" if group == "full" else f"{group}/"
-        tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
-        found = PublishedFigures(tasks, float(average) if average else None)
-        figures.setdefault((source, name), {})[measure] = found
-    return tuple(_system(row, figures[row["source"], row["name"]]) for row in _tables()[1])
+        figures.setdefault((row["source"], row["name"]), {})[row["measure"]] = row
+    return tuple(_system(row, _FiguresByMeasure(figures[row["source"], row["name"]])) for row in _tables()[1])
+
+
+class _FiguresByMeasure(Mapping[str, PublishedFigures]):
+    """The figures of a system by measure, read from their rows when they are asked for: few measures ever are."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, str]]) -> None:
+        self._rows, self._read = rows, dict[str, PublishedFigures]()
+
+    def __getitem__(self, measure: str) -> PublishedFigures:
+        if measure not in self._read:
+            self._read[measure] = _figures(self._rows[measure])
+        return self._read[measure]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, measure: object) -> bool:
+        return measure in self._rows
+
+
+def _figures(row: Mapping[str, str]) -> PublishedFigures:
+    """One system by one measure, from its row."""
+    group = sources()[row["source"]].group
+    prefix = "" if group == "full" else f"{group}/"
+    tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
+    return PublishedFigures(tasks, float(row["average"]) if row["average"] else None)
 
 
 def _system(row: Mapping[str, str], figures: Mapping[str, PublishedFigures]) -> PublishedSystem:

@@ -17,7 +17,8 @@ from r2med.data.layout import DEFAULT_SPLIT, choose_part, listing, missing
 from r2med.data.problems import Findings, Spot, place
 from r2med.data.rows import Row, Rows, describe, json_rows, lines, not_utf8, parquet_rows, shorten
 from r2med.data.texts import identifier_of
-from r2med.errors import DataError, expanded
+from r2med.errors import DataError
+from r2med.storage.files import expanded
 
 QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
 DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")

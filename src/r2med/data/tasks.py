@@ -12,7 +12,8 @@ from typing import Any
 
 from r2med.data import layout
 from r2med.data.nano_manifest import read_manifest
-from r2med.errors import DataError, expanded, suggest
+from r2med.errors import DataError, suggest
+from r2med.storage.files import expanded
 
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"

@@ -19,7 +19,8 @@ from r2med.data.qrels import read_judgements
 from r2med.data.reader import read_contents, read_corpus
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
-from r2med.errors import DataError, expanded
+from r2med.errors import DataError
+from r2med.storage.files import expanded
 
 
 class Group(NamedTuple):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.encode.encoder import Encoder, Prompts, Role
 from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, cards
-from r2med.errors import R2medError, SpecError, expanded, suggest
+from r2med.errors import R2medError, SpecError, suggest
 from r2med.models.prompts import Template
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
 from r2med.models.tokenizer import Style
 from r2med.models.user_class import is_class
+from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task

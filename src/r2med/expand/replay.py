@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from r2med.data.dataset import Generation
 from r2med.data.tasks import registry
-from r2med.errors import DataError, SpecError, expanded, suggest
+from r2med.errors import DataError, SpecError, suggest
 from r2med.expand.expander import attach_generations
 from r2med.expand.generation_files import HYDOC, Written, mismatched, read_written
 from r2med.llm.reasoning import split_trace
@@ -18,6 +18,7 @@ from r2med.pipeline.joins import TEXT_JOINS, check_join
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Requirements
+from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -139,7 +138,30 @@ def expanded_tail(queries: Sequence[int]) -> float:
     if not several:
         return tail
     inflation = math.sqrt(sum(count / (count - 1) for count in several) / len(several))
-    return NormalDist().cdf(-inflation * t_quantile(1 - tail, sum(several) - len(several)))
+    return normal_share(-inflation * t_quantile(1 - tail, sum(several) - len(several)))
+
+
+def normal_share(value: float) -> float:
+    """The share of the normal distribution below a value.
+
+    >>> round(normal_share(1.96), 4)
+    0.975
+    """
+    return 0.5 * math.erfc(-value / math.sqrt(2))
+
+
+def normal_quantile(share: float) -> float:
+    """The value below which a share, at least a half, of the normal distribution lies.
+
+    >>> normal_quantile(0.5), round(normal_quantile(0.975), 9)
+    (0.0, 1.959963985)
+    """
+    value, step = 0.0, 1.0
+    # Above its middle the distribution is concave: Newton's steps from there never go too far.
+    while step > 1e-15 * value:
+        step = (share - normal_share(value)) * math.sqrt(2 * math.pi) * math.exp(value * value / 2)
+        value += step
+    return value
 
 
 def t_quantile(share: float, freedom: int) -> float:
@@ -153,7 +175,7 @@ def t_quantile(share: float, freedom: int) -> float:
     if freedom == 2:
         return (2 * share - 1) * math.sqrt(2 / (4 * share * (1 - share)))
     # Cornish and Fisher's expansion around the normal distribution (Abramowitz and Stegun 26.7.5).
-    z = NormalDist().inv_cdf(share)
+    z = normal_quantile(share)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,

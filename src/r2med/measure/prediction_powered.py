@@ -9,13 +9,12 @@ the interval of the human labels alone. What a human has looked at must be a ran
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import LEVEL, Interval
+from r2med.measure.bootstrap import LEVEL, Interval, normal_quantile
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +40,7 @@ def prediction_powered_mean(
     corrections = labels - share * beside
     mean = float(share * alone.mean() + corrections.mean())
     error = math.sqrt(float((share**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
-    half = NormalDist().inv_cdf((1 + LEVEL) / 2) * error
+    half = normal_quantile((1 + LEVEL) / 2) * error
     return Interval(mean, mean - half, mean + half)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from r2med.errors import SpecError, expanded, suggest
+from r2med.errors import SpecError, suggest
+from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task

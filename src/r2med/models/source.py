@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from r2med.errors import R2medError, expanded
+from r2med.errors import R2medError
+from r2med.storage.files import expanded
 from r2med.storage.hub_client import Hub
 
 _HUB = Hub("model", R2medError)

@@ -1,4 +1,4 @@
-"""A board as text: Markdown, LaTeX, CSV and JSON. Of a report the same, a table for each group and measure."""
+"""A board as text: Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from io import StringIO
 import orjson
 
 from r2med.board.model import Board, Line
-from r2med.board.report_rows import Shown, boards_from_report
 from r2med.render.board_table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
 from r2med.render.latex import latex
-from r2med.runs.report import Report
 
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
 
@@ -107,15 +105,3 @@ FORMATS: Mapping[str, Callable[[Sequence[Board]], str]] = {
     "json": as_json,
 }
 """Every format by its name; the terminal's is in `board_terminal`."""
-
-
-def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:
-    """The results of an evaluation in one of `FORMATS`, a table for each group and measure.
-
-    >>> import r2med
-    >>> print(format_report(r2med.evaluate("bm25", "sample/Biology"), "csv").splitlines()[0])
-    group,measure,rank,system,spec,sources,kind,sample/Biology,average,incomplete,other_data
-    """
-    if name == "json":
-        return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"
-    return FORMATS[name](boards_from_report(report, measures, shown or Shown()))

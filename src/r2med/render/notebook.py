@@ -7,9 +7,10 @@ from io import StringIO
 from r2med.board.model import Board
 from r2med.board.report_rows import boards_from_report
 from r2med.render.board_table import board_table
-from r2med.render.board_terminal import as_text, show_board
+from r2med.render.board_terminal import show_board
 from r2med.render.consoles import written_to
 from r2med.render.html import environment
+from r2med.render.report_text import as_text
 from r2med.runs.report import Report, failure_lines
 from r2med.runs.viewable import HTML, TEXT, show_as
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from r2med.errors import expanded
 from r2med.models.user_class import import_class, is_class
 from r2med.pipeline.registry import bind
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Reranker
 from r2med.rerank.reranker_cards import PREFIX, cards, folder_is_reranker
+from r2med.storage.files import expanded
 
 
 def find_reranker(call: Call) -> Reranker | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from r2med.errors import DataError, SpecError, expanded, suggest
+from r2med.errors import DataError, SpecError, suggest
+from r2med.storage.files import expanded
 
 _PLACE = re.compile(
     r"\{(query|query_json|k|candidates|vector|vector_json|items|index|field|vector_field|id_field|ranking)\}"

@@ -52,20 +52,30 @@ class Cost:
     @classmethod
     def of(cls, record: RunRecord, seconds: float, queries: int) -> Self:
         """What a run took, by its record."""
-        work, accounts, stages = record.work, record.accounts, record.stages
-        names = {stage.name for stage in stages or ()}
-        foreign = stages is None or any(stage.imported for stage in stages)
-        unpriced = stages is None or foreign or "replay" in names or any(map(_served, stages))
+        return cls._of([record], seconds, queries)
+
+    @classmethod
+    def of_runs(cls, entries: Sequence[Entry]) -> Self:
+        """What some runs took together."""
+        seconds, queries = sum(entry.seconds for entry in entries), sum(len(entry.queries) for entry in entries)
+        return cls._of([entry.record for entry in entries], seconds, queries)
+
+    @classmethod
+    def _of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
+        """What is unknown of one record is unknown of all together."""
+        accounts = [account for record in records for account in record.accounts]
+        works = [record.work for record in records]
+        steps = None if None in works else [step for work in works if work for step in work]
+        unpriced = any(map(_unpriced, records))
         prices = [account.cost for account in accounts if account.cost is not None]
 
         def count(name: str) -> int | None:
             return None if unpriced else sum(getattr(account, name) for account in accounts)
 
         def phase(name: str) -> float | None:
-            return None if work is None else sum(getattr(step, name) for step in work)
+            return None if steps is None else sum(getattr(step, name) for step in steps)
 
-        partial = foreign or names.intersection(_STORED) or any(step.reused for step in work or ())
-        searched = None if partial else phase("search")
+        searched = None if any(map(_partial, records)) else phase("search")
         return cls(
             count("requests"),
             count("prompt_tokens"),
@@ -79,20 +89,10 @@ class Cost:
             queries,
         )
 
-    @classmethod
-    def of_runs(cls, entries: Sequence[Entry]) -> Self:
-        """What some runs took together."""
-        return cls._total([cls(), *(cls.of(entry.record, entry.seconds, len(entry.queries)) for entry in entries)])
-
     def __add__(self, other: Self) -> Self:
-        return self._total([self, other])
-
-    @classmethod
-    def _total(cls, costs: Sequence[Self]) -> Self:
-        """All of them together, field by field."""
-        columns: Any = zip(*(vars(cost).values() for cost in costs), strict=True)
+        columns: Any = zip(vars(self).values(), vars(other).values(), strict=True)
         totals: Any = (None if None in column else sum(column) for column in columns)
-        return cls(*totals)
+        return type(self)(*totals)
 
     @property
     def tokens(self) -> int | None:
@@ -143,6 +143,19 @@ def seconds_text(value: float) -> str:
     ('1.250', '0.00042')
     """
     return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
+
+
+def _unpriced(record: RunRecord) -> bool:
+    """Whether a record does not say what was asked for and paid: another tool's lists, stored texts, sold vectors."""
+    stages = record.stages
+    return stages is None or any(stage.imported or stage.name == "replay" or _served(stage) for stage in stages)
+
+
+def _partial(record: RunRecord) -> bool:
+    """Whether a record's time is not all that answering the queries takes."""
+    stages, work = record.stages, record.work
+    foreign = stages is None or any(stage.imported or stage.name in _STORED for stage in stages)
+    return foreign or any(step.reused for step in work or ())
 
 
 def _served(stage: StageRecord) -> bool:

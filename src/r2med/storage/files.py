@@ -17,13 +17,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from r2med.errors import R2medError
+from r2med.errors import DataError, R2medError
 
 if sys.platform != "win32":
     import fcntl
 
 _LONGEST = 200
 """Bytes of a target's name that fit into the name of its draft."""
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with `~` and `~user` spelled out."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: there is no such user's home") from error
 
 
 def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from r2med.build.builder import Builder, BuildProgress
 from r2med.config import RequestSettings, requesting
-from r2med.errors import expanded
 from r2med.llm import Limits, session
+from r2med.storage.files import expanded
 from r2med.verbs.arguments import check_type
 
 

@@ -1,0 +1,77 @@
+"""An evaluation as text: on a terminal and in every format of a board, a table for each group and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import orjson
+
+from r2med.board.report_rows import Shown, boards_from_report
+from r2med.data.task_names import GROUP_NOTES
+from r2med.render.board_table import board_table
+from r2med.render.board_terminal import show_table
+from r2med.render.board_text import FORMATS
+from r2med.render.consoles import say, written_to
+from r2med.runs.report import Report, failure_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_report(report: Report, console: Console, measures: Sequence[str] = (), shown: Shown | None = None) -> None:
+    """Print one table a group and measure, then what a reader must know about them."""
+    for group in report.groups:
+        boards = [board for board in boards_from_report(report, measures, shown) if board.group == group]
+        for board in boards:
+            show_table(board_table(board), console)
+        if boards and group in GROUP_NOTES:
+            console.print(GROUP_NOTES[group], style="dim")
+    _footnotes(report, console)
+
+
+def as_text(report: Report) -> str:
+    """The tables of an evaluation as plain text."""
+    buffer = StringIO()
+    show_report(report, written_to(buffer))
+    return buffer.getvalue().rstrip()
+
+
+def _footnotes(report: Report, console: Console) -> None:
+    for system in report.systems:
+        lost = [result for result in report.results if result.system == system and result.incomplete]
+        reasons = [reason for result in lost for reason in result.incomplete.values()]
+        if reasons:
+            say(console, f"* {system}: {_incomplete(reasons)}")
+    warnings: dict[str, list[str]] = {}
+    for result in report.results:
+        for sentence in result.warnings:
+            warnings.setdefault(f"{report.names[result.task]}: {sentence}", []).append(result.system)
+    for sentence, systems in warnings.items():
+        whose = "" if set(systems) == set(report.systems) else f" ({', '.join(dict.fromkeys(systems))})"
+        say(console, f"warning: {sentence}{whose}", "yellow")
+    for line in failure_lines(report.failures, report.names):
+        say(console, line, "red")
+
+
+def _incomplete(reasons: Sequence[str]) -> str:
+    """How many queries are incomplete, and why the first of them is.
+
+    >>> _incomplete(["not in exp.tsv"]), _incomplete(["empty answer", "timed out"])
+    ('1 query incomplete (not in exp.tsv)', '2 queries incomplete (empty answer, ...)')
+    """
+    more = ", ..." if len(set(reasons)) > 1 else ""
+    return f"{len(reasons)} {'query' if len(reasons) == 1 else 'queries'} incomplete ({reasons[0]}{more})"
+
+
+def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:
+    """The results of an evaluation in one of `FORMATS`, a table for each group and measure.
+
+    >>> import r2med
+    >>> print(format_report(r2med.evaluate("bm25", "sample/Biology"), "csv").splitlines()[0])
+    group,measure,rank,system,spec,sources,kind,sample/Biology,average,incomplete,other_data
+    """
+    if name == "json":
+        return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"
+    return FORMATS[name](boards_from_report(report, measures, shown or Shown()))
