@@ -124,14 +124,17 @@ def test_every_task_has_its_words_in_every_prompt(method, name, context):
 
 def test_a_task_of_an_unknown_family_takes_the_general_prompts():
     task = replace(registry()["Biology"], family="something else")
-    assert HyDE("local").template(task) == bundled("hyde.custom")
+    assert HyDE("local").template(task) == bundled("hyde.custom", "r2med.expand")
     for family in FAMILIES:
         assert HyDE("local").template(replace(task, family=family)).source == f"hyde.{family}.txt"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_query2doc_is_hyde_with_examples_that_are_not_in_the_data(family):
-    hyde, query2doc = bundled(f"hyde.{family}").text, bundled(f"query2doc.{family}").text
+    hyde, query2doc = (
+        bundled(f"hyde.{family}", "r2med.expand").text,
+        bundled(f"query2doc.{family}", "r2med.expand").text,
+    )
     examples, _, task = query2doc.partition("Now the task.\n\n")
     assert task == hyde
     shown = re.findall(r"(?:Post|Case|Question):\n(.+)", examples)
@@ -253,7 +256,10 @@ def test_a_result_remembers_what_was_asked_and_what_it_took(context):
     assert record["model"] == "scripted:m"
     assert record["sampling"] == {"max_tokens": 32}
     assert record["first_prompt"] == script.prompts[0]
-    assert record["prompt"] == {"source": "answer.qa-reference.txt", "hash": bundled("answer.qa-reference").hash}
+    assert record["prompt"] == {
+        "source": "answer.qa-reference.txt",
+        "hash": bundled("answer.qa-reference", "r2med.expand").hash,
+    }
     account = record["account"]
     assert (account["requests"], account["incomplete"], account["cost"]) == (2, 1, 0.0)
     assert account["completion_tokens"] > 0

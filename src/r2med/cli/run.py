@@ -14,11 +14,13 @@ from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
+from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
+from r2med.render.plan_text import show_plan
 from r2med.render.report_text import format_report, show_report
 from r2med.runs.report import failure_lines
 
@@ -156,8 +158,6 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
-        from r2med.exchange.export import write_results  # only when files are asked for
-
         write_results(report, asked.out)
         click.echo(f"results and run files are in {asked.out}", err=True)
     if asked.as_json:
@@ -201,7 +201,5 @@ def _show_plan(asked: RunRequest, systems: list[System]) -> None:
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
         return
-    from r2med.render.plan_text import show_plan  # only for plans
-
     for each in plans:
         show_plan(each, prompts=asked.prompts)

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from r2med.data.dataset import Dataset
-    from r2med.data.tasks import Task
+    from r2med.data.loader import load as load
 
 __all__ = ["load"]
 
 
-def load(task: str | Path | Task, *, split: str | None = None, revision: str | None = None) -> Dataset:
-    """The data of a task: from the hub by its pinned revision, from the bundled sample, or from a folder.
-
-    `split` chooses among the splits of a folder (`test` unless it has only one), `revision` overrides a hub task's own.
-
-    >>> dataset = load("sample/Biology")
-    >>> dataset.name, dataset.task.family, len(dataset.collection.queries) == len(dataset.gold.qrels)
-    ('sample/Biology', 'qa-reference', True)
-    """
-    from r2med.data.reader import read_dataset
-    from r2med.data.tasks import resolve
-    from r2med.errors import DataError
-
-    found = resolve([task], split=split)
-    if len(found) != 1:
-        raise DataError(f"{task} stands for {len(found)} tasks; load one of {', '.join(each.name for each in found)}")
-    chosen = found[0]
-    if chosen.folder is not None:
-        if revision is not None:
-            raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
-        return read_dataset(chosen, chosen.folder)
-
-    from r2med.data.hub_tasks import fetch_task
-
-    chosen = replace(chosen, revision=revision or chosen.revision)
-    snapshot = fetch_task(chosen)
-    return read_dataset(chosen, snapshot.folder, snapshot.commit)
+def __getattr__(name: str) -> Any:
+    # Whoever wants the name of a task does not want the readers of all layouts.
+    if name == "load":
+        return import_module("r2med.data.loader").load
+    raise AttributeError(f"module 'r2med.data' has no attribute {name!r}")

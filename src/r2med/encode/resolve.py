@@ -11,8 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
 from r2med.encode.encoder import Encoder, Prompts, Role
-from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, cards
+from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, card_of, cards
+from r2med.encode.onnx_runtime import OnnxEncoder, export, exported_card
+from r2med.encode.static import WordLlamaEncoder
+from r2med.encode.transformer import TorchEncoder
+from r2med.encode.user_encoder import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.models.prompts import Template
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
@@ -73,23 +78,15 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
     256
     """
     if is_class(name):
-        from r2med.encode.user_encoder import OwnEncoder
-
         return OwnEncoder(name, options, task, made)
     card = card_for(name, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     match card.backend:
         case "torch":
-            from r2med.encode.transformer import TorchEncoder
-
             return TorchEncoder(card, prompts, options.get("device", "auto"))
         case "onnx":
-            from r2med.encode.onnx_runtime import OnnxEncoder
-
             return OnnxEncoder(card, prompts, _exported(card))
         case "static":
-            from r2med.encode.static import WordLlamaEncoder
-
             return WordLlamaEncoder(card.max_document, prompts.query, prompts.document)
     return _api(card, prompts)
 
@@ -101,8 +98,6 @@ def _exported(card: EncoderCard) -> Path | None:
 
 
 def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
-    from r2med.encode.embedding_api import ApiEncoder, ApiModel
-
     model = ApiModel(
         card.id,
         card.url,
@@ -155,8 +150,6 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
             raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
         return _described(name, ModelSource(repository, options.get("revision", "main")), options)
     if "@http" in name:
-        from r2med.encode.embedding_api import model_at
-
         model = model_at(name)
         return EncoderCard(
             name, model.id, backend="api", url=model.url, max_query=model.max_length, max_document=model.max_length
@@ -164,8 +157,6 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
     if name in cards():
         return cards()[name]
     if looks_like_path(name) or Path(name).is_dir():
-        from r2med.encode.onnx_runtime import exported_card
-
         folder = as_path(name)
         return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
     ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
@@ -173,8 +164,6 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
 
 
 def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
-    from r2med.encode.encoder_cards import card_of
-
     return card_of(source, name, told="pooling" in options)
 
 
@@ -246,8 +235,6 @@ def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -
 
     A folder of one's own is a model from then on: `r2med run ./FOLDER`.
     """
-    from r2med.encode.onnx_runtime import OnnxEncoder, export
-
     card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
     encoder = OnnxEncoder(card, Prompts())
     if folder is None:

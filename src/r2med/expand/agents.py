@@ -230,7 +230,7 @@ class SearchO1(Agent):
 
     def fingerprint(self) -> Mapping[str, object]:
         """The prompt of the reader counts too."""
-        return {**super().fingerprint(), "condense": bundled("search-o1.condense").hash}
+        return {**super().fingerprint(), "condense": bundled("search-o1.condense", "r2med.expand").hash}
 
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
         """What the model itself, asked apart, finds useful in the documents."""
@@ -246,7 +246,7 @@ class SearchO1(Agent):
             "search": search.query,
             "documents": numbered(search.documents, self.words),
         }
-        request = self.model.request(bundled("search-o1.condense").fill(values))
+        request = self.model.request(bundled("search-o1.condense", "r2med.expand").fill(values))
         return replace(request, sample=trajectory.sample)
 
     def _useful(self, reply: object, log: Log) -> str:

@@ -15,7 +15,7 @@ from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
 from r2med.llm import Failed, Reply, Request, current_client
 from r2med.llm.model_stage import AskingStage, estimate_requests, note_account, was_cut
-from r2med.models.prompts import Template, task_values, templates
+from r2med.models.prompts import FAMILIES, Template, own_template, task_values, templates
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.stage import Context, Expander
 
@@ -54,12 +54,18 @@ class ModelExpander(AskingStage, Expander):
 
     def template(self, task: Task) -> Template:
         """The prompt for a task."""
-        found = templates(self.name, self.prompt, self.needed)
+        found = self._templates()
         return found.get(task.family, found["custom"])
+
+    def _templates(self) -> Mapping[str, Template]:
+        """The prompts by family; one of the user's own serves all of them."""
+        if self.prompt:
+            return dict.fromkeys(FAMILIES, own_template(self.name, self.prompt, self.needed))
+        return templates("r2med.expand", self.name)
 
     def prompt_hashes(self) -> list[str]:
         """Those of all families: a stage does not know yet which tasks it will meet."""
-        return sorted({template.hash for template in templates(self.name, self.prompt, self.needed).values()})
+        return sorted({template.hash for template in self._templates().values()})
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""

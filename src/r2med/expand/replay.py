@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from r2med.data.dataset import Generation
+from r2med.data.hub_tasks import HUB as TASK_HUB
 from r2med.data.tasks import registry
 from r2med.errors import DataError, SpecError, suggest
 from r2med.expand.expander import attach_generations
@@ -102,14 +103,12 @@ class Replay(Expander):
         return folder / self._chosen([file.relative_to(folder).as_posix() for file in files], str(folder))
 
     def _fetched(self, task: Task) -> Path:
-        from r2med.data.hub_tasks import HUB
-
-        cached = HUB.cached(task.hub, task.revision)
+        cached = TASK_HUB.cached(task.hub, task.revision)
         name = f"{self._method}/{self.llm}/{HYDOC}"
         if self.llm and cached is not None and (cached.folder / name).is_file():
             return cached.folder / name
-        name = self._chosen(HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
-        return HUB.download(task.hub, task.revision, [name]).folder / name
+        name = self._chosen(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
+        return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
 
     def _chosen(self, names: Sequence[str], where: str) -> str:
         """The one file of the method and model among those that exist."""

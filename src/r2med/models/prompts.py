@@ -76,10 +76,10 @@ NO_PROMPT = Template()
 """For a model that takes texts as they are."""
 
 
-def bundled(name: str, package: str = "r2med.expand") -> Template:
-    """A prompt that comes with r2med, by its file's name without the ending.
+def bundled(name: str, package: str) -> Template:
+    """A prompt that comes with a package, by its file's name without the ending.
 
-    >>> "{query}" in bundled("hyde.qa-reference").text
+    >>> "{query}" in bundled("hyde.qa-reference", "r2med.expand").text
     True
     """
     file = f"{name}.txt"
@@ -87,11 +87,14 @@ def bundled(name: str, package: str = "r2med.expand") -> Template:
     return Template(text.strip(), source=file)
 
 
-def templates(method: str, override: str = "", needed: Sequence[str] = ("query",)) -> Mapping[str, Template]:
-    """A method's prompts by family; an own file serves all of them, and must have every place that is needed."""
-    if not override:
-        return {family: bundled(f"{method}.{family}") for family in FAMILIES}
-    path = expanded(override)
+def templates(package: str, method: str) -> Mapping[str, Template]:
+    """The prompts of a method that come with a package, by family."""
+    return {family: bundled(f"{method}.{family}", package) for family in FAMILIES}
+
+
+def own_template(method: str, file: str, needed: Sequence[str] = ("query",)) -> Template:
+    """A prompt of one's own in place of a method's; it must have every place that is needed."""
+    path = expanded(file)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -102,7 +105,7 @@ def templates(method: str, override: str = "", needed: Sequence[str] = ("query",
     missing = [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]
     if missing:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")
-    return dict.fromkeys(FAMILIES, Template(text.strip(), source=str(path)))
+    return Template(text.strip(), source=str(path))
 
 
 def task_values(task: Task) -> dict[str, str]:

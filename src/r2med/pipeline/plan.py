@@ -9,6 +9,7 @@ from typing import Any
 import r2med
 from r2med.data import load
 from r2med.data.dataset import Dataset
+from r2med.data.hub_tasks import cached_task
 from r2med.data.tasks import Task, resolve
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context, Requirements, Stage
@@ -73,11 +74,8 @@ def plan(
 
 def _at_hand(task: Task) -> Dataset | None:
     """The data of a task if it needs no download."""
-    if task.folder is None:
-        from r2med.data.hub_tasks import cached_task
-
-        if cached_task(task) is None:
-            return None
+    if task.folder is None and cached_task(task) is None:
+        return None
     return load(task)
 
 

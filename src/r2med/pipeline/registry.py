@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, Field
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from r2med.config import aliases
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.pipeline.stage import Stage
-from r2med.pipeline.stage_arguments import KINDS
-
-if TYPE_CHECKING:
-    from r2med.pipeline.system import System
-
+from r2med.pipeline.stage_arguments import KINDS, settings_of
+from r2med.pipeline.system import System
 
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
@@ -68,10 +65,10 @@ _WHOLE = 1e15
 def build_stage(call: Call) -> Stage:
     """The stage that a call describes: one with a name of its own, or a model that a family of stages knows."""
     if call.name in STAGES:
-        kind: type[Stage] = _named(STAGES[call.name])
+        kind: type[Stage] = named(STAGES[call.name])
         return bind(kind, call)
     for family in FAMILIES:
-        found: Stage | None = _named(family)(call)
+        found: Stage | None = named(family)(call)
         if found is not None:
             return found
     raise SpecError(f"unknown stage {call.name!r}{suggest(call.name, [*STAGES, *model_names()])}")
@@ -79,18 +76,17 @@ def build_stage(call: Call) -> Stage:
 
 def model_names() -> list[str]:
     """Every model that has a card, rerankers and encoders."""
-    return [name for cards in _CARDS for name in _named(cards)()]
+    return [name for cards in _CARDS for name in named(cards)()]
 
 
-def _named(address: str) -> Any:
+def named(address: str) -> Any:
+    """What stands at `module:name`, imported now: a stage's code is loaded when the stage is asked for."""
     module, _, attribute = address.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def build_system(value: Any) -> System:
     """A system from its spec in any form: text, a call, a chain, a lone stage, a search function, an encoder."""
-    from r2med.pipeline.system import System
-
     if isinstance(value, System):
         return value
     if isinstance(value, Stage):
@@ -102,9 +98,9 @@ def build_system(value: Any) -> System:
     if isinstance(value, type):
         raise SpecError(f"{value.__name__} is a class; give an object of it, as {value.__name__}()")
     if hasattr(value, "encode_queries") or hasattr(value, "encode_documents"):
-        return System((_named(_ENCODER)(value),))
+        return System((named(_ENCODER)(value),))
     if callable(value) or hasattr(value, "search"):
-        return System((_named(_FROM_OBJECT)(value),))
+        return System((named(_FROM_OBJECT)(value),))
     if not isinstance(value, Chain):
         shown = " ".join(repr(value).split())[:80]
         raise SpecError(f"a system is a spec such as 'bm25', or made of stages with >>, not {shown}")
@@ -154,14 +150,9 @@ def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...]
     return Chain(tuple(calls))
 
 
-def _settings(stage: Any) -> list[Field[Any]]:
-    """The fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
-    return [field for field in fields(stage) if field.init]
-
-
 def bind(cls: type[Bound], call: Call) -> Bound:
     """Construct a stage from a call, with errors that name the right arguments."""
-    declared = {field.name: field for field in _settings(cls)}
+    declared = {field.name: field for field in settings_of(cls)}
     hints = get_type_hints(cls)
     given: dict[str, Any] = {}
     rest = next((field for field in declared.values() if field.metadata.get("rest")), None)
@@ -185,21 +176,11 @@ def bind(cls: type[Bound], call: Call) -> Bound:
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
 
 
-def with_fields(stage: Bound, changes: Mapping[str, Any]) -> Bound:
-    """The same stage with other values in some of its fields."""
-    if not changes:
-        return stage
-    declared = _settings(stage)
-    values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
-    rest = next((field.name for field in declared if field.metadata.get("rest")), None)
-    return type(stage)(*values.pop(rest), **values) if rest is not None else type(stage)(**values)
-
-
 def spec_of(stage: Stage, name: str) -> Call:
     """The call that builds this stage again: its fields, less those at their defaults."""
     args: list[Value] = []
     options: list[tuple[str, Value]] = []
-    for field in _settings(stage):
+    for field in settings_of(stage):
         value = getattr(stage, field.name)
         if field.metadata.get("rest"):
             args.extend(map(_plain, value))
@@ -211,8 +192,6 @@ def spec_of(stage: Stage, name: str) -> Call:
 
 
 def _plain(value: Any) -> Value:
-    from r2med.pipeline.system import System
-
     if isinstance(value, System):
         chain = value.chain
         if len(chain.calls) == 1:
@@ -237,8 +216,6 @@ def _usage(declared: Mapping[str, Field[Any]]) -> str:
 
 def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
     """A value of the spec as the field wants it."""
-    from r2med.pipeline.system import System
-
     if hint is System:
         return build_system(value)
     if get_origin(hint) is tuple:

@@ -201,14 +201,16 @@ class Stage(metaclass=StageType):
         """Refuse a stage whose files are not there, where that can be told without a network."""
 
     def __rshift__(self, other: Stage | System | str) -> System:
-        from r2med.pipeline.system import System
-
-        return System((self,)) >> other
+        return self._alone() >> other
 
     def __rrshift__(self, other: str) -> System:
+        return other >> self._alone()
+
+    def _alone(self) -> System:
+        """The stage as a system; a system is made of stages."""
         from r2med.pipeline.system import System
 
-        return other >> System((self,))
+        return System((self,))
 
     def __str__(self) -> str:
         return str(self.spec)

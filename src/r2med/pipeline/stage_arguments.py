@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
 from functools import cache
 from inspect import Signature, get_annotations, signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from r2med.errors import SpecError
 
@@ -71,3 +72,21 @@ def _kinds(cls: type) -> dict[str, Kind]:
     hints = fields | {name: each.annotation for name, each in _signature(cls).parameters.items()}
     plain = {name: _NAMES.get(str(hint).removesuffix(" | None")) for name, hint in hints.items()}
     return {name: kind for name, kind in plain.items() if kind is not None}
+
+
+Changed = TypeVar("Changed")
+
+
+def settings_of(stage: Any) -> list[Field[Any]]:
+    """The fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
+    return [field for field in fields(stage) if field.init]
+
+
+def with_fields(stage: Changed, changes: Mapping[str, Any]) -> Changed:
+    """The same stage with other values in some of its fields."""
+    if not changes:
+        return stage
+    declared = settings_of(stage)
+    values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
+    rest = next((field.name for field in declared if field.metadata.get("rest")), None)
+    return type(stage)(*values.pop(rest), **values) if rest is not None else type(stage)(**values)

@@ -11,6 +11,7 @@ from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
+from r2med.pipeline.stage_arguments import with_fields
 from r2med.runs.record import PHASES, Account, StepRecord
 from r2med.storage.cache import cache_key
 
@@ -35,21 +36,15 @@ class System:
     @classmethod
     def parse(cls, text: str) -> System:
         """A system from its spec, checked."""
-        from r2med.pipeline.registry import build_system
-
-        system = build_system(text)
+        system = _built(text)
         system.check()
         return system
 
     def __rshift__(self, other: Stage | System | str) -> System:
-        from r2med.pipeline.registry import build_system
-
-        return System(self.stages + build_system(other).stages)
+        return System(self.stages + _built(other).stages)
 
     def __rrshift__(self, other: str) -> System:
-        from r2med.pipeline.registry import build_system
-
-        return build_system(other) >> self
+        return _built(other) >> self
 
     @property
     def chain(self) -> Chain:
@@ -89,8 +84,6 @@ class System:
 
     def with_option(self, option: str, value: object) -> System:
         """The same system with an option set in every stage that has it, those inside other stages too."""
-        from r2med.pipeline.registry import with_fields
-
         return System(tuple(with_fields(stage, _inner(stage, option, value)) for stage in self.stages))
 
     @property
@@ -138,6 +131,13 @@ class System:
             state, notes = context.memo[done]
             context.notes.absorb(str(stage), notes)
         return state
+
+
+def _built(value: Any) -> System:
+    """A system from its spec; the registry makes systems, and systems are put together from specs."""
+    from r2med.pipeline.registry import build_system
+
+    return build_system(value)
 
 
 def canonical_spec(name: str) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from r2med.data.dataset import Dataset
-from r2med.errors import R2medError, SpecError, expanded
+from r2med.errors import R2medError, SpecError
 from r2med.models.prompts import Template, bundled, delimited
 from r2med.rag.arms import Passage, draw
+from r2med.storage.files import expanded
 
 ORDERS = ("ranked", "shuffled")
 """How sources are numbered: as the list has them, or by a draw that is the same for every arm."""

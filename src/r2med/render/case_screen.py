@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from r2med.diagnose.cases import Case, CaseDocument, Side
 from r2med.text.highlight import Kinds, excerpt, parts
+from r2med.text.unprintable import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -30,17 +30,6 @@ LEGEND: Mapping[str, str] = {
     "generated": "only in generated text",
     "answer": "only in the gold answer",
 }
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-
-def harmless(text: str) -> str:
-    """A text without what would steer a terminal or cannot be written: such characters become replacement marks.
-
-    >>> harmless("red\\x1b[31m\\ttab")
-    'red\ufffd[31m\\ttab'
-    """
-    return _SURROGATE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
 
 
 def show_cases(cases: Sequence[Case], console: Console, words: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from r2med.board.model import percent
 from r2med.data.task_names import task_names
 from r2med.diagnose.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnose.complement import summed
@@ -39,10 +40,6 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
-
-
 def _between(found: Interval, sign: str = "") -> str:
     return f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"
 
@@ -61,12 +58,12 @@ def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
         for each in found:
             shares = each.shares(of)
             sizes = (str(len(each.queries)), str(each.deep))
-            table.add(names[each.task], *sizes, *(_percent(shares[cause]) for cause in used))
+            table.add(names[each.task], *sizes, *(percent(shares[cause], 1) for cause in used))
         if len(found) > 1:
             table.rule()
             total = overall(found, of)
             queries = str(sum(len(each.queries) for each in found))
-            table.add("all tasks", queries, "", *(_percent(total[cause].mean) for cause in used), style="bold")
+            table.add("all tasks", queries, "", *(percent(total[cause].mean, 1) for cause in used), style="bold")
             table.add("95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
         table.show(console)
     _explain(found, used, console)
@@ -96,7 +93,7 @@ def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], consol
         for cause in Cause:
             if old[cause].mean or new[cause].mean:
                 change = difference[cause]
-                shares = (_percent(old[cause].mean), _percent(new[cause].mean))
+                shares = (percent(old[cause].mean, 1), percent(new[cause].mean, 1))
                 table.add(cause.value, *shares, f"{100 * change.mean:+.1f}", _between(change, "+"))
         table.show(console)
     changed = [(count, step) for step, count in moves(before, after).items() if step[0] is not step[1]]
@@ -124,7 +121,7 @@ def show_gap(found: Sequence[Gap], console: Console) -> None:
 
 def _mean(rows: Sequence[Mapping[str, Interval]], pair: str) -> str:
     values = [row[pair].mean for row in rows if pair in row]
-    return _percent(sum(values) / len(values)) if values else "-"
+    return percent(sum(values) / len(values), 1) if values else "-"
 
 
 def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
@@ -149,7 +146,7 @@ def _climb(climb: Climb, *, alone: bool) -> list[str]:
         return ends
     closed = ["-", ""]
     if climb.closed is not None and climb.low is not None and climb.high is not None:
-        closed = [_percent(climb.closed), f"{100 * climb.low:.1f} to {100 * climb.high:.1f}"]
+        closed = [percent(climb.closed, 1), f"{100 * climb.low:.1f} to {100 * climb.high:.1f}"]
     return [*ends, f"{100 * climb.system:.2f}", *closed]
 
 
@@ -164,7 +161,7 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
         for each in rows:
             own = each.pairs[place]
             counts = [str(count) for count in (own.only_a, own.only_b, own.both, own.neither)]
-            shares = [_percent(share) for share in (own.recall_a, own.recall_b, own.union, own.overlap)]
+            shares = [percent(share, 1) for share in (own.recall_a, own.recall_b, own.union, own.overlap)]
             last = each is rows[-1] and len(rows) > 1
             if last:
                 table.rule()
@@ -172,7 +169,7 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
             table.add(task, deep, *counts, *shares, style="bold" if last else "")
         table.show(console)
     if len(found[0].pairs) > 1:
-        _say(console, f"recall of what any of them finds: {_percent(rows[-1].union)}")
+        _say(console, f"recall of what any of them finds: {percent(rows[-1].union, 1)}")
     _say(console, "documents at `deep` or above count as found; union: the most that a fusion can reach", "dim")
 
 
@@ -182,7 +179,7 @@ def show_coverage(found: Sequence[Coverage], console: Console, limit: int) -> No
     table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
     for each in found:
         counts = [f"{len(each.holes):,}", f"{len(each.twins):,}"]
-        table.add(names[each.task], *(_percent(share) for share in each.judged.values()), *counts)
+        table.add(names[each.task], *(percent(share, 1) for share in each.judged.values()), *counts)
     table.show(console)
     if all(each.positives_only for each in found):
         _say(console, "only relevant documents are judged here, so that judged means relevant", "dim")

@@ -19,10 +19,10 @@ import r2med
 from r2med.board.model import percent
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
-from r2med.render.case_screen import harmless
 from r2med.render.palette import style_sheet
 from r2med.runs.cost import Cost
 from r2med.text.highlight import Kinds, excerpt, parts
+from r2med.text.unprintable import harmless
 
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 

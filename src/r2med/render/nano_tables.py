@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from r2med.board.model import percent
 from r2med.build.nano_profile import KINDS, MEASURES, best
 from r2med.render.grid import Table, key, numbers
 
@@ -57,8 +58,8 @@ def show_agreement(found: Agreement, console: Console) -> None:
     names = ("full, same queries", f"full, all {found.queries_full:,}") if more else ("full",)
     table = Table(key("system"), *numbers("nano", *names, "shift", "95%"))
     for each in found.shifts:
-        full = [_percent(value) for value in (each.full, each.full_all)[: len(names)]]
-        table.add(each.system, _percent(each.nano), *full, *_signed(each.shift, each.interval))
+        full = [percent(value) for value in (each.full, each.full_all)[: len(names)]]
+        table.add(each.system, percent(each.nano), *full, *_signed(each.shift, each.interval))
     table.rule()
     table.add("mean shift", "", *("" for _ in names), *_signed(found.shift, found.shift_interval))
     table.show(console)
@@ -81,10 +82,6 @@ def _show_flips(found: Agreement, console: Console) -> None:
         leads = [*_signed(flip.nano, flip.nano_interval), *_signed(flip.full, flip.full_interval)]
         table.add(f"{flip.first} over {flip.second}", *leads, "clear" if flip.clear else "within chance")
     table.show(console)
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}"
 
 
 def _signed(value: float, around: Interval) -> list[str]:

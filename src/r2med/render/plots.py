@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, require_extra
 from r2med.measure.bootstrap import Interval
-from r2med.render.case_screen import harmless
 from r2med.render.charts import BarChart, ChartPoint, DotChart, PairedChart, ScatterChart, ShareChart
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.palette import LIGHT, Fill
 from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
+from r2med.text.unprintable import harmless
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from r2med.render.case_screen import harmless
 from r2med.render.scale import Scale, tick_text
+from r2med.text.unprintable import harmless
 
 
 def tag(name: str, *children: str, **attributes: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from r2med.models.user_class import import_class, is_class
-from r2med.pipeline.registry import bind
+from r2med.pipeline.registry import bind, named
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Reranker
 from r2med.rerank.reranker_cards import PREFIX, cards, folder_is_reranker
@@ -23,13 +23,11 @@ def find_reranker(call: Call) -> Reranker | None:
     """
     name = call.name
     if name in cards() or name.startswith(PREFIX) or _holds_reranker(name):
-        from r2med.rerank.cross_encoder import CrossEncoder
-
-        return bind(CrossEncoder, Call(name, (name, *call.args), call.options))
+        kind: type[Reranker] = named("r2med.rerank.cross_encoder:CrossEncoder")
+        return bind(kind, Call(name, (name, *call.args), call.options))
     if is_class(name) and scores_pairs(import_class(name)):
-        from r2med.rerank.user_reranker import OwnReranker
-
-        return OwnReranker.from_call(call)
+        found: Reranker = named("r2med.rerank.user_reranker:OwnReranker").from_call(call)
+        return found
     return None
 
 

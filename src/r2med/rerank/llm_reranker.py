@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from r2med.errors import SpecError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.llm.model_stage import AskingStage, note_account
-from r2med.models.prompts import Template, bundled, cut_words, task_values, templates
+from r2med.models.prompts import Template, bundled, cut_words, own_template, task_values
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import check_depth
 
@@ -69,7 +69,7 @@ class ModelReranker(AskingStage, Reranker):
     def template(self, name: str) -> Template:
         """The bundled prompt of a name, or the user's own."""
         if self.prompt:
-            return templates(self.name, self.prompt, self.needed)["custom"]
+            return own_template(self.name, self.prompt, self.needed)
         return bundled(name, "r2med.rerank")
 
     def prompt_hashes(self) -> list[str]:

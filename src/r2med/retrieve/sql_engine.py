@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from r2med.errors import DataError, R2medError, SpecError, expanded
+from r2med.errors import DataError, R2medError, SpecError
 from r2med.models.http import AttemptError, FatalServerError, Pace, RequestLimits, backoff, with_attempts
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
@@ -26,6 +26,7 @@ from r2med.retrieve.engine_request import ReplyPaths, hits_of
 from r2med.retrieve.postgres import Postgres, StatementError, vector_text
 from r2med.retrieve.remote_engine import Outcome, RemoteEngine
 from r2med.storage.cache import cache_key
+from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
     from r2med.pipeline.spec import Call

@@ -216,6 +216,7 @@ class Ledger:
         self._db = Database(self.path, _FORMAT)
         self.answers = AnswerSets(self._db)
         """What models answered with and without passages."""
+        self._counted: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -235,8 +236,12 @@ class Ledger:
 
     def state(self) -> tuple[int, ...]:
         """Counts that change with what is written: runs, their last use, scores."""
-        query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
-        return tuple(self._db.rows(query)[0])
+        # Counting is dear, and whether anybody has written since is known without.
+        mark = (*self._db.rows("PRAGMA data_version")[0], self._db.connection.total_changes)
+        if mark != self._counted[0]:
+            query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
+            self._counted = mark, tuple(self._db.rows(query)[0])
+        return self._counted[1]
 
     def add(self, entry: Entry, finished: Finished) -> Entry:
         """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""

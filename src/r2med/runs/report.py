@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from r2med.data.task_names import task_names
 from r2med.errors import counted
+from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
 from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from r2med.measure.bootstrap import Interval
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,6 @@ class Report(Viewable):
 
     def intervals(self, group: str, measure: str) -> dict[str, dict[str, Interval]]:
         """Each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
-        from r2med.measure.bootstrap import board_intervals
-
         tasks = self.tasks(group)
         complete = [system for system in self.systems if self.average(system, group, measure) is not None]
         if not complete:

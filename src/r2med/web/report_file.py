@@ -28,12 +28,12 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.engine import Engine
-from r2med.render.case_screen import harmless
 from r2med.render.chart_svg import responsive
 from r2med.render.charts import against_chart
 from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared
+from r2med.text.unprintable import harmless
 from r2med.web.colophon import colophon
 from r2med.web.page_table import Hrefs, decorated, sorted_table
 from r2med.web.panels import Panel, board_panels, frontier_panels, system_causes, task_panels
