@@ -109,12 +109,36 @@ def test_show_has_everything_about_a_question(tmp_path):
 def test_a_second_run_asks_nothing_and_writes_the_same_bytes(tmp_path):
     model = Counted()
     folder = write_plan(tmp_path / "b", "thinker")
-    Builder(folder).run()
-    first = files_of(folder / "task")
+    made = Builder(folder).run()
+    task = folder / "task"
+    first = files_of(task)
     model.asked.clear()
+    when = (task / "corpus.jsonl").stat().st_mtime_ns
+    again = Builder(folder).run()
+    assert (again.task, again.counts) == (made.task, made.counts)
+    # Nothing has changed: not even the files are written again.
+    assert (task / "corpus.jsonl").stat().st_mtime_ns == when
+    (task / "qrels.jsonl").write_text("")
     Builder(folder).run()
+    assert files_of(task) == first
+    (task / "query.jsonl").unlink()
+    Builder(folder).run()
+    assert files_of(task) == first
     assert model.asked == []
-    assert files_of(folder / "task") == first
+
+
+@pytest.mark.parametrize("changed", ["questions.jsonl", "guideline.md", "plan.toml"])
+def test_a_finished_build_is_made_again_where_anything_that_it_is_made_of_has_changed(tmp_path, changed):
+    Counted()
+    folder = write_plan(tmp_path / "b", "thinker", intent={"model": ""}, difficulty={"models": []})
+    before = Builder(folder).run()
+    manifest = (folder / "task" / "build.json").read_bytes()
+    text = (folder / changed).read_text("utf-8")
+    new = {"questions.jsonl": "".join(text.splitlines(keepends=True)[1:]), "guideline.md": f"{text} Mind the age."}
+    (folder / changed).write_text(new.get(changed, text.replace("depth = 4", "depth = 3")), "utf-8")
+    after = Builder(folder).run()
+    assert (folder / "task" / "build.json").read_bytes() != manifest
+    assert (counts(after) == counts(before)) == (changed == "guideline.md")
 
 
 def test_a_changed_setting_makes_again_only_what_depends_on_it(tmp_path):
@@ -252,20 +276,9 @@ def serving(delay: float = 0.01) -> ChatServer:
     return ChatServer(lambda prompt, nth: Say(text=said(prompt), delay=delay))
 
 
-CODE = """
-import sys
-from pathlib import Path
-from r2med.build.builder import Builder
-from r2med.llm import Limits, session
-with session(Limits(concurrency=4, lease=0.5)):
-    Builder(Path(sys.argv[1])).run()
-"""
-"""As the command does it, but for waiting less long for a process that died."""
-
-
 def command(folder: Path, home: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "R2MED_HOME": str(home)}
-    line = [sys.executable, "-c", CODE, str(folder)]
+    line = [sys.executable, "-m", "r2med", "build", "run", str(folder), "--concurrency", "4"]
     return subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

@@ -175,18 +175,32 @@ def test_four_processes_that_ask_the_same_pay_once_and_use_the_same_answers(serv
     assert len(said[0].splitlines()) == 300
 
 
-def test_what_a_killed_process_was_asking_is_taken_over(serve):
+@pytest.mark.parametrize("lease", [1.0, 60.0])
+def test_what_a_killed_process_was_asking_is_taken_over(serve, lease):
+    """When its lease has run out, and at once where one can see that it is dead."""
     server = serve(lambda prompt, nth: Say(delay=600 if nth == 0 else 0))
-    killed = start(server, 4, lease=1.0)
+    killed = start(server, 4, lease=lease)
     wait_until(lambda: server.attempts == 4)
-    waiting = start(server, 4, lease=1.0)
-    time.sleep(2.5)
+    waiting = start(server, 4, lease=lease)
+    time.sleep(min(lease, 1) * 2.5)
     # As long as the first lives it keeps its claims, however long its answers take.
     assert server.attempts == 4
     killed.kill()
     killed.wait()
     assert len(waiting.communicate(timeout=60)[0].splitlines()) == 4
     assert server.attempts == 8
+
+
+def test_a_claim_without_a_sign_of_its_process_runs_out(tmp_path):
+    first, second = (ReplyCache(tmp_path / "llm.sqlite", lease=0.3) for _ in range(2))
+    assert first.claim("a").mine
+    # As if its process hung, or were on a machine that is gone.
+    first._closing.set()
+    assert not second.claim("a").mine
+    time.sleep(0.7)
+    assert second.claim("a").mine
+    first.close()
+    second.close()
 
 
 def test_ctrl_c_lets_requests_under_way_finish_and_keeps_them(serve):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from r2med.build.build_items import Document, Heading, Passage, Question
 from r2med.build.build_plan import GUIDELINE, PLAN, BuildPlan, read_plan
+from r2med.build.build_seal import build_key, is_finished, seal_build
 from r2med.build.chunks import Span, cut, passages_of
 from r2med.build.fold_duplicates import find_duplicates, fold
-from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes
+from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes, count_reasons
 from r2med.build.judged_pool import TASK
 from r2med.build.judging import Pair, foresee_judging, in_order, judging_step
 from r2med.build.mining import PassageCorpus, guessed_pool, mining_step, names_of
@@ -22,7 +23,7 @@ from r2med.build.question_steps import QuestionStep, label_step, question_steps
 from r2med.build.read_files import UnreadableFile, file_hash, list_files, read_file
 from r2med.build.read_tables import is_task_folder, read_questions, read_table_documents
 from r2med.build.select_questions import Selection, select, select_question, verdict
-from r2med.build.step_runner import Step, open_items, run_step, step_key
+from r2med.build.step_runner import Step, make_items, open_items, refuse_silence, run_step, step_key
 from r2med.data.dataset import text_fingerprint
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm import Estimate, Request, current_client
@@ -93,22 +94,26 @@ class Builder:
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
     def run(self, until: str = "") -> BuildProgress:
-        """Run the steps, to the end or to the named one."""
+        """Run the steps, to the end or to the named one; a finished build that nothing has changed is left alone."""
         steps = active_steps(self.plan)
         if until and until not in steps:
             off = until in STEPS
             raise R2medError(f"the plan has {until} off" if off else f"no step {until!r}{suggest(until, steps)}")
-        task = None
+        task, key = self.folder / TASK, build_key(self.plan)
         with ItemStore(self.folder) as store:
+            if not until and is_finished(store, key, task):
+                finished = store.counts()
+                return BuildProgress(self.folder, [finished[step] for step in steps if step in finished], task)
             self._store, self._until = store, until
             store.forget_counts()
             try:
                 questions, corpus = self._read()
                 selection = self._work(questions, corpus)
-                task = self.folder / TASK
-                Package(self.plan, corpus, selection, self.counts, self.outcomes).write(task)
+                Package(self.plan, corpus, selection, self.counts, self.outcomes, store).write(task)
             except _Until:
-                pass
+                return BuildProgress(self.folder, self.counts)
+            if not any(count.failed for count in self.counts):
+                seal_build(store, key, task)
         return BuildProgress(self.folder, self.counts, task)
 
     def estimate(self) -> list[Foreseen]:
@@ -162,17 +167,17 @@ class Builder:
             pairs += [Pair(question, corpus.passage(name)) for name in pool]
         return pairs
 
-    def _done(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Count a step that has ended, and stop where the build shall end with it."""
-        self.outcomes[step] = dict(outcomes)
-        self.counts.append(count_outcomes(step, list(outcomes.values())))
-        self._store.put_count(self.counts[-1])
-        if step == self._until:
+    def _done(self, count: Count) -> None:
+        """Note a step that has ended, and stop where the build shall end with it."""
+        self.counts.append(count)
+        self._store.put_count(count)
+        if count.step == self._until:
             raise _Until
 
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
         outcomes = run_step(step, items, self._store, self.engine)
-        self._done(step.name, outcomes)
+        self.outcomes[step.name] = outcomes
+        self._done(count_outcomes(step.name, outcomes.values()))
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
@@ -182,7 +187,8 @@ class Builder:
         kept = self._store.kept(step)
         new = [name for name, key in keys.items() if name not in kept or kept[name].key != key]
         self._store.put(step, [(name, keys[name], outcomes[name]) for name in new])
-        self._done(step, outcomes)
+        self.outcomes[step] = dict(outcomes)
+        self._done(count_outcomes(step, outcomes.values()))
 
     def _read(self) -> tuple[list[Question], PassageCorpus]:
         questions, unusable = read_questions(self.plan.questions)
@@ -197,7 +203,7 @@ class Builder:
         source = self.plan.documents
         if source.path.is_file() or is_task_folder(source.path):
             documents = read_table_documents(source)
-            self._done("documents", {each.id: Outcome(dropped="" if each.text else _NO_TEXT) for each in documents})
+            self._done(count_reasons("documents", ["" if each.text else _NO_TEXT for each in documents]))
             found = [document for document in documents if document.text]
         else:
             files = list_files(source.path)
@@ -225,29 +231,34 @@ class Builder:
 
         step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
         folded = run_step(step, ["documents"], self._store, self.engine)["documents"].value["duplicates"]
-        self._done("fold", {name: Outcome(dropped=folded[name][1] if name in folded else "") for name in ids})
+        self._done(count_reasons("fold", [folded[name][1] if name in folded else "" for name in ids]))
         return {name: first for name, (first, _) in folded.items()}
 
     def _chunk(self, documents: Sequence[Document]) -> list[Passage]:
-        tokens = self.plan.chunk.tokens
-
-        def make(batch: Sequence[Document]) -> list[Outcome]:
-            return [Outcome({"spans": cut(document, tokens)}) for document in batch]
-
-        def key(document: Document) -> str:
-            return step_key("chunk", tokens=tokens, text=text_fingerprint([document.text]), at=document.headings)
-
-        step = Step("chunk", lambda document: document.id, key, make=make)
-        outcomes = run_step(step, documents, self._store, self.engine)
         passages: dict[str, Passage] = {}
-        for document in documents:
-            for passage in passages_of(document, [Span(*span) for span in outcomes[document.id].value["spans"]]):
+        for document, spans in zip(documents, self._find_spans(documents), strict=True):
+            for passage in passages_of(document, [Span(*span) for span in spans]):
                 if passages.setdefault(passage.id, passage) is not passage:
                     raise DataError(f"two passages would have the id {passage.id!r}; give the documents other ids")
         first = {passage.shown: passage.id for passage in reversed(passages.values())}
         repeats = {name for name, passage in passages.items() if first[passage.shown] != name}
-        self._done("chunk", {name: Outcome(dropped="same text" if name in repeats else "") for name in passages})
+        self._done(count_reasons("chunk", ["same text" if name in repeats else "" for name in passages]))
         return [passage for name, passage in passages.items() if name not in repeats]
+
+    def _find_spans(self, documents: Sequence[Document]) -> list[Any]:
+        """Where the passages of each document are: one item, for they are looked up faster than sixty thousand."""
+        tokens = self.plan.chunk.tokens
+        headings = [[(heading.start, heading.end, heading.text) for heading in each.headings] for each in documents]
+
+        def make(_: Sequence[str]) -> list[Outcome]:
+            return [Outcome({"spans": [cut(document, tokens) for document in documents]})]
+
+        def key(_: str) -> str:
+            texts = text_fingerprint([document.text for document in documents])
+            return step_key("chunk", tokens=tokens, texts=texts, at=headings)
+
+        found = run_step(Step("chunk", str, key, make=make), ["documents"], self._store, self.engine)
+        return list(found["documents"].value["spans"])
 
     def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """The questions that get through a step, with what it found."""
@@ -274,10 +285,10 @@ class Builder:
         self._refuse_none("mine", questions)
         pools = {question: list(mined[question.id].value["candidates"]) for question in questions}
         pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
-        judged = self._step(judging_step(self.plan), in_order(pairs, self.plan.judge.seed))
+        found = self._judge(in_order(pairs, self.plan.judge.seed))
         outcomes = {}
         for question, pool in pools.items():
-            verdicts = {name: verdict(judged[f"{question.id}\t{name}"], self.plan.select) for name in pool}
+            verdicts = {name: found[f"{question.id}\t{name}"] for name in pool}
             outcomes[question.id] = select_question(verdicts, self.plan.select)
         self._keep("select", outcomes)
         selection = select(questions, outcomes, corpus, self.plan.select)
@@ -285,6 +296,21 @@ class Builder:
         if self.plan.label.model:
             self._pass(label_step(self.plan), selection.questions)
         return selection
+
+    def _judge(self, pairs: Sequence[Pair]) -> dict[str, str]:
+        """The verdict of each pair; what judges said stays in the store, for it can be more than memory holds."""
+        make_items(judging_step(self.plan), pairs, self._store, self.engine)
+        verdicts: dict[str, str] = {}
+
+        def judged() -> Iterator[Outcome]:
+            for name, outcome in self._store.stream("judge"):
+                verdicts[name] = verdict(outcome, self.plan.select)
+                yield outcome
+
+        count = count_outcomes("judge", judged())
+        refuse_silence(count)
+        self._done(count)
+        return verdicts
 
 
 @dataclass(frozen=True)
@@ -339,9 +365,9 @@ def status(folder: Path) -> BuildProgress:
             if step in finished:
                 counts.append(finished[step])
                 continue
-            outcomes = [row.outcome for row in store.kept(step).values()]
-            if outcomes and step not in ("fold", "chunk"):
-                counts.append(count_outcomes(f"{step} (so far)", outcomes))
+            count = count_outcomes(f"{step} (so far)", (outcome for _, outcome in store.stream(step)))
+            if count.items and step not in ("fold", "chunk"):
+                counts.append(count)
             break
     task = folder / TASK
     return BuildProgress(folder, counts, task if task.is_dir() else None)

@@ -7,7 +7,7 @@ is broken, counts as not there and is made again; nothing else is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,10 +98,6 @@ class KeptRow(NamedTuple):
     key: str
     outcome: Outcome
 
-    def stands(self, key: str) -> bool:
-        """Whether it need not be made again."""
-        return self.key == key and self.outcome.state != FAILED
-
 
 class ItemStore:
     """The results of a build's steps, by step and item."""
@@ -121,8 +117,32 @@ class ItemStore:
 
     def kept(self, step: str) -> dict[str, KeptRow]:
         """Every sound row of a step."""
-        rows = self._file.rows(f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? ORDER BY id", (step,))
-        return {row[0]: KeptRow(row[1], _outcome(row)) for row in rows if _whole(step, row)}
+        return {row[0]: KeptRow(row[1], _outcome(row)) for row in self._rows(step) if _whole(step, row)}
+
+    def stream(self, step: str) -> Iterator[tuple[str, Outcome]]:
+        """Every sound row of a step in the order of ids, a few in memory at a time."""
+        return ((row[0], _outcome(row)) for row in self._rows(step) if _whole(step, row))
+
+    def broken(self, step: str) -> list[str]:
+        """The rows of a step that are not what was written."""
+        return [row[0] for row in self._rows(step) if not _whole(step, row)]
+
+    def _rows(self, step: str, least: str = "", below: str | None = None) -> Iterator[tuple[Any, ...]]:
+        """Rows by id, from one on and below another."""
+        end, values = ("", (step, least)) if below is None else (" AND id < ?", (step, least, below))
+        query = f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id >= ?{end} ORDER BY id"
+        return self._file.stream(query, values)
+
+    def below(self, step: str, parent: str) -> dict[str, Outcome]:
+        """The sound rows of a step whose ids are those of a parent and, after a tab, of a part; by the part."""
+        # The character after a tab is a line feed: no id of a parent has either in it.
+        rows = self._rows(step, f"{parent}\t", f"{parent}\n")
+        return {row[0].partition("\t")[2]: _outcome(row) for row in rows if _whole(step, row)}
+
+    def keys(self, step: str) -> dict[str, str]:
+        """The key of each row that was not failed, empty for one that was; values and seals are not looked at."""
+        rows = self._file.stream("SELECT id, key, state FROM item WHERE step = ?", (step,))
+        return {identifier: "" if state == FAILED else key for identifier, key, state in rows}
 
     def outcome(self, step: str, identifier: str) -> Outcome | None:
         """One row; None where there is none."""
@@ -139,7 +159,10 @@ class ItemStore:
 
     def retain(self, step: str, identifiers: Iterable[str]) -> None:
         """Forget items of a step that are no longer there."""
-        gone = self._identifiers(step) - set(identifiers)
+        self.forget(step, self.keys(step).keys() - set(identifiers))
+
+    def forget(self, step: str, gone: Collection[str]) -> None:
+        """Forget items of a step."""
         if gone:
             with self._file.transaction() as connection:
                 connection.executemany(
@@ -161,21 +184,28 @@ class ItemStore:
             for name, row in self.kept(_COUNTS).items()
         }
 
-    def _identifiers(self, step: str) -> set[str]:
-        return {row[0] for row in self._file.rows("SELECT id FROM item WHERE step = ?", (step,))}
 
-
-def count_outcomes(step: str, outcomes: Sequence[Outcome]) -> Count:
+def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
     """How a step went, by what became of its items."""
-    return Count(
-        step,
-        len(outcomes),
-        sum(outcome.state == KEPT for outcome in outcomes),
-        dict(Counter(outcome.dropped for outcome in outcomes if outcome.state == DROPPED)),
-        dict(Counter(outcome.failed for outcome in outcomes if outcome.failed)),
-        dict(Counter(mark for outcome in outcomes for mark in outcome.marks)),
-        sum((outcome.spent for outcome in outcomes), Spent()),
-    )
+    dropped: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    marks: Counter[str] = Counter()
+    items, kept, spent = 0, 0, Spent()
+    for outcome in outcomes:
+        items += 1
+        kept += outcome.state == KEPT
+        dropped.update([outcome.dropped] if outcome.state == DROPPED else ())
+        failed.update([outcome.failed] if outcome.failed else ())
+        marks.update(outcome.marks)
+        spent += outcome.spent
+    return Count(step, items, kept, dict(dropped), dict(failed), dict(marks), spent)
+
+
+def count_reasons(step: str, reasons: Iterable[str]) -> Count:
+    """How a step went that asks nobody, by why each item was dropped; empty for one that was kept."""
+    found = Counter(reasons)
+    kept = found.pop("", 0)
+    return Count(step, kept + found.total(), kept, dict(found))
 
 
 def _row(step: str, identifier: str, key: str, outcome: Outcome) -> tuple[Any, ...]:

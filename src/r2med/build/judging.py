@@ -185,9 +185,13 @@ def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[P
             found, lost = [*found, *more], lost + lost_again
         return _verdict(found, unread + lost, settings.combine)
 
+    @cache
+    def passage_key(passage: Passage) -> str:
+        return step_key("passage", text=passage.shown)
+
     def key(pair: Pair) -> str:
-        more = {"start": start} if start else {}
-        return step_key("judge", panel=same, question=question_key(pair.question), passage=pair.passage.shown, **more)
+        parts = same + question_key(pair.question) + passage_key(pair.passage) + (str(start) if start else "")
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     return Step(name, lambda pair: pair.id, key, work=work)
 

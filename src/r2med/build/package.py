@@ -6,6 +6,7 @@ import io
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import polars as pl
 from r2med.build.build_plan import BuildPlan
 from r2med.build.health import Health, known_health
 from r2med.build.health_report import CARD, card_lines
-from r2med.build.item_store import Count, Outcome
+from r2med.build.item_store import Count, ItemStore, Outcome
 from r2med.build.judged_pool import (
     CORPUS_FILE,
     JUDGEMENT_FILE,
@@ -32,6 +33,7 @@ from r2med.errors import R2medError
 from r2med.storage.files import draft_folder, unwritable
 
 _FORMAT = 1
+_BATCH = 10_000
 JUDGEMENTS = {
     "query_id": pl.String(),
     "passage_id": pl.String(),
@@ -62,17 +64,19 @@ class Package:
         selection: Selection,
         counts: Sequence[Count],
         steps: Mapping[str, Mapping[str, Outcome]],
+        store: ItemStore,
     ) -> None:
         self.plan, self.corpus, self.selection, self.counts, self.steps = plan, corpus, selection, counts, steps
+        self._store = store
+        """Where the judgements are: they may be more than memory holds."""
 
     def write(self, folder: Path) -> None:
         """Put the folder in its place, whole; one that this command made before is replaced."""
         if folder.exists() and not (folder / MANIFEST).is_file():
             raise R2medError(f"{folder}: exists and was not made by r2med build; move it away")
-        files = self.files()
         try:
             with draft_folder(folder.parent, folder.name) as draft:
-                for name, content in files.items():
+                for name, content in self.files():
                     (draft / name).parent.mkdir(exist_ok=True)
                     (draft / name).write_bytes(content)
                 if self.labels:
@@ -82,21 +86,20 @@ class Package:
         except OSError as error:
             raise unwritable(folder, error) from error
 
-    def files(self) -> dict[str, bytes]:
-        """The files by name."""
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """The files by name, one after another."""
+        yield QUERY_FILE, _lines(self._query_rows())
+        yield CORPUS_FILE, _lines(self._passage_rows())
         judgements, manifest = _frame(self._judgement_rows()), self.manifest()
+        yield JUDGEMENT_FILE, _parquet(judgements)
         health = known_health(JudgedPool.of(judgements, self._pool_questions()), manifest)
-        found = {
-            QUERY_FILE: _lines(self._query_rows()),
-            CORPUS_FILE: _lines(self._passage_rows()),
-            JUDGEMENT_FILE: _parquet(judgements),
-            "task.toml": self._task_file().encode(),
-            MANIFEST: orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n",
-            CARD: self._card(manifest, health).encode("utf-8", "replace"),
-        }
-        if not self.selection.splits:
-            return found | {"qrels.jsonl": _lines(self._qrel_rows())}
-        return found | {f"qrels/{split}.tsv": self._qrels_of(split) for split in (DEV, TEST)}
+        yield "task.toml", self._task_file().encode()
+        yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
+        yield CARD, self._card(manifest, health).encode("utf-8", "replace")
+        if self.selection.splits:
+            yield from ((f"qrels/{split}.tsv", self._qrels_of(split)) for split in (DEV, TEST))
+        else:
+            yield "qrels.jsonl", _lines(self._qrel_rows())
 
     def _pool_questions(self) -> list[PoolQuestion]:
         splits = self.selection.splits
@@ -129,12 +132,6 @@ class Package:
             place = {"document": passage.document, "start": passage.start, "end": passage.end}
             yield {key: value for key, value in row.items() if value or key == "text"} | place
 
-    def _pairs(self) -> Iterator[tuple[str, str, str]]:
-        """Question, passage and verdict of every pair that was judged, questions that were dropped last included."""
-        for question, outcome in self.steps["select"].items():
-            for passage, verdict in outcome.value["verdicts"].items():
-                yield question, passage, verdict
-
     def _qrel_rows(self) -> Iterator[dict[str, Any]]:
         for question in self.selection.questions:
             for passage in self.selection.positives(question.id):
@@ -146,17 +143,13 @@ class Package:
         return "".join(["query-id\tcorpus-id\tscore\n", *lines]).encode()
 
     def _judgement_rows(self) -> Iterator[dict[str, Any]]:
-        for question, passage, verdict in self._pairs():
-            judged = self.steps["judge"][f"{question}\t{passage}"].value
-            found = self.steps["mine"][question].value["candidates"][passage]
-            systems, views, ranks = zip(*found, strict=True)
-            row = {"query_id": question, "passage_id": passage, "verdict": verdict, "unread": judged.get("unread")}
-            row |= {"answers": judged.get("answers"), "supports": judged.get("supports")}
-            row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
-            for opinion in judged.get("opinions") or [{}]:
-                grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
-                said = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
-                yield row | grades | said
+        """Of every pair that was judged, those of questions that were dropped last included."""
+        for question, outcome in self.steps["select"].items():
+            judged = self._store.below("judge", question)
+            found = self.steps["mine"][question].value["candidates"]
+            for passage, verdict in outcome.value["verdicts"].items():
+                row = {"query_id": question, "passage_id": passage, "verdict": verdict}
+                yield from _opinion_rows(row, judged[passage].value, found[passage])
 
     def _task_file(self) -> str:
         facts = asdict(self.plan.task)
@@ -213,6 +206,19 @@ def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[C
     yield "which view at which rank. `build.json` has all of the above for programs."
 
 
+def _opinion_rows(
+    row: dict[str, Any], judged: Mapping[str, Any], found: Sequence[Sequence[Any]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each opinion on a pair; one without a judge where none could be read."""
+    systems, views, ranks = zip(*found, strict=True)
+    row |= {name: judged.get(name) for name in ("unread", "answers", "supports")}
+    row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
+    for opinion in judged.get("opinions") or [{}]:
+        grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
+        said = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
+        yield row | grades | said
+
+
 def remarks(count: Count) -> list[str]:
     """Why items were dropped, failed or are marked, with how many: the most frequent first."""
     kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
@@ -247,11 +253,15 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    columns: dict[str, list[Any]] = {name: [] for name in JUDGEMENTS}
-    for row in rows:
-        for name, column in columns.items():
-            column.append(row[name])
-    return pl.DataFrame({name: pl.Series(column, dtype=JUDGEMENTS[name]) for name, column in columns.items()})
+    # As columns, many rows take a tenth of the memory.
+    rows, frames = iter(rows), [_columns(())]
+    while batch := list(islice(rows, _BATCH)):
+        frames.append(_columns(batch))
+    return pl.concat(frames, rechunk=True)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=kind) for name, kind in JUDGEMENTS.items()})
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

@@ -76,10 +76,14 @@ def is_task_folder(path: Path) -> bool:
     return path.is_dir() and bool(choose_part("documents", listing(path)))
 
 
+def document_files(folder: Path) -> list[Path]:
+    """The files of a folder in BEIR's or R2MED's layout that hold its documents."""
+    return [folder / name for name in choose_part("documents", listing(folder))]
+
+
 def _folder_documents(folder: Path) -> list[Document]:
     found = Findings()
-    files = [folder / name for name in choose_part("documents", listing(folder))]
-    table = read_documents(files, found)
+    table = read_documents(document_files(folder), found)
     found.raise_errors(folder)
     return [Document(identifier, "", text, "") for identifier, text in table.column()]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from r2med.build.item_store import FAILED, ItemStore, KeptRow, Outcome, Spent
+from r2med.build.item_store import Count, ItemStore, Outcome, Spent, count_outcomes
 from r2med.errors import R2medError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client, find_model
-from r2med.pipeline.engine import Engine
+from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import cache_key
 
 Asking = Generator[Sequence[Request], Sequence[Reply | Failed], Outcome]
@@ -47,34 +47,46 @@ class Step(Generic[Item]):
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> dict[str, Outcome]:
     """The outcome of every item, in order; only what is not kept under its key is made."""
-    keys = {step.identify(item): step.key(item) for item in items}
-    store.retain(step.name, keys)
+    make_items(step, items, store, engine)
     kept = store.kept(step.name)
-    missing = [item for item in items if not _stands(kept, step.identify(item), keys)]
-    outcomes = {identifier: row.outcome for identifier, row in kept.items()}
-    if missing:
+    outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
+    refuse_silence(count_outcomes(step.name, outcomes.values()))
+    return outcomes
+
+
+def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> None:
+    """Have the outcome of every item in the store, and nothing else of the step.
+
+    Which items are missing is told by their keys alone. The seals of all are looked at once the last one is made, and
+    what is damaged is made again.
+    """
+    keys = {step.identify(item): step.key(item) for item in items}
+    kept = store.keys(step.name)
+    store.forget(step.name, kept.keys() - keys.keys())
+    missing = [item for item in items if kept.get(step.identify(item)) != keys[step.identify(item)]]
+    del kept
+    missing = missing or _damaged(step, items, store)
+    while missing:
         with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
             bar.advance(len(items) - len(missing))
 
-            def keep(identifier: str, outcome: Outcome) -> None:
-                outcomes[identifier] = outcome.as_kept()
+            def keep(identifier: str, outcome: Outcome, bar: Progress = bar, writer: _Writer = writer) -> None:
                 writer.add(identifier, keys[identifier], outcome)
                 bar.advance()
 
             _make(step, missing, keep)
-    _refuse_silence(step.name, outcomes)
-    return {identifier: outcomes[identifier] for identifier in keys}
+        missing = _damaged(step, items, store)
+
+
+def _damaged(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
+    broken = set(store.broken(step.name))
+    return [item for item in items if step.identify(item) in broken] if broken else []
 
 
 def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
     """The items that running the step would work on."""
-    kept = store.kept(step.name)
-    return [item for item in items if not _stands(kept, step.identify(item), {step.identify(item): step.key(item)})]
-
-
-def _stands(kept: Mapping[str, KeptRow], identifier: str, keys: Mapping[str, str]) -> bool:
-    row = kept.get(identifier)
-    return row is not None and row.stands(keys[identifier])
+    kept = store.keys(step.name)
+    return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
 
 
 def _make(step: Step[Item], missing: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
@@ -113,7 +125,7 @@ class _Writer:
 
 
 def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
-    """Work on items that ask, so many at a time as requests may be under way."""
+    """Work on items that ask, as many at a time as keep the servers busy."""
     client = current_client()
     waiting = iter(items)
 
@@ -122,7 +134,7 @@ def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[str, Outcome],
             keep(step.identify(item), await _drive(step, item))
 
     async def everything() -> None:
-        workers = [asyncio.ensure_future(work()) for _ in range(min(len(items), client.limits.concurrency))]
+        workers = [asyncio.ensure_future(work()) for _ in range(min(len(items), client.workers))]
         outcomes = await asyncio.gather(*workers, return_exceptions=True)
         for error in outcomes:
             if isinstance(error, BaseException):
@@ -156,11 +168,11 @@ def _spent(reply: Reply | Failed) -> Spent:
     return Spent(1, reply.usage.prompt, reply.usage.completion, reply.cost)
 
 
-def _refuse_silence(step: str, outcomes: dict[str, Outcome]) -> None:
+def refuse_silence(count: Count) -> None:
     """A step that no model answered any item of cannot be gone on from."""
-    if outcomes and all(outcome.state == FAILED for outcome in outcomes.values()):
-        first = next(iter(outcomes.values()))
-        raise R2medError(f"{step}: no item was answered: {first.failed}; run the same command to go on")
+    if count.items and sum(count.failed.values()) == count.items:
+        reason = next(iter(count.failed))
+        raise R2medError(f"{count.step}: no item was answered: {reason}; run the same command to go on")
 
 
 def answered(reply: Reply | Failed) -> Reply:

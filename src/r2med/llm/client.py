@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from r2med.llm.event_loop import Loop
 from r2med.llm.http_server import HttpServer, Server
 from r2med.llm.local_server import LocalServer
 from r2med.llm.replies import to_reply
-from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.reply_cache import FileInUse, ReplyCache
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError
@@ -48,6 +48,11 @@ class Client:
         self._file_thread = ThreadPoolExecutor(1, "r2med-answers")
         self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
+
+    @property
+    def workers(self) -> int:
+        """How many should ask at a time: with some in reserve, a server never waits for the next request."""
+        return 2 * self.limits.concurrency
 
     @cached_property
     def _answers(self) -> ReplyCache:
@@ -151,7 +156,7 @@ class Client:
                 if progress is not None:
                     progress.advance()
 
-        workers = min(len(requests), self.limits.concurrency)
+        workers = min(len(requests), self.workers)
         outcomes = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if errors:
@@ -172,9 +177,7 @@ class Client:
             if answer is not None:
                 return self._noted(key, answer, to_reply(request, answer, cached=True))
             try:
-                answer = await (await self._endpoint(request.model)).ask(request)
-                reply = to_reply(request, answer)
-                stays = await self._in_file(self._answers.keep, key, request, answer, reply.incomplete)
+                return await (await self._endpoint(request.model)).ask(request, partial(self._keep, request, key))
             except BaseException:
                 await asyncio.shield(self._in_file(self._answers.release, key))
                 raise
@@ -184,6 +187,16 @@ class Client:
             return Failed(request, trouble.reason)
         except R2medError as error:
             # A limit, a wrong key, a full disk: no other request would fare better.
+            self._halt(error)
+            raise
+
+    async def _keep(self, request: Request, key: str, answer: RawAnswer) -> Reply:
+        """The reply of an answer, once that is written down."""
+        reply = to_reply(request, answer)
+        try:
+            stays = await self._in_file(self._answers.keep, key, request, answer, reply.incomplete)
+        except R2medError as error:
+            # Before the slot is free: whoever waits for it must not ask.
             self._halt(error)
             raise
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
@@ -200,9 +213,12 @@ class Client:
             await asyncio.sleep(wait)
             wait = min(_LAST_LOOK, 1.5 * wait)
 
-    def _in_file(self, function: Callable[..., Value], *arguments: Any) -> asyncio.Future[Value]:
-        """Write to the file of answers in the order of asking, beside the loop: another process may hold the file."""
-        return asyncio.get_running_loop().run_in_executor(self._file_thread, function, *arguments)
+    async def _in_file(self, function: Callable[..., Value], *arguments: Any) -> Value:
+        """Write to the file of answers: at once, or beside the loop while another process holds the file."""
+        try:
+            return function(*arguments, wait=False)
+        except FileInUse:
+            return await asyncio.get_running_loop().run_in_executor(self._file_thread, function, *arguments)
 
     def _noted(self, key: str, answer: RawAnswer, reply: Reply) -> Reply:
         if reply.incomplete:
@@ -238,7 +254,8 @@ class Client:
         self._halted.set()
 
     def _under_way(self) -> int:
-        return len(self._flights)
+        opened = [opening for opening in self._endpoints.values() if opening.done() and not _broken(opening)]
+        return sum(opening.result().under_way for opening in opened)
 
     async def _drain(self) -> None:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)

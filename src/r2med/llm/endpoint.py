@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from r2med.llm.budget import Budget, Limits
 from r2med.llm.http_server import Server
@@ -11,6 +14,7 @@ from r2med.llm.types import Model, RawAnswer, Request
 from r2med.models.http import PATIENCE, AttemptError, FatalServerError, Pace, refused, with_attempts
 from r2med.models.servers import Health
 
+Value = TypeVar("Value")
 _HOPELESS = 10
 """Requests to a model in a row that came to nothing, after all their retries, until it counts as dead."""
 
@@ -24,6 +28,8 @@ class Endpoint:
         self._budget = budget
         self._halt = halt
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
+        self.under_way = 0
+        """Requests that have a slot."""
         self._pace = Pace(limits.requests_per_minute)
         self._health: defaultdict[str, Health] = defaultdict(Health)
 
@@ -35,10 +41,11 @@ class Endpoint:
         """Ask models again that counted as dead."""
         self._health.clear()
 
-    async def ask(self, request: Request) -> RawAnswer:
-        """The server's answer after as many attempts as it takes; `AttemptError` when they are used up."""
+    async def ask(self, request: Request, keep: Callable[[RawAnswer], Awaitable[Value]]) -> Value:
+        """What `keep` makes of the server's answer, after as many attempts as it takes; `AttemptError` when they are
+        used up. A slot is free again once the answer is kept, so that a kill loses no more answers than slots."""
         health = self.health(request.model)
-        async with self._slots:
+        async with self._slot():
             for attempt in range(self._limits.retries + 1):
                 health.check()
                 await self._wait(self._pace.turn())
@@ -49,8 +56,17 @@ class Endpoint:
                     await self._wait(self._limits.wait(trouble, attempt, health))
                 else:
                     health.answered, health.failures = True, 0
-                    return answer
+                    return await keep(answer)
         raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        async with self._slots:
+            self.under_way += 1
+            try:
+                yield
+            finally:
+                self.under_way -= 1
 
     async def close(self) -> None:
         """Let go of the server."""

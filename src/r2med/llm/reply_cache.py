@@ -4,7 +4,8 @@ An answer is committed the moment it arrives, so a process that is killed loses 
 kept is what the server said; the reasoning is told from the answer anew each time, so better parsing costs nothing.
 
 Whoever is about to ask claims the request first, and others wait for its answer instead of asking too. A claim is a
-lease that its process renews while it lives; when that process dies, the next one takes the request over. The first
+lease that its process renews while it lives; when that process dies, the next one takes the request over, at once
+where it can see that it is dead (on the same machine), else when the lease has run out. The first
 answer to a request stays: what a result was made from is what later runs find.
 """
 
@@ -27,6 +28,7 @@ from r2med.errors import R2medError
 from r2med.llm.http_server import body
 from r2med.llm.types import RawAnswer, Request, Token, Usage
 from r2med.storage.home import home
+from r2med.storage.process_mark import is_gone, process_mark
 from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
 
 Value = TypeVar("Value")
@@ -67,6 +69,10 @@ _PATIENCE, _LOOK_AGAIN = 60.0, 0.02
 """Seconds to wait for another process that holds the file, and between two tries."""
 
 
+class FileInUse(Exception):
+    """The file cannot be written at this moment: another thread or process is writing. Never leaves the client."""
+
+
 class Claim(NamedTuple):
     """The outcome of claiming a request."""
 
@@ -93,7 +99,7 @@ class ReplyCache:
 
     def __init__(self, path: Path | None = None, lease: float = _LEASE, patience: float = _PATIENCE) -> None:
         self.path = path or home() / "llm.sqlite"
-        self._owner = uuid.uuid4().hex
+        self._owner = f"{process_mark()} {uuid.uuid4().hex}"
         self._lease, self._patience = lease, patience
         # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
         self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
@@ -105,7 +111,8 @@ class ReplyCache:
         self._writer, self._reader = (file.connection for file in self._files)
         for connection in (self._writer, self._reader):
             # From here on it is this class that waits, where a signal can reach it.
-            connection.execute("PRAGMA busy_timeout = 1000")
+            connection.execute("PRAGMA busy_timeout = 0")
+        self._writer.create_function("is_gone", 1, _is_gone)
 
     def close(self) -> None:
         """Let go of the claims and of the file."""
@@ -129,11 +136,11 @@ class ReplyCache:
             found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
         return found
 
-    def claim(self, key: str, reject: RawAnswer | None = None) -> Claim:
+    def claim(self, key: str, reject: RawAnswer | None = None, *, wait: bool = True) -> Claim:
         """Take a request over, unless another process is asking it or has its answer.
 
         `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
-        has come since is another one, and is used.
+        has come since is another one, and is used. Without `wait`, `FileInUse` when the file is being written.
         """
 
         def work() -> Claim:
@@ -143,26 +150,26 @@ class ReplyCache:
             now = time.time()
             taken = self._writer.execute(
                 "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET owner = excluded.owner,"
-                " expires = excluded.expires WHERE expires < ? OR expires > ?",
+                " expires = excluded.expires WHERE expires < ? OR expires > ? OR is_gone(owner)",
                 (key, self._owner, now + self._lease, now, now + 10 * _LEASE),
             ).rowcount
             if taken:
                 self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
             return Claim(bool(taken))
 
-        claim = self._write(work)
+        claim = self._write(work, wait)
         if claim.mine:
             self._claims.add(key)
             self._renew()
         return claim
 
-    def release(self, key: str) -> None:
+    def release(self, key: str, *, wait: bool = True) -> None:
         """Give a claim back without an answer."""
         self._claims.discard(key)
         gone = "DELETE FROM claims WHERE key = ? AND owner = ?"
-        self._write(lambda: self._writer.execute(gone, (key, self._owner)))
+        self._write(lambda: self._writer.execute(gone, (key, self._owner)), wait)
 
-    def keep(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> RawAnswer:
+    def keep(self, key: str, request: Request, answer: RawAnswer, problem: str = "", *, wait: bool = True) -> RawAnswer:
         """Write an answer down for good, before anyone uses it; the one that was first when there is one already."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
@@ -175,7 +182,7 @@ class ReplyCache:
             self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
             return answer if fresh.rowcount else self._kept(key) or answer
 
-        stays = self._write(work)
+        stays = self._write(work, wait)
         self._claims.discard(key)
         return stays
 
@@ -221,23 +228,37 @@ class ReplyCache:
         row = self._writer.execute(f"SELECT {_USED}, seal FROM answers WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._sound(row)
 
-    def _write(self, work: Callable[[], Value]) -> Value:
+    def _write(self, work: Callable[[], Value], wait: bool = True) -> Value:
         """Do some work in one transaction."""
         file = self._files[0]
         if file.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
         try:
-            return self._patiently(lambda: self._transaction(work))
+            return self._patiently(work) if wait else self._at_once(work)
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{file.translate_error(error)}; nothing more is asked") from error
+
+    def _at_once(self, work: Callable[[], Value]) -> Value:
+        """Do some work if nobody else is writing."""
+        if not self._write_lock.acquire(blocking=False):
+            raise FileInUse
+        try:
+            return self._transaction(work)
+        except sqlite3.OperationalError as error:
+            if _is_busy(error):
+                raise FileInUse from error
+            raise
+        finally:
+            self._write_lock.release()
 
     def _patiently(self, work: Callable[[], Value]) -> Value:
         """Do some work, and wait while another process holds the file, for so long and no longer."""
         while True:
             try:
-                value = work()
+                with self._write_lock:
+                    value = self._transaction(work)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                if not _is_busy(error):
                     raise
                 self._wait_for_lock(error)
             else:
@@ -245,16 +266,15 @@ class ReplyCache:
                 return value
 
     def _transaction(self, work: Callable[[], Value]) -> Value:
-        with self._write_lock:
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                value = work()
-                self._writer.execute("COMMIT")
-            except BaseException:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                raise
-            return value
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            value = work()
+            self._writer.execute("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise
+        return value
 
     def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
         """Return to try again, or raise once the file has been held for too long, whoever met that first."""
@@ -283,6 +303,14 @@ class ReplyCache:
     def _extend(self) -> None:
         longer = (time.time() + self._lease, self._owner)
         self._writer.execute("UPDATE claims SET expires = ? WHERE owner = ?", longer)
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _is_gone(owner: str) -> bool:
+    return is_gone(owner.rpartition(" ")[0])
 
 
 def _encode(answer: RawAnswer) -> str:

@@ -118,6 +118,13 @@ class Database:
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
 
+    def stream(self, query: str, values: Sequence[Value] = ()) -> Iterator[Any]:
+        """The rows that a query gives, one after another; they need not fit into memory."""
+        try:
+            yield from self.connection.execute(query, values)
+        except sqlite3.DatabaseError as error:
+            raise self.translate_error(error) from error
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A block in which all reads see one state of the file, whatever others write meanwhile."""

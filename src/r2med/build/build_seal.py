@@ -1,0 +1,71 @@
+"""When a build is finished: a hash of all that goes into it, kept with the checksums of the files that came out.
+
+A run that finds both as they were has nothing to do, however many questions and judgements there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import r2med
+from r2med.build.build_items import Passage, Question
+from r2med.build.build_plan import BuildPlan
+from r2med.build.health_report import CARD
+from r2med.build.item_store import ItemStore, Outcome
+from r2med.build.judging import Pair, judging_step
+from r2med.build.prompt_files import PLACES, prompt
+from r2med.build.question_steps import label_step, question_steps
+from r2med.build.read_files import file_hash, list_files
+from r2med.build.read_tables import document_files, is_task_folder
+from r2med.build.step_runner import step_key
+from r2med.pipeline.registry import build_system
+from r2med.storage.checksums import checksum
+
+_STEP, _ITEM = "finished", "task"
+_QUESTION = Question("q", "question", "answer", ("option",), ("source",), "text", "intent", "reasoning")
+_PASSAGE = Passage("p", "title", "text", "d", "source", 0, 4)
+"""Made up: the key of a step says which models, prompts and settings it has, whatever the item."""
+
+
+def build_key(plan: BuildPlan) -> str:
+    """A hash of everything that the finished task depends on."""
+    steps = [each.step.key(_QUESTION) for each in question_steps(plan)]
+    steps += [label_step(plan).step.key(_QUESTION)] if plan.label.model else []
+    steps += [build_system(name).key() for name in plan.mine.systems]
+    steps += [judging_step(plan).key(Pair(_QUESTION, _PASSAGE))]
+    prompts = [prompt(name, plan).text for name in PLACES]
+    settings = asdict(plan) | {"folder": ""}
+    files = [(path.name, file_hash(path)) for path in _sources(plan)]
+    return step_key("build", r2med=r2med.__version__, settings=settings, prompts=prompts, steps=steps, files=files)
+
+
+def _sources(plan: BuildPlan) -> Iterator[Path]:
+    yield plan.questions.path
+    documents = plan.documents.path
+    if documents.is_file():
+        yield documents
+    elif is_task_folder(documents):
+        yield from document_files(documents)
+    else:
+        yield from list_files(documents)
+
+
+def is_finished(store: ItemStore, key: str, task: Path) -> bool:
+    """Whether the task was made of exactly this and is as it was made."""
+    row = store.kept(_STEP).get(_ITEM)
+    return row is not None and row.key == key and row.outcome.value["files"] == _checksums(task, row.outcome)
+
+
+def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
+    """The checksums of the files that were made; the card may have been added to since."""
+    files = {name: task / name for name in outcome.value["files"]}
+    return {name: 0 if name == CARD else checksum(path) for name, path in files.items() if path.is_file()}
+
+
+def seal_build(store: ItemStore, key: str, task: Path) -> None:
+    """Note that the task is finished."""
+    files = sorted(path for path in task.rglob("*") if path.is_file())
+    made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
+    store.put(_STEP, [(_ITEM, key, Outcome({"files": _checksums(task, made)}))])

@@ -1,0 +1,45 @@
+"""Which process this is among all that ever ran on this machine, and whether another one is still alive."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+
+
+def process_mark() -> str:
+    """A mark that no other process has; empty where the system does not tell enough."""
+    machine = _machine()
+    started = _started(os.getpid())
+    return f"{machine} {os.getpid()} {started}" if machine and started else ""
+
+
+def is_gone(mark: str) -> bool:
+    """Whether the process with a mark has surely ended; one of another machine, or without a mark, may be alive.
+
+    >>> is_gone(process_mark()), is_gone("")
+    (False, False)
+    """
+    machine, _, process = mark.rpartition(" ")[0].rpartition(" ")
+    if not machine or machine != _machine() or not process.isdigit():
+        return False
+    return _started(int(process)) != mark.rpartition(" ")[2]
+
+
+@cache
+def _machine() -> str:
+    """This start of this machine, and among whose processes numbers are given; empty where that is not told."""
+    with suppress(OSError):
+        return f"{_BOOT.read_text().strip()} {_PROCESSES.readlink()}"
+    return ""
+
+
+def _started(process: int) -> str:
+    """When a process began, in the clock of the system; empty when there is none, or none but its remains."""
+    with suppress(OSError, IndexError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    return ""
