@@ -112,9 +112,13 @@ def test_one_check_says_the_same_on_a_terminal_as_markdown_as_json_and_in_the_ca
     assert sentence in " ".join(before.split())  # what labels alone say was in the card already
     for width in (80, 60):
         assert max(map(len, call(folder, columns=width).stdout.splitlines())) <= width
-    # The finished task alone is enough, and a later run of the same build packages the same bytes again.
+    # The finished task alone is enough; a later run of the same build leaves the card with its report, and a new
+    # package has the same bytes again.
     shutil.copytree(folder / "task", tmp_path / "alone")
     assert checked(tmp_path / "alone")["coverage"] == health["coverage"]
+    Builder(folder).run()
+    assert card.read_text("utf-8") == after
+    shutil.rmtree(folder / "task")
     Builder(folder).run()
     assert card.read_text("utf-8") == before
 
