@@ -86,6 +86,22 @@ def test_a_family_is_averaged_over_its_tasks() -> None:
     assert ways["query length"][0].means[0].mean == 0.25, "other slices are averaged over queries"
 
 
+def test_one_query_has_no_interval() -> None:
+    """A resample of one query is that query: its interval would be a point, as if nothing were surer."""
+
+    def row(task: str, query: str, words: int, value: float) -> SliceRow:
+        return SliceRow(task, query, "f", words, 1, 0.5, NO_LABEL, (value, 0.5))
+
+    found = [row("t1", "q1", 10, 0.2), row("t2", "q2", 10, 0.4), row("t2", "q3", 10, 0.8)]
+    ways = {way: {each.name: each.as_dict() for each in several} for way, several in cut(found).items()}
+    alone, pair, family = ways["task"]["t1"], ways["task"]["t2"], ways["family"]["f"]
+    for each in (alone, family):
+        assert [mean["low"] for mean in each["means"]] == [None, None]
+        assert each["difference"]["high"] is None
+    assert pair["means"][0]["low"] < 0.6 < pair["means"][0]["high"]
+    assert pair["difference"]["low"] is not None
+
+
 def test_one_run_has_no_difference() -> None:
     row = SliceRow("t", "q", "f", 10, 1, 0.5, NO_LABEL, (0.5,))
     assert "label" not in cut([row])

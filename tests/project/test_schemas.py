@@ -168,6 +168,20 @@ def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch
     assert value
 
 
+def test_the_schema_of_slices_admits_no_interval_of_one_query():
+    checker = Draft202012Validator(closed(json.loads((SCHEMAS / "slices.json").read_text("utf-8"))))
+
+    def valid(queries: int, low: float | None) -> bool:
+        mean = {"mean": 0.369, "low": low, "high": low}
+        return checker.is_valid({"task": [{"slice": "a", "queries": queries, "means": [mean], "difference": mean}]})
+
+    assert valid(1, None)
+    assert valid(2, 0.369)
+    assert valid(2, None)
+    assert not valid(1, 0.369)
+    assert not valid(0, None)
+
+
 def test_every_verb_with_json_has_a_schema():
     titles = " ".join(title for title, _, _ in SHAPES.values())
     for verb, command in commands():

@@ -52,6 +52,18 @@ def test_a_heat_map_has_every_figure(rows):
     ]
 
 
+def test_one_outlier_does_not_make_all_others_alike():
+    figures = [0.95, 0.36, 0.355, 0.35, 0.345, 0.34, 0.335, 0.33, 0.325]
+    lines = [line(f"s{place}", {"A": value, "B": value}) for place, value in enumerate(figures)]
+    chart = heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines)
+    shades = [row.cells[0].shade for row in chart.rows]
+    assert shades == sorted(shades, reverse=True)
+    assert len(set(shades)) == len(figures), "each place has a shade of its own, however far apart the figures are"
+    drawing = ElementTree.fromstring(draw(chart))
+    drawn = {box.get("class") for box in drawing.iter() if (box.get("class") or "").startswith("h")}
+    assert drawn == {f"h{shade}" for shade in shades}
+
+
 def test_a_missing_task_is_a_missing_cell_and_no_mark():
     lacking = line("x", {"A": 0.5})
     assert line_point(lacking, "B") is None

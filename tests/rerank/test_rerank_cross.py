@@ -357,6 +357,26 @@ def test_a_kill_in_the_middle_repeats_less_than_one_batch(
     assert scored == total - sum(before[:-1])
 
 
+def test_batches_change_the_last_digits_of_a_score_and_never_the_order(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a kill the rest comes in other batches; so it does on a machine with other memory."""
+    data, found, sizes = collection(), [], []
+    columns = pair_models.TorchPairModel.columns
+    monkeypatch.setattr(
+        pair_models.TorchPairModel, "columns", lambda self, batch: sizes.append(len(batch[0])) or columns(self, batch)
+    )
+    for place, tokens in enumerate((1, 40, 100_000)):
+        monkeypatch.setenv("R2MED_HOME", str(tmp_path / str(place)))
+        sizes.clear()
+        found.append(CrossEncoder(f"ce:{model}", batch_tokens=tokens).rerank(data, run_over(data), context()))
+        assert (max(sizes) == 1) == (tokens == 1), "the pairs were not scored, or not in batches of this size"
+    for other in found[1:]:
+        for query in QUERIES:
+            assert order(other, query) == order(found[0], query)
+            assert other[query].scores == pytest.approx(found[0][query].scores, rel=1e-5, abs=1e-6)
+
+
 def test_a_file_of_scores_that_is_none_says_what_to_do(own_home: Path) -> None:
     (own_home / "rerank.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 20)
     with pytest.raises(R2medError, match="move it away"):

@@ -43,6 +43,8 @@ class Slice:
     means: tuple[Interval, ...]
     difference: Interval | None = None
     """The second run minus the first, paired by query."""
+    sure: bool = True
+    """Whether an interval says anything: with one query of a task, nobody knows how others of it would do."""
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
@@ -52,11 +54,6 @@ class Slice:
             "means": list(map(self._facts, self.means)),
         }
         return found | ({"difference": self._facts(self.difference)} if self.difference else {})
-
-    @property
-    def sure(self) -> bool:
-        """Whether an interval says anything: of one query it does not."""
-        return self.queries > 1
 
     def _facts(self, mean: Interval) -> dict[str, float | None]:
         return mean._asdict() if self.sure else {"mean": mean.mean, "low": None, "high": None}
@@ -122,7 +119,8 @@ def _slice(name: str, members: Sequence[SliceRow], *, by_task: bool) -> Slice:
     tables = [np.array(values).T for values in tasks.values()]
     means = average_intervals(tables)
     gains = [table[1] - table[0] for table in tables] if len(means) == 2 else []
-    return Slice(name, len(members), tuple(means), difference_interval(gains) if gains else None)
+    sure = all(table.shape[1] > 1 for table in tables)
+    return Slice(name, len(members), tuple(means), difference_interval(gains) if gains else None, sure)
 
 
 def _count(positives: int) -> tuple[int, str]:
