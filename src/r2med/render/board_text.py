@@ -66,13 +66,15 @@ def as_csv(boards: Sequence[Board]) -> str:
     cost = any(board.cost for board in boards)
     header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks, "average", "incomplete"]
     header += ["other_data"]
-    header += ["low", "high"] * ranges + list(_COST_FACTS) * cost
+    marked = any(board.baseline for board in boards)
+    header += ["low", "high"] * ranges + list(_COST_FACTS) * cost + ["significance"] * marked
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     for board in boards:
         for line in board.lines:
-            writer.writerow(_csv_cells(board, line, tasks, ranges=ranges, cost=cost))
+            cells = _csv_cells(board, line, tasks, ranges=ranges, cost=cost)
+            writer.writerow(cells + [_csv_marks(line)] * marked)
     return stream.getvalue()
 
 
@@ -85,6 +87,11 @@ def _csv_cells(board: Board, line: Line, tasks: Sequence[str], *, ranges: bool, 
     cells += ([found.low, found.high] if found else [None, None]) * ranges
     facts = row.cost.as_dict() if row.cost is not None else {}
     return cells + [facts.get(name) for name in _COST_FACTS] * cost
+
+
+def _csv_marks(line: Line) -> str:
+    """Where a system differs from the baseline, as in `Biology=†; average=†`."""
+    return "; ".join(f"{task or 'average'}={mark}" for task, mark in line.marks.items())
 
 
 def as_json(boards: Sequence[Board]) -> str:
