@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import webparts
 
+import needs
+
 pytest.importorskip("starlette", reason="the web extra is not installed")
 
 
@@ -21,3 +23,39 @@ def filled(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(autouse=True)
 def _home(filled: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_HOME", str(filled[0]))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = needs.program("chromium", "chromium-browser", "google-chrome")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=chromium, args=flags)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages in a context of their own; afterwards nothing may have been complained about in the console."""
+    contexts, complaints = [], []
+
+    def opened(url: str, **options):
+        context = browser.new_context(**options)
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        webparts.come_in(page, url)
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -8,63 +8,20 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from webparts import ATTACK, TOKEN, served
+from webparts import ATTACK, TOKEN, come_in, served
 
-import needs
 import r2med
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 from r2med.storage.progress import account
 
-playwright = pytest.importorskip("playwright.sync_api")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 PHONE = {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = needs.program("chromium", "chromium-browser", "google-chrome")
-    with playwright.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield made
-        made.close()
 
 
 @pytest.fixture(scope="module")
 def address(filled):
     with served(filled[0] / "ledger.sqlite") as found:
         yield found
-
-
-@pytest.fixture
-def visit(browser):
-    """Open pages in a context of their own; afterwards nothing may have been complained about in the console."""
-    contexts, complaints = [], []
-
-    def opened(url: str, **options):
-        context = browser.new_context(**options)
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        come_in(page, url)
-        page.goto(url)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def come_in(page, url: str) -> None:
-    """Have the browser of a page known to the server, as the printed address does."""
-    place = urlsplit(url)
-    if place.scheme == "http":
-        page.request.get(f"http://{place.netloc}/static/icon.svg?token={TOKEN}")
 
 
 def names(page) -> list[str]:
@@ -369,6 +326,24 @@ def test_a_screen_reader_reaches_every_row_of_a_chart(visit, address):
     rows = averages.get_by_role("img", name=re.compile(r": \d+\.\d\d, 95% interval \d+\.\d\d to \d+\.\d\d$"))
     assert rows.count() == 4
     assert averages.get_by_role("img", name=re.compile(r"^bm25: ")).count() == 1
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_cards_never_touch(visit, address, filled, width):
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        run = next(each.id for each in ledger.entries(system="bm25") if each.task == "sample/Biology")
+    page = visit(f"{address}/run/{run}", viewport={"width": width, "height": 900})
+    boxes = """all => all.map((one) => { const box = one.getBoundingClientRect();
+        return {top: box.top, bottom: box.bottom, left: box.left, right: box.right}; })"""
+    for path in (f"/run/{run}", "/?group=sample", "/system?system=bm25&group=sample"):
+        page.goto(f"{address}{path}")
+        cards = page.locator("main .card:not(.card .card):visible").evaluate_all(boxes)
+        assert len(cards) >= 3, path
+        for one, other in itertools.combinations(cards, 2):
+            beside = one["right"] <= other["left"] or other["right"] <= one["left"]
+            gaps = (other["top"] - one["bottom"], one["top"] - other["bottom"])
+            sideways = (other["left"] - one["right"], one["left"] - other["right"])
+            assert max(sideways if beside else gaps) >= 10, f"{path}: {one} and {other}"
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.testclient import TestClient
 
@@ -48,6 +50,13 @@ def entered(library: Library, base_url: str = "http://127.0.0.1:8421") -> TestCl
     client = TestClient(create_app(library, Access(TOKEN)), base_url=base_url)
     assert client.get(f"/progress/bars?token={TOKEN}").status_code == 200
     return client
+
+
+def come_in(page: Any, url: str) -> None:
+    """Have the browser of a page known to the server, as the printed address does."""
+    place = urlsplit(url)
+    if place.scheme == "http":
+        page.request.get(f"http://{place.netloc}/static/icon.svg?token={TOKEN}")
 
 
 @contextmanager

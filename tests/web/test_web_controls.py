@@ -1,0 +1,295 @@
+"""Every control of every page does something: each form is sent and each switch is used, in a real browser.
+
+The controls are found on the pages, so that a new one is tried the day it is there: a choice must end up in the
+address, in the list that it filters or in the order that it sorts. What cannot be tried like this fails here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+import test_web_browser
+from click.testing import CliRunner
+from webparts import served
+
+import r2med
+from r2med.cli.main import app
+from r2med.runs.ledger import Ledger
+from r2med.web.access import Access
+from r2med.web.app import create_app
+from r2med.web.library import Library
+
+playwright = pytest.importorskip("playwright.sync_api")
+TEMPLATES = Path(r2med.__file__).parent / "render" / "templates"
+POSTS = {
+    "/search/index": test_web_browser.test_the_form_that_builds_an_index_works_in_a_new_home,
+    "/system/causes": test_web_browser.test_the_form_that_finds_causes_works,
+}
+"""Forms that change something, each with the test that sends it from a page and sees the outcome."""
+FRAGMENTS = {"/search/results", "/progress/bars", "/progress/job/{number:int}"}
+"""Parts of pages, which pages ask for by themselves."""
+ELSEWHERE: dict[str, str] = {}
+"""Paths whose pages are tried in another file, with that file."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something on a page that a person can use."""
+
+    form: str
+    """The address of its form, or how a script knows it."""
+    tag: str
+    name: str
+
+
+@pytest.fixture(scope="module")
+def rich(filled, tmp_path_factory):
+    """A home with everything that makes a control appear: oracles, causes, tasks with an index and without."""
+    home = tmp_path_factory.mktemp("rich") / "home"
+    shutil.copytree(filled[0], home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(home))
+        shutil.rmtree(home / "cache" / "bm25")
+        r2med.evaluate("oracle-answer >> bm25", ["sample/Biology", "sample/MedQA-Diag"])
+        done = CliRunner().invoke(app, ["diagnose", "bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag"])
+        assert done.exit_code == 0, done.output
+        yield home
+
+
+@pytest.fixture(scope="module")
+def address(rich):
+    with served(rich / "ledger.sqlite") as found:
+        yield found
+
+
+@pytest.fixture
+def use(rich, monkeypatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(rich))
+
+
+def pages(home: Path) -> dict[str, str]:
+    """Every page of the server: its route, and an address on which all of its controls are shown."""
+    with Ledger(home / "ledger.sqlite") as ledger:
+        entry = next(each for each in ledger.entries(system="bm25") if each.task == "sample/Biology")
+    both = {"group": "sample", "a": "bm25", "b": "replay >> bm25"}
+    query = {"task": entry.task, "query": entry.queries[0], "run": entry.id}
+    return {
+        "/": "/?group=sample",
+        "/published": "/published?name=base/bge&group=full",
+        "/sources": "/sources",
+        "/system": "/system?system=bm25-classic&group=sample",
+        "/compare": f"/compare?{urlencode(both)}",
+        "/query": f"/query?{urlencode(query)}",
+        "/document": f"/document?{urlencode({'task': entry.task, 'query': entry.queries[0], 'document': 'bio-d001'})}",
+        "/search": "/search?task=sample/Biology",
+        "/runs": "/runs",
+        "/run/{id}": f"/run/{entry.id}",
+        "/progress": "/progress",
+    }
+
+
+FIND = """() => [...document.querySelectorAll('form select, form input, form textarea, form button, button')]
+    .filter((each) => each.type !== 'hidden' && !each.disabled).map((each, place) => {
+        each.dataset.place = place;
+        const form = each.closest('form');
+        const known = form ? form.getAttribute('action') || form.id || form.dataset.filter : '';
+        const name = each.name || each.id || (each.closest('th') ? 'sort' : each.textContent);
+        return [known, form?.method ?? '', each.tagName.toLowerCase(), name, place];
+    })"""
+
+
+def controls_on(page: Any) -> list[tuple[Control, str, str]]:
+    """The controls of a page that is open, with the method of their form and how to find them."""
+    found = []
+    for form, method, tag, name, place in page.evaluate(FIND):
+        known = re.sub(r"^/run/\w+", "/run/", form.partition("#")[0])
+        found.append((Control(known, tag, name.strip()), method, f"[data-place='{place}']"))
+    return found
+
+
+def in_templates() -> set[Control]:
+    """Every control of a form that stands in a template, whatever it takes for a page to show it."""
+    found = set()
+    for path in TEMPLATES.glob("*.html"):
+        for form in re.findall(r"<form.*?</form>", path.read_text("utf-8"), re.DOTALL):
+            head = form.partition(">")[0]
+            known = re.search(r'(?: id| data-filter| action)="([^"#{]*)', head)
+            assert known, f"a form of {path.name} has neither an address nor a name"
+            for tag, name in re.findall(r'<(select|input|textarea)(?! type="hidden")[^>]*? name="([^"]+)"', form):
+                names = ("family", "retriever", "llm", "reranker") if "{{" in name else (name,)
+                found |= {Control(known[1] or "board", tag, each) for each in names}
+    return found
+
+
+def other_option(page: Any, where: str) -> str:
+    """An option of a choice that is not the present one."""
+    values = page.locator(f"{where} option").evaluate_all("all => all.map((one) => one.value)")
+    chosen = page.locator(where).input_value()
+    return next(value for value in reversed(values) if value != chosen)
+
+
+def change(page: Any, control: Control, where: str) -> str:
+    """Use a control; returns what must then be in the address."""
+    if control.tag == "select":
+        wanted = other_option(page, where)
+        page.select_option(where, wanted)
+        return wanted
+    if page.locator(where).get_attribute("type") == "checkbox":
+        value = page.locator(where).get_attribute("value")
+        page.click(where)
+        return value
+    page.fill(where, "swollen gums")
+    return "swollen gums"
+
+
+def try_on_server(page: Any, control: Control, where: str) -> None:
+    """A control of the server's pages: what was chosen is in the address afterwards, and the page is there."""
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    if control.name == "theme":
+        before = page.evaluate("document.documentElement.dataset.theme ?? ''")
+        page.click(where)
+        assert page.evaluate("document.documentElement.dataset.theme") != before
+        return
+    form = page.locator(f"form:has({where})")
+    live = form.get_attribute("data-live") is not None
+    if control.tag == "button":
+        with page.expect_response(lambda answer: urlsplit(answer.url).path.startswith(control.form)) as sent:
+            page.click(where)
+        assert sent.value.ok
+        return
+    by_itself = control.tag == "select" or page.locator(where).get_attribute("type") == "checkbox"
+    by_itself = by_itself and (form.get_attribute("data-auto") is not None or control.name == "group" or live)
+    checked = page.locator(where).get_attribute("type") == "checkbox" and page.locator(where).is_checked()
+    if live and control.name != "task":
+        if control.name == "system":
+            page.fill("#question", "gums")
+            page.wait_for_url("**q=gums**")
+            page.wait_for_selector("#found mark")
+        wanted = change(page, control, where)
+        pair = (control.name, wanted)
+        page.wait_for_url(lambda url: (pair in parse_qsl(urlsplit(url).query)) != checked)
+        page.wait_for_selector("#found:not([aria-busy])")
+        return
+    with page.expect_navigation():
+        wanted = change(page, control, where)
+        if not by_itself and control.tag == "input":
+            page.press(where, "Enter")
+        elif not by_itself:
+            form.locator("button[type=submit]").click()
+    assert (control.name, wanted) in parse_qsl(urlsplit(page.url).query), page.url
+    assert page.locator("main").count() == 1
+    assert page.locator("h1").inner_text() not in ("That cannot be shown", "That cannot be done", "Refused")
+
+
+def try_in_file(page: Any, control: Control, where: str) -> None:
+    """A control of a page without a server: what it filters or sorts looks different afterwards."""
+    shown: dict[str, Callable[[], object]] = {
+        "board": lambda: page.locator("table.board tbody tr:visible").count(),
+        "browser": lambda: [page.locator("#browse-count").inner_text(), page.locator("#queries").inner_text()],
+        "": lambda: page.evaluate("document.documentElement.dataset.theme ?? ''"),
+    }
+    if control.tag == "button" and control.name != "theme":
+        page.click(where)
+        head = page.locator(f"th:has({where})")
+        assert head.get_attribute("aria-sort") in ("ascending", "descending")
+        return
+    if control.form == "browser":
+        page.evaluate("document.getElementById('browse').scrollIntoView()")
+        page.wait_for_selector("#queries details")
+        if control.name == "order":
+            page.select_option("#browser select[name=beside]", "1")
+            page.wait_for_selector("#queries summary:has-text('|')")
+    before = shown[control.form]()
+    if control.tag == "button":
+        page.click(where)
+    else:
+        change(page, control, where)
+    if control.form == "browser":
+        playwright.expect(page.locator("#queries")).not_to_have_text(before[1], use_inner_text=True)
+    assert shown[control.form]() != before
+    if control.form == "board":
+        assert page.locator("#board-count").inner_text() == f"{shown['board']()} systems"
+
+
+def try_all(page: Any, addresses: list[str], tried: set[Control], attempt: Callable[[Any, Control, str], None]) -> set:
+    """Try every control of some pages that was not tried yet; returns the forms that change something."""
+    posts = set()
+    for url in addresses:
+        page.goto(url)
+        found, used = controls_on(page), False
+        posts |= {control.form for control, method, _ in found if method == "post"}
+        for control, method, where in found:
+            if method == "post" or control in tried:
+                continue
+            if used:
+                page.goto(url)
+                assert controls_on(page) == found
+            attempt(page, control, where)
+            tried.add(control)
+            used = True
+    return posts
+
+
+@pytest.mark.usefixtures("use")
+def test_every_control_of_every_page_does_something(visit, address, rich, tmp_path):
+    known = {route.path: route.methods for route in create_app(Library(rich / "ledger.sqlite"), Access(None)).routes}
+    of_pages = pages(rich)
+    files = {path for path in known if path.startswith(("/static/", "/board."))}
+    elsewhere = {path for path in known if any(path.startswith(start) for start in ELSEWHERE)}
+    for file in ELSEWHERE.values():
+        assert (Path(__file__).parents[1] / file).is_file()
+    looked_at = {path for path, methods in known.items() if "GET" in methods} - files - FRAGMENTS - elsewhere
+    assert looked_at == set(of_pages), "a page is missing here, and with it its controls"
+    tried: set[Control] = set()
+    addresses = [address + path for path in (*of_pages.values(), "/?group=full", "/search?task=sample/IIYi-Clinical")]
+    page = visit(addresses[0])
+    posts = try_all(page, addresses, tried, try_on_server)
+    assert posts == set(POSTS) == {path for path, methods in known.items() if "POST" in methods} - elsewhere
+    report, site = tmp_path / "report.html", tmp_path / "site"
+    for arguments in (
+        ["report", "bm25", "replay >> bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag", "--out", str(report)],
+        ["site", "bm25", "--no-reports", "--out", str(site)],
+    ):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+    files_of = [report, site / "sample.html", site / "sources.html", next((site / "systems").iterdir())]
+    assert try_all(page, [path.as_uri() for path in files_of], tried, try_in_file) == set()
+    every = {control for control in in_templates() if control.form not in POSTS}
+    missing = every - tried
+    assert not missing, "no page that was looked at shows these"
+
+
+def test_a_long_list_of_queries_in_a_report_has_pages(visit, tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "many"
+    folder.mkdir()
+    rows = {
+        "corpus.jsonl": [{"id": f"d{place}", "text": f"gum {place}"} for place in range(60)],
+        "query.jsonl": [{"id": f"q{place}", "text": f"gum {place}"} for place in range(60)],
+        "qrels.jsonl": [{"q_id": f"q{place}", "p_id": f"d{place}", "score": 1} for place in range(60)],
+    }
+    for name, several in rows.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
+    r2med.evaluate("bm25", folder)
+    path = tmp_path / "report.html"
+    done = CliRunner().invoke(app, ["report", "bm25", "--no-causes", "--out", str(path)])
+    assert done.exit_code == 0, done.output
+    page = visit(path.as_uri())
+    page.evaluate("document.getElementById('browse').scrollIntoView()")
+    page.wait_for_selector("#query-pages :text('Page 1 of 2')")
+    assert page.locator("#queries > details").count() == 50
+    first = page.locator("#queries .mono").all_inner_texts()
+    page.click("#query-pages button:has-text('Next')")
+    page.wait_for_selector("#query-pages :text('Page 2 of 2')")
+    assert sorted(first + page.locator("#queries .mono").all_inner_texts()) == sorted(f"q{n}" for n in range(60))
+    page.click("#query-pages button:has-text('Previous')")
+    page.wait_for_selector("#query-pages :text('Page 1 of 2')")
+    assert page.locator("#queries .mono").all_inner_texts() == first
