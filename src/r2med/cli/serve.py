@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,11 +47,18 @@ _SHORTEST = 8
     metavar="NAME",
     help="A host name under which a proxy shows the pages, with or without a port. May be repeated.",
 )
-def command(port: int, host: str, token: str | None, no_token: bool, hosts: tuple[str, ...]) -> None:
-    """Look at the ledger in a browser: board, comparisons, queries, live search, runs and their progress.
+@click.option(
+    "--trust-proxy",
+    default="",
+    metavar="ADDRESS",
+    help="Believe what a reverse proxy at this address says of who asks, and whether they ask by https.",
+)
+def command(port: int, host: str, token: str | None, no_token: bool, hosts: tuple[str, ...], trust_proxy: str) -> None:
+    """Look at the ledger in a browser: board, comparisons, queries, live search, runs, and the review desk.
 
     The address that it prints ends in a token: open it once, and the browser is known for 30 days. Without the token
-    nobody sees anything, not even others on this machine. Stop it with Ctrl-C.
+    nobody sees anything, not even others on this machine; a link of `r2med review invite` opens one desk and nothing
+    else. Stop it with Ctrl-C.
 
     \b
     Examples:
@@ -64,7 +72,17 @@ def command(port: int, host: str, token: str | None, no_token: bool, hosts: tupl
     if no_token and named:
         raise R2medError("--token and --no-token contradict each other; leave one of them out")
     access = _access(host, token, no_token, hosts)
-    serve(port, access, lambda: _tell(access, port))
+    serve(port, access, lambda: _tell(access, port), _proxy(trust_proxy))
+
+
+def _proxy(address: str) -> str:
+    """The address of a proxy that is believed; a name would have to be looked up, by whoever answers for it."""
+    if address:
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise R2medError(f"--trust-proxy {address!r} is not an address such as 127.0.0.1") from None
+    return address
 
 
 def _access(host: str, token: str | None, no_token: bool, hosts: Sequence[str]) -> Access:

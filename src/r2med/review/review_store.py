@@ -370,22 +370,20 @@ class ReviewStore:
         """Append a person's decision and say so when it is on the disk.
 
         A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
-        `seen` is the decision that stood there when the page was made (0 for none); where another one stands now,
-        `ChangedElsewhere` is raised.
+        `seen` is the decision that stood there when the page was made (0 for none). Where another one stands now, or
+        the form says something else the second time, `ChangedElsewhere` is raised.
         """
         with self.transaction() as connection:
             before = self._with_token("decision", reviewer, token)
             if before:
-                return self._decision(before[0])
+                return _as_sent(self._decision(before[0]), draft)
             place = self.dealt(reviewer, position)
             if place is None:
                 raise R2medError(f"there is no item {position} in this order")
             draft.check(self.project.scale, len(self.item(place.item).text), len(sentences(self.project.guideline)))
             held = self.standing_at(reviewer, position)
             if seen is not None and seen != (held.id if held else 0):
-                raise ChangedElsewhere(
-                    "this passage was decided meanwhile in another tab or on another device; look at it again"
-                )
+                raise ChangedElsewhere(_MEANWHILE)
             revealed = self.revealed(reviewer, position)
             identifier = _append(connection, (reviewer, place.item, position, int(place.again)), draft, revealed, token)
             _mark(connection, reviewer, position, LEFT if draft.verdict == SKIPPED else DECIDED)
@@ -460,6 +458,13 @@ class ReviewStore:
         rows = self.rows(query, (reviewer, position, UNDONE))
         return self._decision(rows[0]) if rows else None
 
+    def last_at(self, reviewer: int, position: int) -> Decision | None:
+        """What was said last in a place of somebody's order, taken back or not."""
+        query = f"""SELECT {_DECISION}, seal FROM decision WHERE reviewer = ? AND position = ? AND verdict <> ?
+                    ORDER BY id DESC LIMIT 1"""
+        rows = self.rows(query, (reviewer, position, UNDONE))
+        return self._decision(rows[0]) if rows else None
+
     def labels(self) -> dict[str, dict[int, int]]:
         """Grades by reviewer's name and item: what holds, first looks only."""
         names = {each.id: each.name for each in self.reviewers()}
@@ -507,6 +512,16 @@ class ReviewStore:
         rows = self.all_rulings()
         undone = {row.undoes for row in rows if row.undoes is not None}
         return {row.item: row for row in rows if row.grade is not None and row.id not in undone}
+
+
+_MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
+
+
+def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
+    """A row that a form made before, unless the form says something else now."""
+    if (row.verdict, row.grade, row.span, row.note) != (draft.verdict, draft.grade, draft.span, draft.note):
+        raise ChangedElsewhere(_MEANWHILE)
+    return row
 
 
 def _dealt(row: Sequence[Any]) -> DealtItem:

@@ -43,6 +43,8 @@ class Visit:
     headers: Mapping[str, str] = field(default_factory=dict)
     """By names in small letters."""
     scheme: str = "http"
+    client: str = ""
+    """The address that it came from."""
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
@@ -102,6 +104,8 @@ class Entrance:
     """The pages that it leads to: this path and everything below it."""
     opens: Callable[[Visit], bool]
     """Whether a request is from somebody who may go there; it also decides over style and script."""
+    why_not: Callable[[Visit], str] = lambda visit: ""
+    """What somebody is told who asks for its pages and is not let in; nothing for what everybody is told."""
 
     def leads(self, visit: Visit) -> bool:
         """Whether a request may be answered for this entrance's sake."""
@@ -168,7 +172,10 @@ class Access:
             return Admitted("token")
         if any(entrance.leads(visit) for entrance in self.entrances):
             return Admitted("entrance")
-        return Refused(f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
+        told = next((why for each in self.entrances if visit.below(each.path) and (why := each.why_not(visit))), "")
+        return Refused(
+            told or (f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
+        )
 
     def _holds_cookie(self, visit: Visit) -> bool:
         return _same(visit.cookies.get(_cookie_name(visit), ""), self._pledge())

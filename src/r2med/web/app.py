@@ -6,9 +6,10 @@ import errno
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, wraps
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -34,27 +35,36 @@ from r2med.web import (
 )
 from r2med.web.access import Access, Refused
 from r2med.web.addresses import SIZE, search_address, system_address
+from r2med.web.forms import TooLong, read_form
 from r2med.web.guard import Guard
 from r2med.web.library import Library
+from r2med.web.review_door import ReviewDoor
+from r2med.web.review_pages import review_routes
 
 MENU = {
     "Board": "/",
     "Compare": "/compare",
     "Search": "/search",
     "Runs": "/runs",
+    "Review": "/review",
     "In progress": "/progress",
 }
-_FILES = {"style.css": "text/css", "app.js": "text/javascript", "icon.svg": "image/svg+xml"}
-_LONGEST = 100_000
-"""Bytes of a form."""
+_FILES = {
+    "style.css": "text/css",
+    "app.js": "text/javascript",
+    "desk.css": "text/css",
+    "desk.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 _HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be shown", 413: "That is too much"}
 """What stands over an error page, by its status."""
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 
 
-def create_app(chosen: Library, access: Access) -> Starlette:
-    """The whole application, for those whom the rules of access let in."""
-
+def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) -> Starlette:
+    """The whole application, for those whom the rules of access let in, and for people with a link to a review."""
+    door = door or ReviewDoor()
+    access = replace(access, entrances=(*access.entrances, door.entrance()))
     routes = [
         Route("/", _page(chosen, board_page.board_page, "Board")),
         *(Route(f"/board.{ending}", _download(chosen)) for ending in board_page.FILES.values()),
@@ -73,6 +83,7 @@ def create_app(chosen: Library, access: Access) -> Starlette:
         Route("/progress", _page(chosen, progress_page.progress_page, "In progress")),
         Route("/progress/bars", _page(chosen, progress_page.progress_bars, "In progress")),
         Route("/progress/job/{number:int}", _job_state(chosen)),
+        *review_routes(door, MENU),
         *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
     middleware = [
@@ -168,14 +179,10 @@ def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], cu
     """What a form asks to be done, as an endpoint; afterwards the browser goes where that can be seen."""
 
     async def endpoint(request: Request) -> Response:
-        body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > _LONGEST:
-                return HTMLResponse(_error(413, f"a form may have at most {_LONGEST:,} bytes", current), 413)
-        form = {name: several[0] for name, several in parse_qs(body.decode("utf-8", "replace")).items()}
         try:
-            place = await run_in_threadpool(act, library, form)
+            place = await run_in_threadpool(act, library, await read_form(request))
+        except TooLong as error:
+            return HTMLResponse(_error(413, str(error), current), 413)
         except R2medError as error:
             return HTMLResponse(_error(400, str(error), current, _before(request)), 400)
         return RedirectResponse(place, 303)
@@ -200,7 +207,7 @@ def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     _page(library, board_page.board_page, "Board")(Request(scope))
-    for name in ("query.html", "search.html", "compare.html", "system.html", "run.html"):
+    for name in ("query.html", "search.html", "compare.html", "system.html", "run.html", "review_item.html"):
         environment().get_template(name)
 
 
@@ -216,8 +223,11 @@ def read_ahead(library: Library) -> None:
         return
 
 
-def serve(port: int, access: Access, tell: Callable[[], None]) -> None:
-    """Answer until it is stopped; `tell` is called once it is known that the place can be had."""
+def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") -> None:
+    """Answer until it is stopped; `tell` is called once it is known that the place can be had.
+
+    Only of a proxy at the given address it is believed whom it asks for.
+    """
     host = access.bound
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -230,7 +240,16 @@ def serve(port: int, access: Access, tell: Callable[[], None]) -> None:
     library = Library()
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
-    uvicorn.run(create_app(library, access), host=host, port=port, log_level="warning", access_log=False)
+    app = create_app(library, access)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=bool(proxy),
+        forwarded_allow_ips=proxy,
+    )
 
 
 def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:

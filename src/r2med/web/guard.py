@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from r2med.web.access import Access, Admitted, Refused, Visit, Welcomed
@@ -55,10 +56,12 @@ class Guard:
                 message["headers"] = [*own, *(each for each in _HEADERS if each[0] not in names)]
             await send(message)
 
-        await self._answer(scope)(scope, receive, guarded)
+        # Whoever has a link of their own is looked up in a file.
+        answer = await run_in_threadpool(self._answer, scope)
+        await answer(scope, receive, guarded)
 
     def _answer(self, scope: Scope) -> ASGIApp:
-        decision = self.access.decide(_visit(scope))
+        decision = self.access.decide(visit_of(scope))
         if isinstance(decision, Refused):
             return self.page(decision)
         if isinstance(decision, Welcomed):
@@ -71,7 +74,9 @@ class Guard:
         return self.app
 
 
-def _visit(scope: Scope) -> Visit:
+def visit_of(scope: Scope) -> Visit:
+    """A request as the rules of access see it."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     query = scope.get("query_string", b"").decode("latin-1")
-    return Visit(scope["method"], scope["path"], query, headers, scope.get("scheme", "http"))
+    client = (scope.get("client") or ("",))[0]
+    return Visit(scope["method"], scope["path"], query, headers, scope.get("scheme", "http"), client)

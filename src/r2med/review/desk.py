@@ -1,0 +1,235 @@
+"""What a person at the desk sees and does: one item at a time, blind, with everything that was said kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from r2med.errors import R2medError
+from r2med.review.dealing import Dealer
+from r2med.review.grading_scale import sentences
+from r2med.review.passage_layout import Stretch, lay_out
+from r2med.review.review_progress import ReviewProgress, StandingDecisions, contested, review_progress
+from r2med.review.review_rows import (
+    ADJUDICATOR,
+    ANSWER,
+    CAUSES,
+    GRADED,
+    REASONING,
+    SOURCES,
+    UNSURE,
+    Decision,
+    DraftDecision,
+    Revealed,
+    Reviewer,
+    ReviewItem,
+    ReviewQuestion,
+    Ruling,
+)
+from r2med.review.review_store import ReviewStore
+from r2med.text.highlight import kinds_of
+
+
+@dataclass(frozen=True)
+class DeskCard:
+    """One item as a person sees it; nothing in it tells where the item came from, or what others say."""
+
+    position: int
+    question: ReviewQuestion
+    passage: Sequence[Stretch]
+    letters: int
+    revealed: Mapping[str, str]
+    """What this person had revealed, and its text."""
+    hidden: Sequence[str]
+    """What could be revealed now."""
+    held: Decision | None
+    """What they decided before."""
+    draft: Decision | None
+    """What the form holds already: what was decided last, even where it was taken back."""
+    before: int | None
+    after: int | None
+    """The places beside it."""
+    following: int | None
+    """The place that comes when this one is decided."""
+    done: int
+    left: int
+
+
+class UnsignedOpinion(NamedTuple):
+    """What somebody said of a contested item, without a name."""
+
+    grade: int | None
+    """None where they were unsure and named none."""
+    unsure: bool
+    note: str
+    stretch: str
+    """What they marked."""
+
+
+@dataclass(frozen=True)
+class RulingCard:
+    """A contested item as an adjudicator sees it."""
+
+    item: ReviewItem
+    question: ReviewQuestion
+    passage: Sequence[Stretch]
+    said: Sequence[UnsignedOpinion]
+    ruling: Ruling | None
+    number: int
+    """Its place among the contested ones, from 1."""
+    total: int
+    open: int
+    """How many have no ruling yet."""
+    before: int | None
+    after: int | None
+    following: int | None
+
+
+class Desk:
+    """The desk of one project."""
+
+    def __init__(self, store: ReviewStore) -> None:
+        self.store = store
+        self.dealer = Dealer(store)
+        self.guideline = sentences(store.project.guideline)
+        self._standing = StandingDecisions(store)
+
+    def start(self, person: Reviewer) -> int | None:
+        """The first place that is not decided; None when nothing is left."""
+        place = self.dealer.next_open(person)
+        return place.position if place else None
+
+    def card(self, person: Reviewer, position: int) -> DeskCard:
+        """A place in a person's order."""
+        place = self.store.dealt(person.id, position)
+        if place is None:
+            raise R2medError(f"there is no item {position} on this desk")
+        item = self.store.item(place.item)
+        question = self.store.question(item.question)
+        held = self.store.standing_at(person.id, position)
+        following = self.dealer.next_open(person, position)
+        known = self.store.revealed(person.id, position)
+        return DeskCard(
+            position,
+            question,
+            lay_out(item.text, kinds_of(query=[question.text], answer=[question.answer])),
+            len(item.text),
+            self._revealed(item, question, known, held),
+            self._hidden(question, known, held),
+            held,
+            held or self.store.last_at(person.id, position),
+            self.dealer.neighbour(person, position, -1),
+            self.dealer.neighbour(person, position, 1),
+            following.position if following and following.position != position else None,
+            self.dealer.done(person),
+            self.dealer.waiting(person),
+        )
+
+    def decide(
+        self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
+    ) -> tuple[Decision, int | None]:
+        """Keep a decision; it, and the place that comes next."""
+        row = self.store.record(person.id, position, draft, token, seen)
+        following = self.dealer.next_open(person, position)
+        return row, following.position if following else None
+
+    def undo(self, person: Reviewer, token: str) -> Decision | None:
+        """Take the last decision back; what says so, with the place to look at again."""
+        return self.store.undo(person.id, token)
+
+    def reveal(self, person: Reviewer, position: int, what: str) -> None:
+        """Record that something is shown from now on; where an item came from is shown only after deciding."""
+        card = self.card(person, position)
+        if what in card.revealed:
+            return
+        if what not in card.hidden:
+            raise R2medError(f"{what!r} cannot be shown here before you have decided")
+        self.store.reveal(person.id, position, what)
+
+    @staticmethod
+    def _hidden(question: ReviewQuestion, known: Sequence[Revealed], held: Decision | None) -> list[str]:
+        there = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: held is not None}
+        seen = {each.what for each in known}
+        return [what for what, possible in there.items() if possible and what not in seen]
+
+    @staticmethod
+    def _revealed(
+        item: ReviewItem, question: ReviewQuestion, known: Sequence[Revealed], held: Decision | None
+    ) -> dict[str, str]:
+        texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if held else ""}
+        seen = {each.what for each in known}
+        return {what: text for what, text in texts.items() if what in seen and text}
+
+    # ------------------------------------------------------------------------------------------ adjudication
+
+    def contested(self) -> list[int]:
+        """The items that an adjudicator is asked about."""
+        people = [each.id for each in self.store.reviewers() if each.role != ADJUDICATOR]
+        return contested(self._standing.current(), people)
+
+    def next_ruling(self, after: int = 0) -> int | None:
+        """The first contested item after one that has no ruling, then any; None when all have one."""
+        ruled = self.store.rulings()
+        missing = [item for item in self.contested() if item not in ruled]
+        return next((item for item in missing if item > after), missing[0] if missing else None)
+
+    def ruling_card(self, item: int) -> RulingCard:
+        """A contested item with what was said of it, in an order that tells nothing."""
+        items, ruled = self.contested(), self.store.rulings()
+        if item not in items:
+            raise R2medError("nobody disagrees about this item (any more)")
+        place = items.index(item)
+        shown, question = self.store.item(item), self.store.question(self.store.item(item).question)
+        rows = [row for row in self._standing.current() if row.item == item and not row.again]
+        said = [_opinion(row, shown.text) for row in rows if row.verdict in (GRADED, UNSURE)]
+        random.Random(f"{self.store.project.seed}\t{item}").shuffle(said)
+        following = next((each for each in (*items[place + 1 :], *items[:place]) if each not in ruled), None)
+        return RulingCard(
+            shown,
+            question,
+            lay_out(shown.text, kinds_of(query=[question.text], answer=[question.answer])),
+            said,
+            ruled.get(item),
+            place + 1,
+            len(items),
+            sum(each not in ruled for each in items),
+            items[place - 1] if place else None,
+            items[place + 1] if place + 1 < len(items) else None,
+            following,
+        )
+
+    def rule(self, ruling: Ruling, token: str) -> Ruling:
+        """Keep a ruling, which names a cause."""
+        if ruling.cause not in CAUSES:
+            raise R2medError("name the cause of the disagreement first")
+        if ruling.sentence is not None and not 0 <= ruling.sentence < len(self.guideline):
+            raise R2medError(f"the guideline has no sentence {ruling.sentence + 1}")
+        return self.store.rule(ruling, token)
+
+    def undo_ruling(self, person: Reviewer, token: str) -> Ruling | None:
+        """Take this person's last ruling that holds back."""
+        mine = [each for each in self.store.rulings().values() if each.reviewer == person.id]
+        if not mine:
+            return None
+        last = max(mine, key=lambda each: each.id)
+        return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
+
+    def progress(self) -> ReviewProgress:
+        """How everything stands, for the keeper."""
+        return review_progress(self.store, self._standing.current())
+
+
+def _origin(item: ReviewItem) -> str:
+    """Where an item came from, in a sentence or two."""
+    ranks = [f"{system} has it in place {rank}" for system, rank in item.facts.get("ranks", {}).items()]
+    label = item.facts.get("label")
+    judged = "the task does not judge it" if label is None else f"the task's own label is {label}"
+    drawn = "added because its grade is known" if item.drawn == "gold" else f"drawn: {item.drawn}"
+    return "; ".join([f"Document {item.document}", drawn, judged, *ranks]) + "."
+
+
+def _opinion(row: Decision, text: str) -> UnsignedOpinion:
+    stretch = text[slice(*row.span)] if row.span else ""
+    return UnsignedOpinion(row.grade, row.verdict == UNSURE, row.note, stretch)

@@ -1,0 +1,106 @@
+"""A passage as the desk shows it: by sentences, matching words marked, long stretches without a match folded."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from r2med.text.highlight import Kinds, Part, WordMark, marks
+
+_SENTENCE = re.compile(r"\S.*?(?:[.!?][\"')\]”]*(?=\s+[^a-z\s])|\n\s*\n|\Z)\s*", re.DOTALL)
+LONG = 1500
+"""Characters of a text that is shown whole."""
+_LEAST = 300
+"""A stretch with fewer characters is not worth a fold."""
+_LONGEST = 600
+"""A sentence with more characters is cut between words: tables and genomes have no full stops."""
+
+
+class Sentence(NamedTuple):
+    """A sentence from character to character, in stretches that are marked or not."""
+
+    start: int
+    end: int
+    parts: tuple[Part, ...]
+
+    @property
+    def matches(self) -> bool:
+        """Whether a word of it is marked."""
+        return any(part.kind for part in self.parts)
+
+
+class Stretch(NamedTuple):
+    """Sentences that stand together, in view or folded."""
+
+    sentences: tuple[Sentence, ...]
+    folded: bool
+
+    @property
+    def letters(self) -> int:
+        """How long it is."""
+        return self.sentences[-1].end - self.sentences[0].start
+
+
+def sentence_places(text: str) -> Iterator[tuple[int, int]]:
+    """Where the sentences of a text begin and end; put together they are the text, but for blanks before the first.
+
+    >>> text = "It has 2.5 mg. Gums bleed, e.g. often! Then"
+    >>> [text[start:end] for start, end in sentence_places(text)]
+    ['It has 2.5 mg. ', 'Gums bleed, e.g. often! ', 'Then']
+    """
+    for found in _SENTENCE.finditer(text):
+        start = found.start()
+        while found.end() - start > _LONGEST:
+            cut = text.rfind(" ", start, start + _LONGEST) + 1
+            cut = cut if cut > start else start + _LONGEST
+            yield start, cut
+            start = cut
+        yield start, found.end()
+
+
+def lay_out(text: str, kinds: Kinds) -> list[Stretch]:
+    """A text in stretches: of a long one, sentences far from any match are folded; the first is always in view."""
+    words = list(marks(text, kinds))
+    starts = [word.start for word in words]
+    sentences = [
+        _sentence(text, start, end, words[bisect_left(starts, start) : bisect_left(starts, end)])
+        for start, end in sentence_places(text)
+    ]
+    if not sentences:
+        return []
+    if len(text) <= LONG:
+        return [Stretch(tuple(sentences), folded=False)]
+    shown = [each.matches for each in sentences]
+    near = [place == 0 or any(shown[max(0, place - 1) : place + 2]) for place in range(len(sentences))]
+    return _joined(sentences, near)
+
+
+def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sentence:
+    found: list[Part] = []
+    done = start
+    for word in words:
+        stop = min(word.end, end)
+        found += [Part(text[done : word.start]), Part(text[word.start : stop], word.kind)]
+        done = stop
+    parts = (*found, Part(text[done:end]))
+    return Sentence(start, end, tuple(part for part in parts if part.text))
+
+
+def _joined(sentences: Sequence[Sentence], near: Sequence[bool]) -> list[Stretch]:
+    """Neighbours of a kind together; a fold that would hide next to nothing is left open."""
+    found: list[Stretch] = []
+    for sentence, shown in zip(sentences, near, strict=True):
+        if found and found[-1].folded != shown:
+            found[-1] = Stretch((*found[-1].sentences, sentence), found[-1].folded)
+        else:
+            found.append(Stretch((sentence,), not shown))
+    opened = [Stretch(each.sentences, each.folded and each.letters >= _LEAST) for each in found]
+    merged: list[Stretch] = []
+    for each in opened:
+        if merged and merged[-1].folded == each.folded:
+            merged[-1] = Stretch((*merged[-1].sentences, *each.sentences), each.folded)
+        else:
+            merged.append(each)
+    return merged

@@ -1,0 +1,38 @@
+"""What a form sends, read with care."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from r2med.errors import R2medError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+LONGEST = 100_000
+"""Bytes of a form."""
+
+
+class TooLong(R2medError):
+    """A form with more bytes than any page sends."""
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form, the first value of each."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST:
+            raise TooLong(f"a form may have at most {LONGEST:,} bytes")
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: several[0] for name, several in fields.items()}
+
+
+def whole_number(text: str | None) -> int | None:
+    """A number that a field holds; None where it holds none.
+
+    >>> whole_number("12"), whole_number(""), whole_number("1e9"), whole_number("-3")
+    (12, None, None, None)
+    """
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else None

@@ -1,0 +1,332 @@
+"""The pages of the review desk: one item a screen, adjudication, and how everything stands for the keeper.
+
+Every form works without a script. With it, the same addresses answer in JSON to whoever asks for that, and give only
+the changing part of a page to whoever asks for `part=1`, so that the next item is there before it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from r2med.errors import R2medError
+from r2med.render.html import Frame, render
+from r2med.review.desk import Desk, RulingCard
+from r2med.review.review_progress import review_progress
+from r2med.review.review_rows import (
+    ADJUDICATOR,
+    CAUSES,
+    GRADED,
+    SKIPPED,
+    UNSURE,
+    ChangedElsewhere,
+    Decision,
+    DraftDecision,
+    Reviewer,
+    Ruling,
+    Span,
+)
+from r2med.review.review_store import ReviewStore, review_names
+from r2med.storage.sqlite import StoreError
+from r2med.web.forms import TooLong, read_form, whole_number
+from r2med.web.guard import visit_of
+from r2med.web.review_door import ReviewDoor, cookie, named
+
+_LONGEST_NOTE = 4000
+_DAY = 24 * 3600.0
+_TOKEN = 200
+"""Characters of a form's token, at the most."""
+_STATUS = {ChangedElsewhere: 409, StoreError: 507, TooLong: 413}
+Page = tuple[str, dict[str, Any]]
+Sitting = tuple[Desk, Reviewer]
+
+
+class NotAdmitted(R2medError):
+    """Somebody is at a desk without a link to it."""
+
+
+def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
+    """Every address of the desk."""
+    pages = _Pages(door, menu)
+    place = "/review/{name}"
+    return [
+        Route("/review", pages.keeper(_list_page)),
+        Route(f"{place}/progress", pages.keeper(_progress_page)),
+        Route(f"{place}/join/{{secret}}", pages.join),
+        Route(place, pages.show(_start)),
+        Route(f"{place}/item/{{position:int}}", pages.show(_item_page)),
+        Route(f"{place}/item/{{position:int}}", pages.change(_decide), methods=["POST"]),
+        Route(f"{place}/item/{{position:int}}/reveal", pages.change(_reveal), methods=["POST"]),
+        Route(f"{place}/undo", pages.change(_undo), methods=["POST"]),
+        Route(f"{place}/guideline", pages.show(_guideline_page)),
+        Route(f"{place}/done", pages.show(_done_page)),
+        Route(f"{place}/rule/{{item:int}}", pages.show(_ruling_page)),
+        Route(f"{place}/rule/{{item:int}}", pages.change(_rule), methods=["POST"]),
+    ]
+
+
+class _Pages:
+    """Views and changes as endpoints, for those who sit at the desk that they ask for."""
+
+    def __init__(self, door: ReviewDoor, menu: Mapping[str, str]) -> None:
+        self.door, self.menu = door, menu
+
+    def keeper(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Response]:
+        """A page for whoever has the server's token."""
+
+        @wraps(view)
+        def endpoint(request: Request) -> Response:
+            if request.state.admitted_by == "entrance":
+                return self._error(request, 403, "this page is for the keeper of the review")
+            try:
+                template, values = view(self.door, request)
+            except R2medError as error:
+                return self._error(request, 404, str(error))
+            return _html(render(template, Frame(self.menu, "Review", root="/static/", live=True), **values))
+
+        return endpoint
+
+    def show(self, view: Callable[[Sitting, Request], Page | str]) -> Callable[[Request], Response]:
+        """A page for the person at a desk; a view may also name the address to go to."""
+
+        @wraps(view)
+        def endpoint(request: Request) -> Response:
+            try:
+                sitting = self._sitting(request)
+                found = view(sitting, request)
+                if isinstance(found, str):
+                    return RedirectResponse(found, 303)
+                template, values = found
+                page = render(template, self._frame(sitting), desk=sitting[0], person=sitting[1], **values)
+            except R2medError as error:
+                return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, str(error))
+            return _html(page)
+
+        return endpoint
+
+    def change(self, act: Callable[[Sitting, Request, Mapping[str, str]], dict[str, Any]]) -> Callable[[Request], Any]:
+        """A change that a person asks for: JSON for a script, the page that shows it for everybody else."""
+
+        def work(request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+            return act(self._sitting(request), request, form)
+
+        @wraps(act)
+        async def endpoint(request: Request) -> Response:
+            script = "application/json" in request.headers.get("accept", "")
+            try:
+                done = await run_in_threadpool(work, request, await read_form(request))
+            except R2medError as error:
+                status = 403 if isinstance(error, NotAdmitted) else _STATUS.get(type(error), 400)
+                said = _not_saved(error, status)
+                return JSONResponse({"error": said}, status) if script else self._error(request, status, said)
+            return JSONResponse(done) if script else RedirectResponse(done["next"], 303)
+
+        return endpoint
+
+    def join(self, request: Request) -> Response:
+        """The page behind a link: it sets the cookie, and tells what waits."""
+        visit = visit_of(request.scope)
+        found = self.door.person(visit)
+        if found is None:
+            return self._error(request, 403, "open the link that you were sent")
+        name, secret = named(visit)
+        progress = {"done": found[0].dealer.done(found[1]), "items": found[0].store.item_count}
+        page = render("review_join.html", self._frame(found), desk=found[0], person=found[1], **progress)
+        return HTMLResponse(page, headers={"set-cookie": cookie(visit, name, secret), "cache-control": "no-store"})
+
+    def _sitting(self, request: Request) -> Sitting:
+        found = self.door.person(visit_of(request.scope))
+        if found is None:
+            name = request.path_params["name"]
+            raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
+        return found
+
+    def _frame(self, sitting: Sitting) -> Frame:
+        """The menu of a person holds their desk and nothing else."""
+        desk, person = sitting
+        place = f"/review/{desk.store.project.name}"
+        first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
+        return Frame({first: place, "Guideline": f"{place}/guideline"}, root="/static/", live=True)
+
+    def _error(self, request: Request, status: int, message: str) -> Response:
+        name = request.path_params.get("name", "")
+        keeper = request.state.admitted_by != "entrance"
+        around = Frame(self.menu if keeper else {"Desk": f"/review/{name}"}, root="/static/", live=True)
+        back = "" if status == 403 else f"/review/{name}" if name else "/review"
+        return HTMLResponse(render("review_error.html", around, message=message, back=back), status)
+
+
+def _html(page: str) -> Response:
+    return HTMLResponse(page, headers={"cache-control": "no-store"})
+
+
+def _not_saved(error: R2medError, status: int) -> str:
+    """What somebody is told whose decision is not kept, with the reason."""
+    text = str(error)
+    why = f"{text} (not kept by this machine's disk)" if status == 507 else text
+    return f"This was not saved: {why}"
+
+
+# ---------------------------------------------------------------------------------------------- the desk
+
+
+def _place(desk: Desk) -> str:
+    return f"/review/{desk.store.project.name}"
+
+
+def _start(sitting: Sitting, request: Request) -> str:
+    """Where somebody goes on."""
+    desk, person = sitting
+    if person.role == ADJUDICATOR:
+        item = desk.next_ruling() or next(iter(desk.contested()), None)
+        return f"{_place(desk)}/rule/{item}" if item else f"{_place(desk)}/done"
+    position = desk.start(person)
+    return f"{_place(desk)}/item/{position}" if position else f"{_place(desk)}/done"
+
+
+def _item_page(sitting: Sitting, request: Request) -> Page:
+    desk, person = sitting
+    card = desk.card(person, request.path_params["position"])
+    values = {"card": card, "scale": desk.store.project.scale, "place": _place(desk)}
+    values |= {"token": secrets.token_urlsafe(12), "shown": f"{time.time() - 0.001:.3f}"}
+    return ("_review_item.html" if request.query_params.get("part") else "review_item.html"), values
+
+
+def _decide(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+    desk, person = sitting
+    position = request.path_params["position"]
+    seen = whole_number(form.get("seen"))
+    row, following = desk.decide(person, position, _draft(form), _token(form), seen)
+    said = _said(desk, row)
+    place = f"{_place(desk)}/item/{following}" if following else f"{_place(desk)}/done"
+    counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
+    return {"saved": row.id, "said": said, "next": place, **counts}
+
+
+def _draft(form: Mapping[str, str]) -> DraftDecision:
+    say = form.get("say", "")
+    verdict = {"unsure": UNSURE, "skip": SKIPPED}.get(say, GRADED)
+    start, end = whole_number(form.get("start")), whole_number(form.get("end"))
+    return DraftDecision(
+        verdict,
+        whole_number(say) if verdict == GRADED else None,
+        Span(start, end) if start is not None and end is not None else None,
+        form.get("note", "").strip()[:_LONGEST_NOTE],
+        whole_number(form.get("sentence")),
+        _seconds(form),
+    )
+
+
+def _seconds(form: Mapping[str, str]) -> float | None:
+    """How long an item was in view: by the browser's own clock, or since the page was made; None where neither can be.
+
+    A clock that was set meanwhile gives no time rather than a wrong one.
+    """
+    try:
+        taken = float(form["seconds"]) if form.get("seconds") else time.time() - float(form["shown"])
+    except (KeyError, ValueError):
+        return None
+    return round(taken, 2) if math.isfinite(taken) and 0 <= taken < _DAY else None
+
+
+def _token(form: Mapping[str, str]) -> str:
+    token = form.get("token", "")
+    if not 8 <= len(token) <= _TOKEN:
+        raise R2medError("the form has no token; load the page again")
+    return token
+
+
+def _said(desk: Desk, row: Decision) -> str:
+    if row.verdict == SKIPPED:
+        return "Skipped; it comes back at the end"
+    if row.verdict == UNSURE:
+        return "Saved: unsure"
+    return f"Saved: {row.grade}, {desk.store.project.scale.grade(row.grade or 0).name}"
+
+
+def _undo(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+    desk, person = sitting
+    if person.role == ADJUDICATOR:
+        ruling = desk.undo_ruling(person, f"undo {_token(form)}")
+        place = f"{_place(desk)}/rule/{ruling.item}" if ruling else _place(desk)
+        return {"said": "Taken back" if ruling else "There is nothing to take back", "next": place}
+    row = desk.undo(person, f"undo {_token(form)}")
+    if row is None:
+        return {"said": "There is nothing to take back", "next": _place(desk)}
+    return {"said": "Taken back", "next": f"{_place(desk)}/item/{row.position}"}
+
+
+def _reveal(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+    desk, person = sitting
+    position = request.path_params["position"]
+    desk.reveal(person, position, form.get("what", ""))
+    return {"said": "Shown, and noted", "next": f"{_place(desk)}/item/{position}"}
+
+
+def _guideline_page(sitting: Sitting, request: Request) -> Page:
+    return "review_guideline.html", {"scale": sitting[0].store.project.scale}
+
+
+def _done_page(sitting: Sitting, request: Request) -> Page:
+    desk, person = sitting
+    skipped = [] if person.role == ADJUDICATOR else desk.dealer.skipped(person)
+    values = {"skipped": skipped[:500], "place": _place(desk), "token": secrets.token_urlsafe(12)}
+    return "review_done.html", {**values, "done": desk.dealer.done(person), "adjudicator": person.role == ADJUDICATOR}
+
+
+# ---------------------------------------------------------------------------------------------- adjudication
+
+
+def _ruling_page(sitting: Sitting, request: Request) -> Page:
+    desk, person = sitting
+    _check_adjudicator(person)
+    card: RulingCard = desk.ruling_card(request.path_params["item"])
+    values = {"card": card, "scale": desk.store.project.scale, "place": _place(desk), "causes": CAUSES}
+    values |= {"token": secrets.token_urlsafe(12), "shown": f"{time.time() - 0.001:.3f}"}
+    return ("_review_rule.html" if request.query_params.get("part") else "review_rule.html"), values
+
+
+def _check_adjudicator(person: Reviewer) -> None:
+    if person.role != ADJUDICATOR:
+        raise NotAdmitted("adjudication is for whoever was invited to it")
+
+
+def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+    desk, person = sitting
+    _check_adjudicator(person)
+    item, grade = request.path_params["item"], whole_number(form.get("say"))
+    if grade is None:
+        raise R2medError("a ruling needs a grade")
+    note = form.get("note", "").strip()[:_LONGEST_NOTE]
+    sentence = whole_number(form.get("sentence"))
+    cause = form.get("cause", "")
+    ruling = Ruling(0, person.id, item, grade, cause, sentence, note, _seconds(form), "")
+    kept = desk.rule(ruling, _token(form))
+    following = desk.next_ruling(item)
+    place = f"{_place(desk)}/rule/{following}" if following else f"{_place(desk)}/done"
+    return {"saved": kept.id, "said": f"Saved: {kept.grade}, {CAUSES[kept.cause].lower()}", "next": place}
+
+
+# ---------------------------------------------------------------------------------------------- the keeper
+
+
+def _list_page(door: ReviewDoor, request: Request) -> Page:
+    found = []
+    for name in review_names():
+        with ReviewStore.open(name) as store:
+            found.append(review_progress(store))
+    return "review_list.html", {"reviews": found}
+
+
+def _progress_page(door: ReviewDoor, request: Request) -> Page:
+    desk = door.desk(request.path_params["name"])
+    return "review_progress.html", {"progress": desk.progress(), "causes": CAUSES}

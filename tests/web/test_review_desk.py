@@ -1,0 +1,400 @@
+"""The review desk over HTTP: who gets in, what they see, what is kept, and what becomes of those who try something."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+from webparts import ATTACK, TOKEN
+
+import r2med
+from r2med.cli.main import app as program
+from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
+from r2med.review.invitations import invite, join_path, withdraw
+from r2med.review.review_rows import ReviewItem, ReviewProject, ReviewQuestion
+from r2med.review.review_store import ReviewStore, create_review
+from r2med.web.access import Access
+from r2med.web.app import create_app
+from r2med.web.library import Library
+from r2med.web.review_door import GuessLimit, ReviewDoor
+
+HERE = "http://127.0.0.1:8421"
+SECRET_WORDS = ("bm25", "in place 7", "own label", "doc-", "drawn")
+"""What would tell where an item came from."""
+
+
+def make_review(name: str = "pilot", questions: int = 3, passages: int = 4, overlap: bool = True) -> ReviewStore:
+    asked = [
+        ReviewQuestion(n, "task", f"q{n}", f"Why do gums bleed, number {n}? {ATTACK}", f"scurvy {n}", "Think of ships.")
+        for n in range(1, questions + 1)
+    ]
+    items = [
+        ReviewItem(n, 1 + (n - 1) // passages, f"doc-{n}", f"Gums bleed in scurvy. Sentence two of {n}. {ATTACK}",
+                   "random", overlap, facts={"label": 1, "ranks": {"bm25": 7}})
+        for n in range(1, questions * passages + 1)
+    ]  # fmt: skip
+    head = (name, "2026-01-01", ("task",), {}, "random", {"random": 99}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
+    return create_review(ReviewProject(*head, 1.0, 0.0, 0), asked, items)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewStore]:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with make_review() as made:
+        yield made
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def application(store, clock):
+    return create_app(Library(), Access(TOKEN), ReviewDoor(GuessLimit(lambda: clock[0])))
+
+
+def browser(application) -> TestClient:
+    return TestClient(application, base_url=HERE, headers={"origin": HERE}, follow_redirects=False)
+
+
+def sit(application, store, name: str, **how) -> TestClient:
+    """Somebody who has opened their link."""
+    client = browser(application)
+    assert client.get(join_path(store.project.name, invite(store, name, **how).secret)).status_code == 200
+    return client
+
+
+def fields(page: str) -> dict[str, str]:
+    """What the form of a page sends beside the button that is pressed."""
+    inputs = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.partition('class="decide"')[2])
+    return dict(inputs)
+
+
+def item_page(client: TestClient, name: str = "pilot") -> tuple[str, str]:
+    """Address and text of the next item."""
+    address = client.get(f"/review/{name}").headers["location"]
+    return address, client.get(address).text
+
+
+def test_a_link_opens_one_desk_and_nothing_else(application, store):
+    with make_review("other") as other:
+        ada, ben = sit(application, store, "Ada"), sit(application, other, "Ben")
+        assert item_page(ada)[0] == "/review/pilot/item/1"
+        assert item_page(ben, "other")[0] == "/review/other/item/1"
+        for path in ("/", "/runs", "/review", "/review/pilot/progress", "/review/other", "/review/other/item/1",
+                     "/review/other/undo", "/document?task=x", "/search", "/review/absent"):  # fmt: skip
+            assert ada.get(path).status_code == 403, path
+        assert ada.post("/review/other/item/1", data={"say": "1"}).status_code == 403
+        assert ada.get("/static/desk.js").status_code == 200
+        assert browser(application).get("/static/desk.js").status_code == 403
+        keeper = browser(application)
+        keeper.get(f"/review?token={TOKEN}")
+        assert "pilot" in keeper.get("/review").text
+        assert "Ada" in keeper.get("/review/pilot/progress").text
+        # Not even the keeper judges in somebody's name.
+        assert keeper.get("/review/pilot/item/1").status_code == 403
+        assert keeper.post("/review/pilot/item/1", data={"say": "1", "token": "t" * 12}).status_code == 403
+
+
+def test_without_a_token_of_the_server_the_desk_still_wants_a_link(store):
+    client = browser(create_app(Library(), Access(None)))
+    assert client.get("/review/pilot/progress").status_code == 200
+    assert client.get("/review/pilot").status_code == 403
+    assert client.get("/review/pilot/item/1").status_code == 403
+
+
+def test_the_cookie_is_for_no_script_and_no_other_site_and_a_withdrawn_link_ends_it(application, store):
+    client = browser(application)
+    secret = invite(store, "Ada").secret
+    answer = client.get(join_path("pilot", secret))
+    kept = answer.headers["set-cookie"]
+    assert "HttpOnly" in kept
+    assert "SameSite=Strict" in kept
+    assert "no-store" in answer.headers["cache-control"]
+    safe = TestClient(application, base_url=HERE.replace("http:", "https:"))
+    assert "Secure" in safe.get(join_path("pilot", secret)).headers["set-cookie"]
+    assert client.get("/review/pilot").status_code == 303
+    withdraw(store, "Ada")
+    refused = client.get("/review/pilot/item/1")
+    assert refused.status_code == 403
+    assert "it was withdrawn" in refused.text
+    page = client.post("/review/pilot/item/1", data={"say": "1", "token": "t" * 12})
+    assert (page.status_code, store.decisions()) == (403, [])
+
+
+def test_guessing_is_limited_and_does_not_stop_those_at_work(application, store, clock):
+    ada, stranger, late = sit(application, store, "Ada"), browser(application), invite(store, "Ben").secret
+    for number in range(10):
+        answer = stranger.get(join_path("pilot", f"guess{number}"))
+        assert answer.status_code == 403
+    assert "too many wrong links" in stranger.get(join_path("pilot", "guess")).text.lower()
+    # The next one that is right is not even looked at, and tells nothing.
+    assert stranger.get(join_path("pilot", late)).status_code == 403
+    assert ada.get("/review/pilot").status_code == 303
+    clock[0] += 61
+    assert stranger.get(join_path("pilot", late)).status_code == 200
+    wrong = browser(application)
+    for number in range(11):
+        wrong.cookies.set("r2med_review_8421_pilot", f"guess{number}")
+        assert wrong.get("/review/pilot/item/1").status_code == 403
+    assert "too many" in wrong.get("/review/pilot/item/1").text.lower()
+
+
+def test_nothing_tells_where_an_item_came_from_before_the_decision(application, store):
+    ada = sit(application, store, "Ada")
+    ben = sit(application, store, "Ben")
+    address, page = item_page(ada)
+    whole = page + ada.get(address + "?part=1").text
+    assert not [word for word in SECRET_WORDS if word in whole]
+    assert "scurvy 1" not in whole
+    assert "Think of ships" not in whole
+    assert ada.post(f"{address}/reveal", data={"what": "sources"}).status_code == 400
+    ada.post(f"{address}/reveal", data={"what": "answer"})
+    assert re.search(r"scurvy \d", ada.get(address).text)
+    form = fields(ada.get(address).text)
+    assert ada.post(address, data={**form, "say": "3", "note": "mine alone"}).status_code == 303
+    row = store.decisions()[0]
+    assert [each.what for each in row.revealed] == ["answer"]
+    assert "in place 7" not in ada.get(address).text
+    ada.post(f"{address}/reveal", data={"what": "sources"})
+    assert "in place 7" in ada.get(address).text
+    for number in range(1, 9):
+        assert "mine alone" not in ben.get(f"/review/pilot/item/{number}").text
+    ada.post(address, data={**fields(ada.get(address).text), "say": "1"})
+    assert [each.what for each in store.decisions()[1].revealed] == ["answer", "sources"]
+
+
+def test_plain_forms_judge_note_skip_undo_and_come_to_an_end(application, store):
+    ada = sit(application, store, "Ada")
+    for number in range(12):
+        address, page = item_page(ada)
+        say = {0: "unsure", 1: "skip"}.get(number, str(number % 4))
+        done = ada.post(address, data={**fields(page), "say": say, "note": f"n{number}", "sentence": "2"})
+        assert done.status_code == 303
+    assert done.headers["location"] == "/review/pilot/done"
+    assert "You skipped 1" in ada.get("/review/pilot/done").text
+    rows = store.decisions()
+    assert [row.verdict for row in rows][:2] == ["unsure", "skipped"]
+    assert [row.grade for row in rows][2:] == [number % 4 for number in range(2, 12)]
+    assert {row.sentence for row in rows} == {2}
+    assert all(row.seconds is not None and row.seconds < 60 for row in rows)
+    for number in range(12, 0, -1):
+        back = ada.post("/review/pilot/undo", data={"token": f"undo-{number:04}"})
+        assert back.headers["location"] == f"/review/pilot/item/{number}"
+    assert store.standing() == []
+    assert len(store.decisions()) == 24
+
+
+def test_a_form_sent_twice_is_one_decision_and_a_second_tab_is_told(application, store):
+    ada = sit(application, store, "Ada")
+    address, page = item_page(ada)
+    first, second = fields(page), fields(ada.get(address).text)
+    script = {"accept": "application/json"}
+    for _ in range(3):
+        assert ada.post(address, data={**first, "say": "2"}, headers=script).json()["saved"] == 1
+    answer = ada.post(address, data={**second, "say": "0"}, headers=script)
+    assert answer.status_code == 409
+    assert "This was not saved: this passage was decided meanwhile" in answer.json()["error"]
+    assert "decided meanwhile" in ada.post(address, data={**second, "say": "0"}).text
+    assert [row.grade for row in store.decisions()] == [2]
+
+
+def test_a_form_from_elsewhere_or_without_its_token_is_refused(application, store):
+    ada = sit(application, store, "Ada")
+    address, page = item_page(ada)
+    for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+        assert ada.post(address, data={**fields(page), "say": "2"}, headers=headers).status_code == 403
+    for wrong in ({"token": ""}, {"token": "x" * 300}, {"say": "7"}, {"say": ""}, {"say": "-1"},
+                  {"start": "5", "end": "2"}, {"end": "99999", "start": "0"}, {"sentence": "99"}):  # fmt: skip
+        assert ada.post(address, data={**fields(page), "say": "2", **wrong}).status_code == 400, wrong
+    assert ada.post(address, content=b"x" * 200_000).status_code == 413
+    assert ada.post("/review/pilot/item/999", data={**fields(page), "say": "2"}).status_code == 400
+    assert ada.get("/review/pilot/item/999").status_code == 404
+    assert store.decisions() == []
+
+
+def test_a_clock_that_jumps_gives_no_time_rather_than_a_wrong_one(application, store):
+    ada = sit(application, store, "Ada")
+    cases = {"-5": None, "nan": None, "1e300": None, "soon": None, "12.5": 12.5}
+    for seconds, kept in cases.items():
+        address, page = item_page(ada)
+        ada.post(address, data={**fields(page), "say": "1", "seconds": seconds})
+        assert store.decisions()[-1].seconds == kept
+    address, page = item_page(ada)
+    ada.post(address, data={**fields(page), "say": "1", "shown": "99999999999"})
+    assert store.decisions()[-1].seconds is None
+
+
+def test_markup_in_texts_and_notes_stays_text(application, store):
+    ada, ben, eve = (sit(application, store, name) for name in ("Ada", "Ben", "Cleo"))
+    judge = sit(application, store, "Eve", role="adjudicator")
+    for client, grade in ((ada, "0"), (ben, "3"), (eve, "3")):
+        address, page = item_page(client)
+        assert "<script>document" not in page
+        assert "<img src=x" not in page
+        for _ in range(12):
+            address, page = item_page(client)
+            client.post(address, data={**fields(page), "say": grade, "note": ATTACK})
+    page = judge.get(judge.get("/review/pilot").headers["location"]).text
+    assert "<img src=x" not in page
+    assert "&lt;img src=x" in page
+    policy = judge.get("/review/pilot/guideline").headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert not re.search(r"<script(?! src=)|<[^>]*\s(on\w+|style)=", page)
+
+
+def test_an_adjudicator_sees_labels_without_names_and_names_a_cause(application, store):
+    people = {name: sit(application, store, name) for name in ("Ada", "Ben")}
+    for name, client in people.items():
+        for _ in range(12):
+            address, page = item_page(client)
+            shared = int(re.search(r"Sentence two of (\d+)", re.sub("<.*?>", "", page))[1])
+            grade = 3 if name == "Ada" and shared % 3 == 0 else 1
+            client.post(address, data={**fields(page), "say": str(grade), "note": f"note of {shared}"})
+    judge = sit(application, store, "Eve", role="adjudicator")
+    address = judge.get("/review/pilot").headers["location"]
+    page = judge.get(address).text
+    assert "1 of 4 that people disagree about" in page
+    assert "3 Decisive" in page
+    assert "1 Related" in page
+    assert not [name for name in ("Ada", "Ben") if name in page]
+    without = judge.post(address, data={**fields(page), "say": "2"})
+    assert (without.status_code, store.rulings()) == (400, {})
+    for _ in range(4):
+        address, page = judge.get("/review/pilot").headers["location"], ""
+        page = judge.get(address).text
+        done = judge.post(address, data={**fields(page), "say": "2", "cause": "guideline", "sentence": "1"})
+        assert done.status_code == 303
+    assert done.headers["location"] == "/review/pilot/done"
+    assert {item: ruling.grade for item, ruling in store.rulings().items()} == dict.fromkeys((3, 6, 9, 12), 2)
+    judge.post("/review/pilot/undo", data={"token": "token-undo"})
+    assert sorted(store.rulings()) == [3, 6, 9]
+    assert people["Ada"].get("/review/pilot/rule/3").status_code == 403
+    keeper = browser(application)
+    keeper.get(f"/review?token={TOKEN}")
+    progress = keeper.get("/review/pilot/progress").text
+    assert "67% <span" in progress
+    assert "3 × the guideline is ambiguous" in progress
+    assert "sentence 2: Judge whether the passage helps" in progress
+
+
+def test_a_disk_that_cannot_be_written_is_said_and_nothing_is_lost(application, store):
+    ada = sit(application, store, "Ada")
+    address, page = item_page(ada)
+    ada.post(address, data={**fields(page), "say": "1"})
+    address, page = item_page(ada)
+    (pages,) = store.rows("PRAGMA page_count")[0]
+    desk_file = application_store(application)
+    desk_file.rows(f"PRAGMA max_page_count = {pages}")
+    form = {**fields(page), "say": "3", "note": "x" * 4000}
+    many = [ada.post(address, data=form, headers={"accept": "application/json"})]
+    assert many[0].status_code == 507, many[0].text
+    assert "This was not saved" in many[0].json()["error"]
+    assert "disk is full" in many[0].json()["error"]
+    assert "This was not saved" in ada.post(address, data=form).text
+    assert [row.grade for row in store.decisions()] == [1]
+    desk_file.rows("PRAGMA max_page_count = 1000000")
+    assert ada.post(address, data=form).status_code == 303
+    assert [row.grade for row in store.decisions()] == [1, 3]
+
+
+def application_store(application) -> ReviewStore:
+    """The store that the server itself writes to."""
+    for each in application.user_middleware:
+        access = each.kwargs.get("access")
+        if access is not None:
+            return access.entrances[-1].opens.__self__.desk("pilot").store
+    raise AssertionError("no door")
+
+
+# ---------------------------------------------------------------------------------------------- a real server
+
+
+@contextmanager
+def real_server(port: int, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "r2med", "serve", "--port", str(port), "--token", TOKEN, *options]
+    environment = os.environ | {"PYTHONPATH": str(Path(r2med.__file__).parents[1])}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            for _ in range(600):
+                with socket.socket() as tried:
+                    if tried.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                server_died = server.poll() is not None
+                assert not server_died
+                try:
+                    server.wait(0.05)
+                except subprocess.TimeoutExpired:
+                    continue
+            yield server
+        finally:
+            server.send_signal(signal.SIGKILL)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def ask(port: int, path: str, **headers: str) -> tuple[int, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status, dict(answer.getheaders())
+
+
+def judge(port: int, secret: str, times: int) -> list[int]:
+    """Do what the page does; the decisions that the server acknowledged."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    cookie, saved = f"r2med_review_{port}_pilot={secret}", []
+    for _ in range(times):
+        connection.request("GET", "/review/pilot", headers={"cookie": cookie})
+        answer = connection.getresponse()
+        answer.read()
+        address = answer.getheader("location")
+        connection.request("GET", f"{address}?part=1", headers={"cookie": cookie})
+        form = fields(connection.getresponse().read().decode())
+        headers = {"cookie": cookie, "origin": f"http://127.0.0.1:{port}", "accept": "application/json",
+                   "content-type": "application/x-www-form-urlencoded"}  # fmt: skip
+        connection.request("POST", address, urlencode({**form, "say": "2"}), headers)
+        saved.append(json.loads(connection.getresponse().read())["saved"])
+    return saved
+
+
+def test_what_was_acknowledged_survives_kills_and_a_proxy_is_believed_only_when_it_is_named(store):
+    secret, late = invite(store, "Ada").secret, invite(store, "Ben").secret
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.7"}
+    acknowledged: list[int] = []
+    for options in ((), ("--trust-proxy", "127.0.0.1")):
+        port = free_port()
+        with real_server(port, *options) as server:
+            acknowledged += judge(port, secret, 4)
+            status, headers = ask(port, join_path("pilot", secret), **forwarded)
+            assert (status, "Secure" in headers["set-cookie"]) == (200, bool(options))
+            # Who guesses is known by their own address only where the proxy is believed.
+            for number in range(12):
+                ask(port, join_path("pilot", f"guess{number}"), **{"X-Forwarded-For": f"203.0.113.{number}"})
+            status, _ = ask(port, join_path("pilot", late), **{"X-Forwarded-For": "198.51.100.1"})
+            assert status == (200 if options else 403)
+            server.kill()
+    assert [row.id for row in store.decisions()] == acknowledged == list(range(1, 9))
+    assert sqlite3.connect(store.path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    done = CliRunner().invoke(program, ["serve", "--trust-proxy", "proxy.example"])
+    assert "not an address" in str(done.exception)
