@@ -27,6 +27,7 @@ from r2med.expand.replay import Replay, published_task
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
+from r2med.runs.ledger import Ledger
 
 FULL = [name for name in registry() if name.startswith("sample/")]
 
@@ -306,3 +307,44 @@ def test_the_sample_is_read_as_it_is_bundled():
         written = read_written(Replay().locate(collection), collection.queries.ids)
         assert set(written.texts) == set(collection.queries.ids)
         assert written.queries == dict(collection.queries)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".tsv"])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_file_that_is_replaced_before_it_is_read_gives_no_result(ending, restored, tmp_path, monkeypatch):
+    """The key of the run is of one file, the texts would be of another: nothing may be kept under that key."""
+    first, second = (
+        (b"q1\tScurvy.\nq2\tGout.\n", b"q1\tGout.\nq2\tScurvy.\n")
+        if ending == ".tsv"
+        else (rows(("q1", "Scurvy."), ("q2", "Gout.")), rows(("q1", "Gout."), ("q2", "Scurvy.")))
+    )
+    if ending.endswith(".gz"):
+        first, second = gzip.compress(first), gzip.compress(second)
+    file = tmp_path / f"mine{ending}"
+    file.write_bytes(first)
+    dataset = Dataset(tiny(), Gold({"q1": {"d1": 1}, "q2": {"d2": 1}}))
+    system = Replay(str(file)) >> BM25()
+
+    def swapped(path, known):
+        file.write_bytes(second)
+        written = read_written(path, known)
+        if restored:
+            file.write_bytes(first)
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr("r2med.expand.replay.read_written", swapped)
+        report = evaluate(system, dataset)
+    assert [failure.message for failure in report.failures] == [
+        f"{file}: was replaced while the run was made; run it again"
+    ]
+    with Ledger() as ledger:
+        assert ledger.entries() == []
+    file.write_bytes(first)
+    assert not evaluate(system, dataset).failures
+    file.write_bytes(second)
+    again = evaluate(system, dataset)
+    assert not again.failures, "between two runs a file may change"
+    assert not again.results[0].cached
+    with Ledger() as ledger:
+        assert len(ledger.entries()) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,6 +116,37 @@ def test_replies_are_kept_and_fresh_asks_again(backend: Backend) -> None:
         only_result(spec(server), fresh=True)
         assert len(server.bodies) == 19
         assert again.record.notes[again.system]["latency"]["p50"] > 0
+
+
+def test_kept_replies_are_counted_and_forgotten_by_name_alone(backend: Backend, own_home: Path) -> None:
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    def told(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["cache", *arguments], env={"COLUMNS": "120", "NO_COLOR": "1"})
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    def replies() -> list[dict[str, object]]:
+        return [row for row in json.loads(told("--json")) if row["kind"] == "replies"]
+
+    assert replies() == []
+    assert told("clear", "replies") == "removed 0 replies of search engines\n"
+    assert not (own_home / "engines.sqlite").exists(), "looking makes no file"
+    with EngineServer("elasticsearch", backend) as server:
+        only_result(spec(server))
+        assert len(server.bodies) == 9
+        assert re.search(r"replies +search engines +9 queries +\d", told())
+        (row,) = replies()
+        assert row["holds"] == "9 queries"
+        assert 0 < row["bytes"] < (own_home / "engines.sqlite").stat().st_size
+        told("clear", "--all")
+        assert replies() == [row], "what an engine answered cannot always be had again"
+        assert told("clear", "replies") == "removed 9 replies of search engines\n"
+        assert replies() == []
+        only_result(f"rrf({spec(server)}, bm25)")
+        assert len(server.bodies) == 18
 
 
 def test_no_key_is_in_any_file_or_message(backend: Backend, own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:

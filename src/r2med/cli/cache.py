@@ -19,6 +19,7 @@ from r2med.render.grid import Column, Table, numbers
 from r2med.rerank.pair_scores import clear_scores, kept_scores
 from r2med.rerank.reranker_cards import api_cards
 from r2med.rerank.reranker_cards import cards as reranker_cards
+from r2med.retrieve.engine_replies import clear_replies, kept_replies
 from r2med.storage.cache import Cache
 from r2med.storage.files import human_size
 from r2med.storage.home import home
@@ -28,7 +29,9 @@ from r2med.storage.home import home
 @json_option()
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models."""
+    """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models, replies of
+    search engines.
+    """
     if ctx.invoked_subcommand is not None:
         return
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
@@ -36,7 +39,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
         for each in sizes()
     ]
-    rows += [*_score_rows(), *_answer_rows()]
+    rows += [*_score_rows(), *_answer_rows(), *_reply_rows()]
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
@@ -69,6 +72,11 @@ def _answer_rows() -> list[tuple[str, str, str, int]]:
     return rows
 
 
+def _reply_rows() -> list[tuple[str, str, str, int]]:
+    kept = kept_replies()
+    return [("replies", "search engines", f"{kept.queries:,} queries", kept.bytes)] if kept.queries else []
+
+
 @contextmanager
 def _answers() -> Iterator[ReplyCache | None]:
     """The file of kept answers, if there is one."""
@@ -83,14 +91,15 @@ def _answers() -> Iterator[ReplyCache | None]:
 
 
 @command.command("clear")
-@click.argument("what", required=False, metavar="MODEL|answers|scores")
+@click.argument("what", required=False, metavar="MODEL|answers|scores|replies")
 @click.option("--model", help="Of answers or scores, those of this model.")
 @click.option("--unusable", is_flag=True, help="Of answers, those that are empty, refused, filtered or cut.")
 @click.option("--all", "everything", is_flag=True, help="All vectors of all models, and all indexes.")
 def clear(what: str | None, model: str | None, unusable: bool, everything: bool) -> None:
-    """Forget the vectors of a model, kept answers or scores, or with --all every vector and index.
+    """Forget the vectors of a model, kept answers, scores or replies of search engines, or with --all every vector
+    and index.
 
-    Answers are paid for: they go only when they are named.
+    Answers are paid for, and engines may have changed: both go only when they are named.
 
     \b
     Examples:
@@ -98,15 +107,19 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
       r2med cache clear answers --unusable
       r2med cache clear answers --model gpt-4o
       r2med cache clear scores
+      r2med cache clear replies
     """
     if (what is None) != everything:
-        raise click.UsageError("name a model, answers or scores, or say --all")
+        raise click.UsageError("name a model, answers, scores or replies, or say --all")
     if (model is not None and what not in ("answers", "scores")) or (unusable and what != "answers"):
         raise click.UsageError("--model is for answers and scores, --unusable for answers")
     if what == "answers":
         _clear_answers(model or "", unusable)
     elif what == "scores":
         _clear_scores(model or "")
+    elif what == "replies":
+        gone = clear_replies()
+        click.echo(f"removed {gone:,} {'reply' if gone == 1 else 'replies'} of search engines")
     else:
         _clear_vectors(what or "")
     if everything:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from r2med.pipeline.joins import TEXT_JOINS, check_join
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Requirements
+from r2med.storage.file_digests import confirm, file_digest
 from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class Replay(Expander):
 
     def fingerprint(self) -> Mapping[str, object]:
         """The content of a file that is named; what lies beside the data is in `inputs`."""
-        return {"file": _digest(self._file)} if self._file is not None else {}
+        return {"file": file_digest(self._file)} if self._file is not None else {}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """What the output depends on that the data brings along: the content of the file beside a folder's data."""
         if self.source == BESIDE and not collection.task.hub:
-            return {"file": _digest(self.locate(collection))}
+            return {"file": file_digest(self.locate(collection))}
         return {}
 
     def describe(self) -> Mapping[str, object]:
@@ -129,6 +129,7 @@ class Replay(Expander):
         """Add the texts of the file; a query that it lacks is counted."""
         queries = dict(collection.queries)
         written = read_written(self.locate(collection), queries)
+        confirm(written.path, written.content)
         if not written.texts.keys() & queries.keys():
             raise DataError(
                 f"{written.path} has no text for any query of {collection.task.name}:"
@@ -168,10 +169,3 @@ def published_task(task: Task) -> Task:
     if task.base not in registry():
         raise DataError(f"{task.name} is no task of the benchmark and has no generations on the hub")
     return registry()[task.base]
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
-    except (OSError, ValueError) as error:
-        raise DataError(f"{str(path)!r}: cannot be read: {getattr(error, 'strerror', '') or error}") from error

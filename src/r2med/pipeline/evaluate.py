@@ -25,6 +25,7 @@ from r2med.runs.provenance import provenance
 from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 from r2med.runs.report import Failure, Report, Result
 from r2med.storage.cache import Cache
+from r2med.storage.file_digests import steady_digests
 from r2med.storage.progress import account
 from r2med.storage.sqlite import DamagedError, StoreError, warn
 
@@ -78,7 +79,8 @@ def evaluate(
             for system in built:
                 account.count(len(results) + len(failures) + 1, len(named) * len(built))
                 try:
-                    results.append(_measure(system, dataset, chosen, ledger, memo))
+                    with steady_digests():
+                        results.append(_measure(system, dataset, chosen, ledger, memo))
                 except (R2medError, MemoryError, OSError) as error:
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))

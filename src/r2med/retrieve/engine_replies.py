@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS replies (
     seal INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+_FILE = "engines.sqlite"
 _FORMAT = Format("file of engine replies", (_REPLIES,))
 
 
@@ -29,11 +30,18 @@ class KeptReply(NamedTuple):
     seconds: float
 
 
+class KeptReplies(NamedTuple):
+    """How much the file holds."""
+
+    queries: int
+    bytes: int
+
+
 class EngineReplies:
     """The file in `R2MED_HOME`; a row that turns out damaged is as good as none."""
 
     def __init__(self) -> None:
-        self._db = Database(home() / "engines.sqlite", _FORMAT)
+        self._db = Database(home() / _FILE, _FORMAT)
 
     def __enter__(self) -> EngineReplies:
         return self
@@ -54,3 +62,32 @@ class EngineReplies:
         row = (key, hits, float(reply.seconds))
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (*row, seal(*row)))
+
+    def holdings(self) -> KeptReplies:
+        """How many replies are kept, and how large they are."""
+        query = "SELECT count(*), coalesce(sum(length(key) + length(CAST(hits AS BLOB))), 0) FROM replies"
+        return KeptReplies(*self._db.rows(query)[0])
+
+    def clear(self) -> int:
+        """Forget every reply. Returns how many went."""
+        with self._db.transaction() as db:
+            gone = db.execute("DELETE FROM replies").rowcount
+        if gone:
+            self._db.connection.execute("VACUUM")
+        return gone
+
+
+def kept_replies() -> KeptReplies:
+    """What is kept of search engines, without making a file where there is none."""
+    if not (home() / _FILE).is_file():
+        return KeptReplies(0, 0)
+    with EngineReplies() as replies:
+        return replies.holdings()
+
+
+def clear_replies() -> int:
+    """Forget what search engines have answered. Returns how many replies went."""
+    if not kept_replies().queries:
+        return 0
+    with EngineReplies() as replies:
+        return replies.clear()
