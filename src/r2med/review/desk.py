@@ -10,7 +10,7 @@ from typing import NamedTuple
 from r2med.errors import R2medError
 from r2med.review.dealing import Dealer
 from r2med.review.grading_scale import sentences
-from r2med.review.passage_layout import Stretch, lay_out
+from r2med.review.passage_layout import LONGEST, Stretch, lay_out
 from r2med.review.review_progress import ReviewProgress, StandingDecisions, contested, review_progress
 from r2med.review.review_rows import (
     ADJUDICATOR,
@@ -55,6 +55,11 @@ class DeskCard:
     """The place that comes when this one is decided."""
     done: int
     left: int
+
+    @property
+    def cut(self) -> int:
+        """How many characters of the passage are not shown."""
+        return max(0, self.letters - LONGEST)
 
 
 class UnsignedOpinion(NamedTuple):

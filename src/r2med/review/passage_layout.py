@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from r2med.text.highlight import Kinds, Part, WordMark, marks
@@ -12,6 +14,8 @@ from r2med.text.highlight import Kinds, Part, WordMark, marks
 _SENTENCE = re.compile(r"\S.*?(?:[.!?][\"')\]”]*(?=\s+[^a-z\s])|\n\s*\n|\Z)\s*", re.DOTALL)
 LONG = 1500
 """Characters of a text that is shown whole."""
+LONGEST = 200_000
+"""Characters that are shown at all: nobody reads more, and a genome has millions."""
 _LEAST = 300
 """A stretch with fewer characters is not worth a fold."""
 _LONGEST = 600
@@ -62,6 +66,7 @@ def sentence_places(text: str) -> Iterator[tuple[int, int]]:
 
 def lay_out(text: str, kinds: Kinds) -> list[Stretch]:
     """A text in stretches: of a long one, sentences far from any match are folded; the first is always in view."""
+    text = text[:LONGEST]
     words = list(marks(text, kinds))
     starts = [word.start for word in words]
     sentences = [
@@ -90,17 +95,11 @@ def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sen
 
 def _joined(sentences: Sequence[Sentence], near: Sequence[bool]) -> list[Stretch]:
     """Neighbours of a kind together; a fold that would hide next to nothing is left open."""
-    found: list[Stretch] = []
-    for sentence, shown in zip(sentences, near, strict=True):
-        if found and found[-1].folded != shown:
-            found[-1] = Stretch((*found[-1].sentences, sentence), found[-1].folded)
-        else:
-            found.append(Stretch((sentence,), not shown))
-    opened = [Stretch(each.sentences, each.folded and each.letters >= _LEAST) for each in found]
-    merged: list[Stretch] = []
-    for each in opened:
-        if merged and merged[-1].folded == each.folded:
-            merged[-1] = Stretch((*merged[-1].sentences, *each.sentences), each.folded)
-        else:
-            merged.append(each)
-    return merged
+    groups = _grouped([not shown for shown in near], sentences)
+    folded = [each.folded and each.letters >= _LEAST for each in groups for _ in each.sentences]
+    return _grouped(folded, sentences)
+
+
+def _grouped(folded: Sequence[bool], sentences: Sequence[Sentence]) -> list[Stretch]:
+    runs = groupby(zip(folded, sentences, strict=True), key=itemgetter(0))
+    return [Stretch(tuple(sentence for _, sentence in run), fold) for fold, run in runs]

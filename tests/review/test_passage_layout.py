@@ -1,0 +1,42 @@
+"""A passage as the desk shows it loses nothing, and folds only what matches nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.review.passage_layout import LONGEST, lay_out
+from r2med.text.highlight import kinds_of, parts
+
+KINDS = kinds_of(query=["why do gums swell"], answer=["scurvy"])
+WORDS = st.sampled_from(
+    ["gums", "swollen", "scurvy", "the", "Nobody", "2.5 mg", "e.g.", "end.", "So?", "\n\n", "<b>", "é"]
+)
+
+
+def text_of(stretches) -> str:
+    return "".join(part.text for stretch in stretches for each in stretch.sentences for part in each.parts)
+
+
+@given(st.lists(WORDS, max_size=400).map(" ".join) | st.text(max_size=300))
+def test_nothing_is_lost_and_every_match_is_marked_and_in_view(text):
+    stretches = lay_out(text, KINDS)
+    assert text_of(stretches) == text.lstrip()
+    sentences = [each for stretch in stretches for each in stretch.sentences]
+    assert all("".join(part.text for part in each.parts) == text[each.start : each.end] for each in sentences)
+    marked = [part for each in sentences for part in each.parts if part.kind]
+    assert marked == [part for part in parts(text, KINDS) if part.kind]
+    assert not [each for stretch in stretches if stretch.folded for each in stretch.sentences if each.matches]
+
+
+def test_a_long_text_is_folded_around_its_matches():
+    text = "A first line. " + 80 * "Nothing is said here at all. " + "Gums swell in scurvy. " + 80 * "Nor is it here. "
+    stretches = lay_out(text, KINDS)
+    assert [stretch.folded for stretch in stretches] == [False, True, False, True]
+    assert "Gums swell in scurvy" in text_of([stretches[2]])
+    assert len(text_of([stretches[2]])) < 120
+
+
+def test_texts_that_are_no_prose_are_cut():
+    for text in (". " * 100_000, "ACGT" * 250_000, "x\n " * 60_000, "a." + " " * 200_000):
+        assert len(text_of(lay_out(text, KINDS))) <= LONGEST
