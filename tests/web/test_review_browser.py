@@ -9,26 +9,15 @@ import pytest
 from click.testing import CliRunner
 from webparts import TOKEN, served
 
-import needs
 import r2med
 from r2med.cli.main import app as program
 from r2med.review.review_store import ReviewStore
 
 playwright = pytest.importorskip("playwright.sync_api")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 TASK = "sample/MedQA-Diag"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    found = needs.program("chromium", "chromium-browser", "google-chrome")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def run(*words: str) -> str:
@@ -48,12 +37,12 @@ def pilot(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def enter(chromium, pilot):
+def enter(browser, pilot):
     """Open the desk as somebody, by the link that they are sent; nothing may be complained about in the console."""
     contexts, complaints = [], []
 
     def opened(name: str, *options: str, **how):
-        context = chromium.new_context(**how)
+        context = browser.new_context(**how)
         context.set_default_timeout(10_000)
         contexts.append(context)
         page = context.new_page()
@@ -162,10 +151,10 @@ def test_two_people_and_an_adjudicator_from_invitation_to_rulings(enter, pilot):
     assert faults(keeper) == []
 
 
-def test_the_page_says_when_the_server_is_gone_and_a_selection_is_a_proof(chromium, tmp_path, monkeypatch):
+def test_the_page_says_when_the_server_is_gone_and_a_selection_is_a_proof(browser, tmp_path, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(tmp_path))
     run("review", "new", "pilot", "--from", TASK, "--items", "6", "--overlap", "1")
-    context = chromium.new_context(**DESKTOP)
+    context = browser.new_context(**DESKTOP)
     page = context.new_page()
     with served(tmp_path / "ledger.sqlite") as address:
         page.goto(run("review", "invite", "pilot", "Ada", "--url", address).strip())
