@@ -17,7 +17,8 @@ from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import json_option, messages, output, remark, write_json
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import PRICED, show_estimate, show_funnel, show_question
-from r2med.render.health_plots import check_health_plots, save_health_plots
+from r2med.render.chart_files import check_chart_files
+from r2med.render.health_plots import save_health_plots
 from r2med.render.health_tables import show_health
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -111,7 +112,7 @@ def check_task(
     if dry_run and not part:
         raise click.UsageError("--dry-run goes with --reask: nothing else is asked")
     if plots:
-        check_health_plots(plots)
+        check_chart_files(plots)
     built = read_built_task(folder)
     with asking(**settings):
         again = SecondAsking(built, part) if part else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,12 +16,15 @@ from r2med.rag.pricing import plan_study
 from r2med.rag.rag_report import make_report
 from r2med.rag.sources import ORDERS, PromptRule
 from r2med.rag.study import StudyOptions, run_study
+from r2med.render.chart_files import check_chart_files, save_charts
 from r2med.render.grid import Table, key, numbers
+from r2med.render.rag_charts import rag_charts
 from r2med.render.rag_tables import RAG_FORMATS, show_rag
 
 if TYPE_CHECKING:
     from r2med.llm import Estimate
     from r2med.rag.pricing import StudyPlan
+    from r2med.rag.rag_report import RagReport
 
 _RULE = ("k", "budget", "order", "prompt")
 
@@ -46,6 +50,7 @@ _RULE = ("k", "budget", "order", "prompt")
 @asking_options
 @click.option("--fresh", is_flag=True, help="Read and judge kept replies again.")
 @click.option("--dry-run", is_flag=True, help="Show what would be asked and what it would cost, and ask nothing.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
 @click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
 def command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, ...], **given: Any) -> None:
@@ -68,6 +73,9 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, .
     as_json, form, dry_run = given.pop("as_json"), given.pop("form"), given.pop("dry_run")
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
+    plots = given.pop("plots")
+    if plots is not None:
+        check_chart_files(plots)
     fresh = given.pop("fresh")
     names = list(tasks or ("sample",))
     asked = {name: given.pop(name) for name in ("concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")}
@@ -86,6 +94,17 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, .
         click.echo(RAG_FORMATS[form](report), nl=False)
     else:
         show_rag(report, output())
+    if plots is not None:
+        _draw(report, plots)
+
+
+def _draw(report: RagReport, place: Path) -> None:
+    """Write the charts of a study; one that cannot be drawn is left out with the reason."""
+    charts = rag_charts(report)
+    lacks = {"flows": "closed was not asked", "retrieval": "it takes two systems"}
+    remark(f"{name} is not drawn: {why}" for name, why in lacks.items() if name not in charts)
+    files = save_charts(charts, place)
+    click.echo(f"the figures are in {', '.join(map(str, files))}", err=True)
 
 
 def _show_plan(plan: StudyPlan, *, as_json: bool) -> None:

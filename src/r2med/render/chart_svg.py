@@ -5,14 +5,15 @@ Colours come from the style sheet, where light and dark have their own; fills of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
 from r2med.measure.bootstrap import Interval
+from r2med.render.chart_layout import NARROW, WIDE, Layout, draw_mark, filled, hatches
 from r2med.render.charts import (
     ChartPoint,
     DotChart,
@@ -24,55 +25,15 @@ from r2med.render.charts import (
 )
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.html import static
-from r2med.render.palette import LIGHT, Fill
+from r2med.render.palette import LIGHT
+from r2med.render.rag_chart_svg import draw_flows, draw_trend
+from r2med.render.rag_charts import FlowChart, TrendChart
 from r2med.render.scale import Scale, span, tick_text
 from r2med.render.svg import axis, drawing, hint, part, shortened, tag, words
 
-
-class Layout(NamedTuple):
-    """How a chart is laid out: what stands where, for how wide a place."""
-
-    name: str
-    width: int
-    label: int
-    """The width of the place for names at the left; 0 where names stand above their rows."""
-    row: int
-    characters: int
-    """As many as the place for a name holds."""
-
-    @property
-    def above(self) -> bool:
-        """Whether names stand above their rows."""
-        return not self.label
-
-    def fitted(self, names: Sequence[str]) -> Layout:
-        """The same with no more room for names than these need, where they stand beside their rows."""
-        longest = max((min(len(name), self.characters) for name in names), default=0)
-        return self if self.above else self._replace(label=min(self.label, max(40, round(_LETTER * longest))))
-
-    def name_of(self, y: float, text: str) -> str:
-        """A row's name, beside its middle at `y` or above it."""
-        if self.above:
-            return words(0, y - 13, shortened(text, self.characters), class_="name")
-        return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
-
-
-_LETTER = 8.0
-"""About as wide as a letter of a name becomes."""
-WIDE = Layout("wide", 860, 320, 22, 40)
-NARROW = Layout("narrow", 340, 0, 38, 42)
-_STROKES = {
-    "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
-    "\\": "M-1 5L1 7M0 0L6 6M5 -1L7 1",
-    ".": "M3 2.3v1.4",
-    "x": "M0 6L6 0M0 0L6 6",
-    "-": "M0 3H6",
-    "+": "M0 3H6M3 0V6",
-}
-"""What is drawn for each hatch, on a tile of 6 x 6."""
-
-
-PageChart = DotChart | ShareChart | ScatterChart | HeatMap | FunnelChart | UpSetChart | ScoreChart
+PageChart = (
+    DotChart | ShareChart | ScatterChart | HeatMap | FunnelChart | UpSetChart | ScoreChart | FlowChart | TrendChart
+)
 """The charts that pages show."""
 
 
@@ -183,16 +144,7 @@ def _whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> 
         facts = {"class_": f"range {point.tone}"}
         parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, **facts))
         parts += [tag("line", x1=end, x2=end, y1=y - 4, y2=y + 4, **facts) for end in (left, right)]
-    return "".join([*parts, _mark(point, scale(point.value), y, radius)])
-
-
-def _mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
-    look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
-    if point.shape == "disc":
-        return tag("circle", cx=x, cy=y, r=radius, class_=look)
-    if point.shape == "square":
-        return tag("path", d=f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z", class_=look)
-    return tag("path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_=look)
+    return "".join([*parts, draw_mark(point, scale(point.value), y, radius)])
 
 
 def _heat(chart: HeatMap, layout: Layout) -> tuple[float, list[str]]:
@@ -237,7 +189,7 @@ def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
     parts.append(tag("path", d=f"M{place(first):.1f} {y(first.y):.1f}{''.join(steps)}H{right}", class_="stair"))
     for point in chart.points:
         label = f"{point.name}: {chart.y_axis} {point.y:.2f}, {point.x:.4g} {chart.x_axis}"
-        mark = _mark(ChartPoint(point.name, point.y, filled=point.best), place(point), y(point.y), 5)
+        mark = draw_mark(ChartPoint(point.name, point.y, filled=point.best), place(point), y(point.y), 5)
         number = str(point.number or "")
         text = words(place(point) + 8, y(point.y) - 5, number, class_="tick number") if number else ""
         parts.append(part(label, mark, text))
@@ -253,10 +205,10 @@ def _shares(chart: ShareChart, layout: Layout) -> tuple[float, list[str]]:
     layout = layout.fitted(chart.rows)
     scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)
     in_line = 2 if layout.above else max(1, len(chart.series))
-    width, parts = (layout.width - 20) / in_line, [_hatches([series.fill for series in chart.series], layout)]
+    width, parts = (layout.width - 20) / in_line, [hatches([series.fill for series in chart.series], layout)]
     for place, series in enumerate(chart.series):
         x, y = 4 + width * (place % in_line), 4 + 20 * (place // in_line)
-        parts.append(_filled(series.fill, layout, x=x, y=y, width=13, height=13))
+        parts.append(filled(series.fill, layout, x=x, y=y, width=13, height=13))
         parts.append(words(x + 18, y + 11, series.name, class_="name"))
     top, row_height = 8 + 20 * -(-len(chart.series) // in_line), 42 if layout.above else 26
     bottom = top + row_height * len(chart.rows)
@@ -268,32 +220,11 @@ def _shares(chart: ShareChart, layout: Layout) -> tuple[float, list[str]]:
             share = series.values[row]
             left, right = scale(done), scale(done + share)
             done += share
-            bar = _filled(series.fill, layout, x=left, y=y, width=max(0.0, right - left - 1), height=20)
+            bar = filled(series.fill, layout, x=left, y=y, width=max(0.0, right - left - 1), height=20)
             look = "cell on-dark" if series.fill.dark else "cell on-light"
             number = words((left + right) / 2, y + 14, f"{share:.0f}", class_=look) if right - left >= 20 else ""
             parts.append(part(f"{name}: {series.name} {share:.1f}%", bar, number))
     return bottom + 22, parts
-
-
-def _filled(fill: Fill, layout: Layout, **box: float) -> str:
-    """A box in a colour and its hatch."""
-    hatch = tag("rect", **box, fill=f"url(#{_hatch_name(fill, layout)})") if fill.hatch else ""
-    return tag("rect", **box, class_="filled", fill=fill.color) + hatch
-
-
-def _hatches(fills: list[Fill], layout: Layout) -> str:
-    """The patterns of some fills, under names that differ between the layouts of a page."""
-    made = []
-    for fill in fills:
-        if fill.hatch:
-            shape = tag("path", d=_STROKES[fill.hatch[0]], class_="stroke", stroke=fill.line)
-            name = _hatch_name(fill, layout)
-            made.append(tag("pattern", shape, id=name, width=6, height=6, patternUnits="userSpaceOnUse"))
-    return tag("defs", *made) if made else ""
-
-
-def _hatch_name(fill: Fill, layout: Layout) -> str:
-    return f"hatch-{layout.name}-{fill.color.removeprefix('#')}"
 
 
 def _funnel(chart: FunnelChart, layout: Layout) -> tuple[float, list[str]]:
@@ -326,7 +257,7 @@ def _upset(chart: UpSetChart, layout: Layout) -> tuple[float, list[str]]:
         x, top = left + step * (place + 0.5), height(column.positives)
         inside = [188 + row * r + (10 if layout.above else 0) for r, member in enumerate(column.members) if member]
         dots = [
-            _mark(ChartPoint("", 0, tone="own" if y in inside else "none"), x, y, 5)
+            draw_mark(ChartPoint("", 0, tone="own" if y in inside else "none"), x, y, 5)
             for y in (188 + row * r + (10 if layout.above else 0) for r in range(len(names)))
         ]
         line = tag("line", x1=x, x2=x, y1=min(inside), y2=max(inside), class_="joined") if len(inside) > 1 else ""
@@ -364,7 +295,7 @@ def _scores(chart: ScoreChart, layout: Layout) -> tuple[float, list[str]]:
     left, top = (4, 336) if layout.above else (548, 36)
     for row, (name, count) in enumerate(chart.counts.items()):
         shape, tone, filled = _VERDICT_LOOKS.get(name, ("disc", "soft", False))
-        parts.append(_mark(ChartPoint("", 0, shape=shape, filled=filled, tone=tone), left + 6, top + 19 * row + 9))
+        parts.append(draw_mark(ChartPoint("", 0, shape=shape, filled=filled, tone=tone), left + 6, top + 19 * row + 9))
         parts.append(words(left + 18, top + 19 * row + 13, f"{name}: {count:,} pairs", class_="name"))
     for row, (look, text) in enumerate((("cut", "cut of positives"), ("cut band", "cut of the band")), 3):
         middle = top + 19 * row + 9
@@ -387,6 +318,8 @@ def _bubble(point: ChartPoint, x: float, y: float, radius: float) -> str:
 
 
 _PENS: dict[type, Callable[[Any, Layout], tuple[float, list[str]]]] = {
+    FlowChart: draw_flows,
+    TrendChart: draw_trend,
     DotChart: _dots,
     ShareChart: _shares,
     ScatterChart: _scatter,

@@ -14,6 +14,7 @@ from r2med.measure.bootstrap import Interval
 from r2med.render.charts import BarChart, ChartPoint, DotChart, PairedChart, ScatterChart, ShareChart
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.palette import LIGHT, Fill
+from r2med.render.rag_charts import FlowChart, TrendChart
 from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
 from r2med.text.unprintable import harmless
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PaperChart = DotChart | ShareChart | BarChart | ScatterChart | PairedChart | FunnelChart | UpSetChart | ScoreChart
+PaperChart = (
+    DotChart
+    | ShareChart
+    | BarChart
+    | ScatterChart
+    | PairedChart
+    | FunnelChart
+    | UpSetChart
+    | ScoreChart
+    | FlowChart
+    | TrendChart
+)
 """The charts that papers show."""
 WIDTH = 6.5
 """Inches: the text width of most papers."""
@@ -331,7 +343,69 @@ def _verdict_handle(axes: Axes, name: str, number: int) -> Any:
     return axes.plot([], [], shape, **look)[0]
 
 
+def _area_style(look: Fill) -> dict[str, Any]:
+    """The style of an area that is no bar, whose colour matplotlib knows by another name."""
+    style = _fill_style(look)
+    return {"facecolor": style.pop("color"), **style}
+
+
+def _flows(chart: FlowChart) -> Figure:
+    """An alluvial diagram for each arm, one below the other."""
+    from matplotlib.patches import Patch, PathPatch
+    from matplotlib.path import Path as Outline
+
+    moves = [Outline.MOVETO, *[Outline.CURVE4] * 3, Outline.LINETO, *[Outline.CURVE4] * 3]
+    with _drawing(0.7 + 0.85 * len(chart.rows)) as (figure, (axes,)):
+        for number, row in enumerate(reversed(chart.rows)):
+            top = 1.25 * number + 1
+            for band in sorted(row.bands, key=lambda band: -band.width):
+                if band.answers:
+                    start, end = top - band.start, top - band.end
+                    below = [(1, end - band.width), (0.5, end - band.width), (0.5, start - band.width)]
+                    corners = [(0, start), (0.5, start), (0.5, end), (1, end), *below, (0, start - band.width)]
+                    axes.add_patch(PathPatch(Outline(corners, moves), **_area_style(chart.looks[band.name])))
+                    if band.width >= 0.1:
+                        axes.annotate(str(band.answers), (0, start - band.width / 2), (-4, -2), **_SMALL, ha="right")
+                        axes.annotate(str(band.answers), (1, end - band.width / 2), (4, -2), **_SMALL, ha="left")
+        axes.set_xlim(-0.12, 1.12)
+        axes.set_ylim(-0.1, 1.25 * len(chart.rows))
+        axes.set_yticks(
+            [1.25 * n + 0.5 for n in range(len(chart.rows))], [_label(r.name) for r in reversed(chart.rows)]
+        )
+        axes.set_xticks([0, 1], ["without passages", "with passages"])
+        axes.grid(visible=False)
+        handles = [Patch(label=name, **_area_style(fill)) for name, fill in chart.looks.items()]
+        figure.legend(handles=handles, loc="outside upper center", ncols=4)
+        return figure
+
+
+def _trend(chart: TrendChart) -> Figure:
+    """A mark a system with its interval, the fitted line, and lines across for closed and gold."""
+    with _drawing(3.1) as (figure, (axes,)):
+        for level in chart.levels:
+            axes.axhline(level.y, color="0.5", linewidth=0.9, linestyle=":")
+            axes.annotate(level.name, (1, level.y), (-2, 2), xycoords=("axes fraction", "data"), **_SMALL, ha="right")
+        if chart.line is not None:
+            axes.plot(*zip(*chart.line, strict=True), color="0.6", linewidth=1.1, linestyle="--", zorder=1)
+        marks = []
+        for point in chart.points:
+            spread = [[max(0.0, point.y - point.low)], [max(0.0, point.high - point.y)]]
+            axes.errorbar(point.x, point.y, yerr=spread, capsize=2.5, linewidth=1.2, color=LIGHT["own"])
+            marks.append(_mark(axes, ChartPoint(point.name, point.y), point.x, point.y))
+            axes.annotate(str(point.number), (point.x, point.y), (5, 3), **_SMALL)
+        _across(axes, chart.x_scale)
+        scale = chart.y_scale
+        axes.set_ylim(scale.low, scale.high)
+        axes.set_xlabel(chart.x_axis)
+        axes.set_ylabel(chart.y_axis)
+        labels = [f"{point.number}  {_label(point.name, 28)}" for point in chart.points]
+        figure.legend(marks, labels, loc="outside right upper")
+        return figure
+
+
 _PENS: dict[type, Callable[[Any], Figure]] = {
+    FlowChart: _flows,
+    TrendChart: _trend,
     DotChart: _dots,
     ShareChart: _shares,
     BarChart: _bars,

@@ -1,0 +1,85 @@
+"""How charts are laid out as SVG, and what they are drawn of: marks, fills and their hatches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from r2med.render.charts import ChartPoint
+from r2med.render.palette import Fill
+from r2med.render.svg import shortened, tag, words
+
+
+class Layout(NamedTuple):
+    """How a chart is laid out: what stands where, for how wide a place."""
+
+    name: str
+    width: int
+    label: int
+    """The width of the place for names at the left; 0 where names stand above their rows."""
+    row: int
+    characters: int
+    """As many as the place for a name holds."""
+
+    @property
+    def above(self) -> bool:
+        """Whether names stand above their rows."""
+        return not self.label
+
+    def fitted(self, names: Sequence[str]) -> Layout:
+        """The same with no more room for names than these need, where they stand beside their rows."""
+        longest = max((min(len(name), self.characters) for name in names), default=0)
+        return self if self.above else self._replace(label=min(self.label, max(40, round(_LETTER * longest))))
+
+    def name_of(self, y: float, text: str) -> str:
+        """A row's name, beside its middle at `y` or above it."""
+        if self.above:
+            return words(0, y - 13, shortened(text, self.characters), class_="name")
+        return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
+
+
+_LETTER = 8.0
+"""About as wide as a letter of a name becomes."""
+WIDE = Layout("wide", 860, 320, 22, 40)
+NARROW = Layout("narrow", 340, 0, 38, 42)
+_STROKES = {
+    "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
+    "\\": "M-1 5L1 7M0 0L6 6M5 -1L7 1",
+    ".": "M3 2.3v1.4",
+    "x": "M0 6L6 0M0 0L6 6",
+    "-": "M0 3H6",
+    "+": "M0 3H6M3 0V6",
+}
+"""What is drawn for each hatch, on a tile of 6 x 6."""
+
+
+def draw_mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
+    """A mark at a place."""
+    look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
+    if point.shape == "disc":
+        return tag("circle", cx=x, cy=y, r=radius, class_=look)
+    if point.shape == "square":
+        return tag("path", d=f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z", class_=look)
+    return tag("path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_=look)
+
+
+def filled(fill: Fill, layout: Layout, **box: float) -> str:
+    """A box in a colour and its hatch."""
+    hatch = tag("rect", **box, fill=f"url(#{hatch_name(fill, layout)})") if fill.hatch else ""
+    return tag("rect", **box, class_="filled", fill=fill.color) + hatch
+
+
+def hatches(fills: list[Fill], layout: Layout) -> str:
+    """The patterns of some fills, under names that differ between the layouts of a page."""
+    made = []
+    for fill in fills:
+        if fill.hatch:
+            shape = tag("path", d=_STROKES[fill.hatch[0]], class_="stroke", stroke=fill.line)
+            name = hatch_name(fill, layout)
+            made.append(tag("pattern", shape, id=name, width=6, height=6, patternUnits="userSpaceOnUse"))
+    return tag("defs", *made) if made else ""
+
+
+def hatch_name(fill: Fill, layout: Layout) -> str:
+    """The name of a pattern, which differs between the layouts of a page."""
+    return f"hatch-{layout.name}-{fill.color.removeprefix('#')}"
