@@ -29,6 +29,7 @@ from r2med.web import (
     progress_page,
     published_page,
     query_page,
+    rag_page,
     run_page,
     search_page,
     system_page,
@@ -44,6 +45,7 @@ from r2med.web.review_pages import review_routes
 MENU = {
     "Board": "/",
     "Compare": "/compare",
+    "Answers": "/rag",
     "Search": "/search",
     "Runs": "/runs",
     "Review": "/review",
@@ -72,6 +74,7 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Route("/sources", _page(chosen, published_page.sources_page, "Board")),
         Route("/system", _page(chosen, system_page.system_page, "Board")),
         Route("/compare", _page(chosen, compare_page.compare_page, "Compare")),
+        Route("/rag", _page(chosen, rag_page.rag_page, "Answers")),
         Route("/query", _page(chosen, query_page.query_page, "Runs")),
         Route("/document", _page(chosen, query_page.document_page, "Runs")),
         Route("/search", _page(chosen, search_page.search_page, "Search")),

@@ -16,6 +16,7 @@ from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import PageContent
 from r2med.web.library import Library
+from r2med.web.rag_page import StudyAnswers, answers_to
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -92,6 +93,8 @@ class QueryPage:
     """The relevant documents, found or not, the highest first."""
     all_kinds: Mapping[str, str] = field(default_factory=dict)
     """By what the relevant documents are marked: the query, all that was written for it, the answer."""
+    answers: Sequence[StudyAnswers] = ()
+    """What models answered with and without passages."""
 
 
 def query_page(library: Library, request: Request) -> PageContent:
@@ -130,6 +133,9 @@ def document_page(library: Library, request: Request) -> PageContent:
 def gather_query(library: Library, task: str, query: str, runs: Sequence[str], depth: int = TOP) -> QueryPage:
     """The page of a query with the lists of some runs, those of the two best systems unless runs are named."""
     standings = _standings(library, task, query)
+    answers = answers_to(library, task, query)
+    if not standings and answers:
+        return _only_answered(library, task, query, answers)
     if not standings:
         raise R2medError(f"no run on {task} has the query {query!r}")
     chosen = [library.entry(run) for run in runs[:SIDES]] or [each.entry for each in standings[:2]]
@@ -155,7 +161,16 @@ def gather_query(library: Library, task: str, query: str, runs: Sequence[str], d
         kinds_of(query=[text]),
         _relevant(sides),
         _kinds([side.case for side in sides if side.case is not None]),
+        answers,
     )
+
+
+def _only_answered(library: Library, task: str, query: str, answers: Sequence[StudyAnswers]) -> QueryPage:
+    """The page of a query that no system was run on, but that models answered."""
+    dataset = library.dataset(task)
+    text = library.query_text(task, query)
+    gold = "" if dataset is None else dataset.gold.answers.get(query, "")
+    return QueryPage(task, query, text, gold, (), (), bool(text), kinds_of(query=[text]), answers=answers)
 
 
 def _relevant(sides: Sequence[Listed]) -> list[Relevant]:

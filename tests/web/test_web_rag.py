@@ -1,0 +1,88 @@
+"""Answers on pages: a study with the figures of its JSON, and one question's answers side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from webparts import entered
+
+from r2med.cli.main import app
+from r2med.llm import add_model, scripted
+from r2med.web.library import Library
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "rag"))
+
+from ragging import rates_model, write_run, write_task
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def study(tmp_path, own_home):
+    """A task of 60 questions, answered by a model of known rates, and what `--json` says of it."""
+    task = write_task(tmp_path / "task", 60)
+    file = write_run(tmp_path / "ours.trec", 60, 0.6)
+    rates = rates_model({"closed": 0.5, "relevant": 0.8, "distractors": 0.3})
+    add_model(scripted(lambda request: rates(request).replace("gout", EVIL), "rates"))
+    words = ["rag", "--llm", "rates", "--arms", "closed", "gold", f"ours={file}", "--tasks", str(task), "--k", "3"]
+    return str(task), json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+
+
+def test_a_study_and_its_questions_are_pages(study):
+    task, said = study
+    with entered(Library()) as client:
+        page = client.get("/rag").text
+        for arm in said["arms"]:
+            name = arm["arm"] + " (oracle)" * arm["oracle"]
+            figure = f"{100 * arm['accuracy']['mean']:.2f}"
+            assert re.search(rf"<td>{re.escape(name)}</td><td class=\"n\">{figure}</td>", page)
+        assert page.count('role="group"') == 4  # arms and flows, each wide and narrow; one list makes no slope
+        ours = next(arm for arm in said["arms"] if arm["arm"] == "ours")
+        for change in ("fixed", "broken", "both right", "both wrong"):
+            text = client.get("/rag", params={"arm": "ours", "change": change}).text
+            rows = re.findall(r"/query\?task=[^\"]*query=(q\d+)#answers", text)
+            count = ours["paired"][change.replace(" ", "_")]
+            assert len(rows) == min(50, count)
+            assert f"ours: {change} {count} of 60" in text
+        assert client.get("/rag", params={"arm": "nosuch"}).status_code == 404
+
+        question = client.get("/query", params={"task": task, "query": "q7"}).text
+        assert "q7 is a case of 7 findings" in question
+        assert re.findall(r'<h3>(\w+)( <span class="tag warn">oracle)?', question) == [
+            ("closed", ""),
+            ("gold", ' <span class="tag warn">oracle'),
+            ("ours", ""),
+        ]
+        links = re.findall(r'<a class="cite" href="#(source-[\w-]+)">\[1\]</a>', question)
+        assert len(links) == 2
+        assert all(f'<li id="{link}"' in question for link in links)
+        assert question.count("[9] not shown") == 2
+        assert question.count("Evidence in view") + question.count("No evidence in view") == 2
+        assert len(re.findall(r'class="tag (?:good|warn)">(?:right|wrong)<', question)) == 3
+        assert EVIL not in question
+        assert EVIL not in page
+        assert client.get("/query", params={"task": task, "query": "nosuch"}).status_code == 404
+        others = [client.get("/query", params={"task": task, "query": f"q{number}"}).text for number in range(9)]
+        assert any('<b dir="auto">&lt;script&gt;alert(1)&lt;/script&gt;</b>' in text for text in others)
+        assert not any(EVIL in text for text in others)
+
+
+def test_without_answers_the_page_says_how_to_get_some(tmp_path):
+    with entered(Library(tmp_path / "ledger.sqlite")) as client:
+        assert "The ledger has no answers yet" in client.get("/rag").text
+
+
+def test_the_query_page_of_a_run_shows_the_answers_too(own_home, tmp_path):
+    script = tmp_path / "say.jsonl"
+    script.write_text(json.dumps({"reply": "Answer: Wilson disease [1]\nSources: [1]"}) + "\n")
+    words = ["rag", "bm25", "--llm", f"scripted:{script}", "--tasks", "sample/MedQA-Diag", "--arms", "closed", "system"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    with entered(Library()) as client:
+        page = client.get("/query", params={"task": "sample/MedQA-Diag", "query": "mqd-q04"}).text
+    assert "All systems on this query" in page
+    assert page.count('<b dir="auto">Wilson disease</b>') == 2
