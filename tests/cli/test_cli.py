@@ -144,6 +144,29 @@ def test_out_writes_files_that_eval_reads_back_to_the_same_scores(tmp_path: Path
     assert re.search(r"\d\d\.\d-\d\d\.\d", r2med("eval", str(file), "--task", result["task"], "--ci").stdout)
 
 
+def test_eval_of_several_tasks_is_the_average_of_each_and_a_missing_file_is_no_zero(tmp_path: Path) -> None:
+    tasks = ("sample/Biology", "sample/IIYi-Clinical")
+    found = results("run", "bm25", "bm25-classic", "--tasks", *tasks, "--out", str(tmp_path))["averages"]
+    runs = tmp_path / "runs"
+    first, second = (str(runs / f"{{task}}.{name}.*.trec") for name in ("bm25", "bm25-classic"))
+    again = results("eval", first, second, "--tasks", *tasks)["averages"]
+    assert again == {first: pytest.approx(found["bm25"]), second: pytest.approx(found["bm25-classic"])}
+    (file,) = runs.glob("sample-Biology.bm25.*")
+    shorter = file.rename(runs / "Biology.bm25.mine.trec")
+    assert results("eval", first, "--tasks", *tasks)["averages"][first] == again[first]
+    shorter.unlink()
+    done = r2med("eval", first, second, "--tasks", *tasks, "--json")
+    lost = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert lost["averages"] == {second: again[second]}
+    assert [each["task"] for each in lost["failures"]] == [tasks[0]]
+    csv = r2med("eval", first, second, "--tasks", *tasks, "--format", "csv")
+    assert csv.returncode == 1
+    assert f"on {tasks[0]}: there is no {runs}/sample-Biology.bm25.*.trec nor {runs}/Biology.bm25.*.trec" in csv.stderr
+    several = r2med("eval", str(runs / "{task}.*.trec"), "--tasks", tasks[1])
+    assert "is 2 files" in several.stdout
+
+
 def test_eval_takes_a_judgements_file_and_says_what_does_not_match(tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
@@ -274,6 +297,8 @@ def test_only_measures_that_are_shown_are_warned_about() -> None:
         (("run", "bm25", "--memory", "lots"), "'lots' is not a size such as 500MB or 2GB"),
         (("runn",), "no verb 'runn'; did you mean run?"),
         (("eval", "x.trec"), "either --task NAME or --qrels FILE"),
+        (("eval", "x.trec", "--task", "sample/Biology", "--tasks", "sample"), "either --task NAME or --qrels FILE"),
+        (("eval", "x.trec", "--tasks", "sample"), "as in runs/{task}.trec"),
         (("eval", "x.trec", "--task", "sample/Biology"), "x.trec"),
         (("runs", "show", "zzz"), "no run 'zzz' in the ledger"),
         (("validate", "./nowhere"), "no such folder"),

@@ -37,6 +37,7 @@ from r2med.build.build_plan import read_plan
 from r2med.cli.main import VERBS, app
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry
+from r2med.diagnose.labels import scheme
 from r2med.encode import encoder_cards
 from r2med.llm import llm_cards
 from r2med.llm.scripted import scripted_file
@@ -181,6 +182,7 @@ def write_inputs(place: Path) -> None:
     queries, documents = read_lines(biology / "query.jsonl"), read_lines(biology / "corpus.jsonl")
     (place / "expanded.tsv").write_text("".join(f"{row['id']}\t{row['text']} why\n" for row in queries), "utf-8")
     (place / "my prompt.txt").write_text(PROMPT, "utf-8")
+    (place / "strict.txt").write_text("{question} {correct_answer} {response} Reply: Verdict: yes or no", "utf-8")
     (place / "body_system.tsv").write_text("task\tquery\tlabel\nsample/Biology\tbio-q01\tnerves\n", "utf-8")
     (place / "qrels").mkdir()
     rows = read_lines(biology / "qrels.jsonl")
@@ -192,7 +194,7 @@ def write_inputs(place: Path) -> None:
         file.write("A line that has nothing to do with any of the documents.\n")
     pl.DataFrame({"query": ["What is touch?"], "pos": ["Something else."]}).write_parquet(place / "part-1.parquet")
     for block in BLOCKS:
-        if block.file and (block.language == "python" or block.file == "study.toml"):
+        if block.file and (block.language == "python" or block.file in ("study.toml", "urgency.toml")):
             (place / block.file).write_text(block.text, "utf-8")
 
 
@@ -232,6 +234,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
             shutil.copy(lists, name)
+        (folder / "runs").mkdir()
+        for each in (folder / "out" / "runs").glob("*.bm25.*.trec"):
+            shutil.copy(each, folder / "runs" / f"{each.name.partition('.')[0]}.trec")
         call("import", "theirs.trec", "--task", "sample/Biology", "--as", "theirs")
         with gzip.open("a.trec.gz", "wb") as file:
             file.write(lists.read_bytes())
@@ -420,6 +425,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "plan.toml": _read_build_plan,
     "engine.toml": lambda file: [read_request(str(file), vector=vector).keys() for vector in (False, True)],
     "stand-in.toml": lambda file: scripted_file(file).answer,
+    "urgency.toml": lambda file: scheme(str(file)).classes == ("emergency", "within days", "routine"),
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,21 @@ def test_label_writes_what_slices_read(tmp_path: Path) -> None:
     assert len(lines) - 1 + len(summary["unparsable"]) == 9
     shown = found("diagnose", "bm25", "--slices", "--labels", str(table), "--tasks", "sample/MedQA-Diag")
     assert {each["slice"]: each["queries"] for each in shown["label"]}["(no label)"] == len(summary["unparsable"])
+
+
+def test_the_judge_of_answers_is_asked_in_ones_own_words(tmp_path: Path) -> None:
+    script, prompt = tmp_path / "script.jsonl", tmp_path / "strict.txt"
+    script.write_text('{"match": "^Be strict", "reply": "Verdict: no"}\n{"reply": "Verdict: yes"}\n')
+    prompt.write_text("Be strict. {question} {correct_answer} {response}\nVerdict: yes or Verdict: no?")
+    asked = ("answers", "replay >> bm25", "--tasks", "sample/MedQA-Diag", "--judge", f"scripted:{script}")
+    usual, own = found(*asked), found(*asked, "--judge-prompt", str(prompt))
+    assert (usual["results"][0]["accuracy"], own["results"][0]["accuracy"]) == (1.0, 0.0)
+    assert usual["notes"] == []
+    assert re.fullmatch(rf"The judge was asked with {prompt} \([0-9a-f]{{16}}\)\.", own["notes"][0])
+    prompt.write_text("{question} {response}")
+    assert "must have {correct_answer} in it" in str(run(*asked, "--judge-prompt", str(prompt)).exception)
+    assert "cannot read the prompt" in str(run(*asked, "--judge-prompt", str(tmp_path / "none")).exception)
+    assert "name one with --judge" in run(*asked[:4], "--judge-prompt", str(prompt)).output
 
 
 def test_label_reads_a_file_of_queries_and_makes_the_folder_of_its_table(tmp_path: Path) -> None:

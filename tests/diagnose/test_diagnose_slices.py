@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,49 @@ def test_the_twelve_classes_are_in_the_prompt() -> None:
     assert "{classes}" in prompt, "what a query says is never filled in"
     with pytest.raises(R2medError, match="did you mean body-system"):
         scheme("body-sistem")
+
+
+def test_classes_of_ones_own_are_asked_for_in_ones_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "urgency.toml"
+    file.write_text('classes = ["now", "within days"]')
+    plain = scheme(str(file))
+    assert plain.fill("chest pain").count("- within days") == 1
+    assert "chest pain" in plain.fill("chest pain")
+    assert read_class("Class: Within days.", plain.classes) == "within days"
+    file.write_text('classes = ["now", "later"]\nprompt = "When? {classes} Text: {query}"')
+    assert scheme(str(file)).fill("pain {classes}") == "When? - now\n- later Text: pain {classes}"
+    asked: list[str] = []
+    model = scripted(lambda request: asked.append(request.messages[-1].content) or "now", "judge")
+    with session(Limits(retries=0)):
+        found = label_queries(Texts(("q1",), ("pain",)), scheme(str(file)), model)
+    assert asked == ["When? - now\n- later Text: pain"]
+    assert found.labels == {"q1": "now"}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "must have classes"),
+        ('classes = "now"', "must have classes"),
+        ('classes = ["now", 3]', "must have classes"),
+        ('classes = ["now", " "]', "must have classes"),
+        ('classes = ["now"]', "two classes or more"),
+        ('classes = ["now", "Now"]', "each of them once"),
+        ('classes = ["now", "a\\tb"]', "no tab or line break"),
+        ('classes = ["a", "b"]\nprompt = "{query}"', "with {classes} in it"),
+        ('classes = ["a", "b"]\nprompt = 3', "with {query} and {classes} in it"),
+        ('class = ["a", "b"]', "unknown key 'class'; did you mean classes"),
+        ("classes = [", "cannot be read"),
+    ],
+)
+def test_classes_that_cannot_be_used_are_one_line(tmp_path: Path, content: str, complaint: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(content)
+    with pytest.raises(R2medError, match=re.escape(complaint)) as raised:
+        scheme(str(file))
+    assert str(raised.value).startswith(str(file))
+    with pytest.raises(R2medError, match="No such file"):
+        scheme(str(tmp_path / "none.toml"))
 
 
 def test_a_model_is_asked_for_every_query_and_never_guessed_for() -> None:

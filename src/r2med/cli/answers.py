@@ -11,6 +11,7 @@ from r2med.cli.options import ManyValues, json_option, output, remark, write_jso
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.diagnose.answer_quality import judge_runs
+from r2med.llm.answer_judge import judge_prompt
 from r2med.measure.metrics import Measure
 from r2med.render.grid import Column, Table, key, numbers
 
@@ -23,25 +24,31 @@ if TYPE_CHECKING:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
+@click.option("--judge-prompt", "prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
 @click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
 @asking_options
 @json_option()
 def command(
-    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, metric: str, as_json: bool, **settings: Any
+    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, metric: str, as_json: bool, **settings: Any
 ) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
     A RUN is a system's spec or a run's id. Tasks without gold answers are left out, with a note. Without --judge only
-    the free comparisons are made: the gold answer word for word, or contained in the text.
+    the free comparisons are made: the gold answer word for word, or contained in the text. A prompt of your own has
+    {question}, {correct_answer} and {response} in it, and asks for one line: Verdict: yes, or Verdict: no.
 
     \b
     Examples:
       r2med answers "replay >> bm25" --tasks sample/MedQA-Diag
       r2med answers "hyde(gpt-4o) >> bm25" "answer(o3-mini) >> bm25" --judge gpt-4o
+      r2med answers "replay >> bm25" --judge gpt-4o --judge-prompt strict.txt
     """
     names = [task.name for task in resolve(tasks)]
+    if prompt and not judge:
+        raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
+    asked = judge_prompt(prompt) if prompt else None
     with asking(**settings):
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names)
+        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())

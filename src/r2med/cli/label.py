@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("label", cls=ManyValues)
 @click.argument("queries", nargs=-1, required=True, metavar="QUERIES...")
-@click.option("--by", default="body-system", show_default=True, metavar="SCHEME", help="Into which classes.")
+@click.option("--by", default="body-system", show_default=True, metavar="SCHEME|FILE.toml", help="Into which classes.")
 @click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The table to write.")
 @asking_options
@@ -34,11 +34,13 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
 
     QUERIES are tasks, groups, folders, or a file of queries (query.jsonl). The table has a line for each query that
     the model named exactly one class for; the others are counted, never guessed. Answers are kept, so that the same
-    command asks for what is missing only.
+    command asks for what is missing only. A file of your own has classes = ["...", "..."], and a prompt with {classes}
+    and {query} in it where the usual one does not say enough.
 
     \b
-    Example:
+    Examples:
       r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
+      r2med label sample --by urgency.toml --llm gpt-4o --out urgency.tsv
     """
     chosen, model, engine = scheme(by), find_model(llm), Engine(messages())
     rows: list[tuple[str, str, str]] = []

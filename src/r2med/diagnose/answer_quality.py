@@ -27,6 +27,7 @@ from r2med.text.answer_matching import matches
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Dataset, Generation, Gold
+    from r2med.models.prompts import Template
 
 Generations = Mapping[str, Sequence["Generation"]]
 """Query id to what was written for it, as `Ledger.generations` gives it."""
@@ -117,7 +118,13 @@ class Accuracy:
         }
 
 
-def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model = "", system: str = "") -> Accuracy:
+def judge_answers(
+    dataset: Dataset,
+    generations: Generations,
+    judge: str | Model = "",
+    system: str = "",
+    prompt: Template | None = None,
+) -> Accuracy:
     """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
     gold = _gold_answers(dataset)
     if not gold:
@@ -133,7 +140,7 @@ def judge_answers(dataset: Dataset, generations: Generations, judge: str | Model
     if not judge:
         return Accuracy(system, dataset.name, judged, missing)
     model = find_model(judge) if isinstance(judge, str) else judge
-    replies = _ask(model, judged, dict(dataset.collection.queries))
+    replies = _ask(model, judged, dict(dataset.collection.queries), prompt)
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
     return Accuracy(system, dataset.name, decided, missing, account(replies))
 
@@ -151,10 +158,12 @@ def _why(generations: Sequence[Generation]) -> str:
     return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
 
 
-def _ask(model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str]) -> list[Reply | Failed]:
+def _ask(
+    model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str], prompt: Template | None
+) -> list[Reply | Failed]:
     """Ask the judge about every answer, without chance where the model has a say in that."""
     judge = unwavering(model)
-    texts = (judge_text(queries[each.query], each.gold, each.answer) for each in judged)
+    texts = (judge_text(queries[each.query], each.gold, each.answer, prompt) for each in judged)
     return current_client().ask_all([judge.request(text) for text in texts])
 
 
@@ -224,14 +233,18 @@ class AnswerReport:
 
 
 def judge_runs(
-    names: Sequence[str], judge: str = "", measure: str = "nDCG@10", tasks: Sequence[str] = ()
+    names: Sequence[str],
+    judge: str = "",
+    measure: str = "nDCG@10",
+    tasks: Sequence[str] = (),
+    prompt: Template | None = None,
 ) -> AnswerReport:
     """The answers of runs in the ledger, named as `selection.select` says, in the order given.
 
-    Runs on tasks without gold answers are left out with a note.
+    Runs on tasks without gold answers are left out with a note; so is said which prompt of one's own the judge had.
     """
     results: list[Accuracy] = []
-    notes: list[str] = []
+    notes = [f"The judge was asked with {prompt.source} ({prompt.hash})."] if prompt is not None else []
     with Ledger() as ledger:
         chosen = select(ledger, names, tasks)
         notes += [each.lack for each in chosen if each.lack]
@@ -244,7 +257,7 @@ def judge_runs(
             dataset = datasets[entry.task]
             if dataset is not None:
                 check_data(entry, dataset)
-                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system)
+                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt)
                 results.append(replace(judged, retrieval=query_values(ledger, entry, measure, dataset)))
     if not results:
         raise R2medError(f"no answer can be judged: {'; '.join(notes)}")

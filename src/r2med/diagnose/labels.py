@@ -14,16 +14,28 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from r2med.config import read_toml
 from r2med.data.dataset import Texts
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm import Account, Failed, Model, Reply, account, current_client
 from r2med.llm.reading import read_class
 from r2med.models.prompts import Template
 from r2med.pipeline.engine import Progress
-from r2med.storage.files import write_file
+from r2med.storage.files import expanded, write_file
 
 _HEADERS = {"query", "id", "_id", "qid", "query_id", "query-id"}
 _COLUMNS = ("task", "query", "label")
+_ANY_PROMPT = """
+Sort a text into one of these classes:
+{classes}
+
+The text:
+{query}
+
+Name exactly one class, in one line and with nothing after it:
+Class: <one of the classes>
+"""
+"""What a model is asked for classes that come without a prompt."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +109,29 @@ def schemes() -> Mapping[str, Scheme]:
 
 
 def scheme(name: str) -> Scheme:
-    """The scheme of a name."""
+    """The scheme of a name, or of a file of one's own (`.toml`) with `classes`, and a `prompt` where that is wanted."""
+    if name.endswith(".toml"):
+        return _own_scheme(expanded(name))
     if name not in schemes():
-        raise R2medError(f"no labels by {name!r}{suggest(name, schemes())}")
+        raise R2medError(
+            f"no labels by {name!r}{suggest(name, schemes())}; classes of your own are in a file NAME.toml"
+        )
     return schemes()[name]
+
+
+def _own_scheme(path: Path) -> Scheme:
+    table = read_toml(path, ("classes", "prompt"))
+    classes, prompt = table.get("classes"), table.get("prompt", _ANY_PROMPT)
+    if not isinstance(classes, list) or not all(isinstance(name, str) and name.strip() for name in classes):
+        raise R2medError(f'{path}: must have classes = ["...", "..."], each of them a text')
+    if len(classes) < 2 or len({name.casefold() for name in classes}) < len(classes):
+        raise R2medError(f"{path}: must have two classes or more, and each of them once")
+    if any(re.search(r"[\t\r\n]", name) for name in classes):
+        raise R2medError(f"{path}: a class may hold no tab or line break")
+    missing = [place for place in ("{query}", "{classes}") if not isinstance(prompt, str) or place not in prompt]
+    if missing:
+        raise R2medError(f"{path}: the prompt must be a text with {' and '.join(missing)} in it")
+    return Scheme(path.stem, tuple(classes), Template(prompt.strip(), source=str(path)))
 
 
 @dataclass(frozen=True)

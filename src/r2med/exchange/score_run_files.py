@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 
 from r2med.data import load
@@ -12,10 +13,16 @@ from r2med.data.dataset import Qrels
 from r2med.data.qrels import read_qrels
 from r2med.data.run import Run
 from r2med.data.run_files import read_run
+from r2med.data.tasks import Task
 from r2med.errors import DataError, counted
+from r2med.exchange.export import file_name
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.runs.report import Report, Result
+from r2med.runs.report import Failure, Report, Result
+from r2med.storage.files import expanded
+
+PLACE = "{task}"
+"""Where the name of a task stands in the names of several run files."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,8 @@ class JudgedFile:
     warnings: tuple[str, ...] = ()
 
 
-def judgements(source: str | Path, split: str | None = None) -> JudgedFile:
-    """The judgements of a task by name, or of a file by path."""
+def judgements(source: str | Path | Task, split: str | None = None) -> JudgedFile:
+    """The judgements of a task, or of a file by path."""
     if isinstance(source, Path):
         found = read_qrels(source, split=split) if split else read_qrels(source)
         documents = len({document for judged in found.qrels.values() for document in judged})
@@ -44,6 +51,43 @@ def judgements(source: str | Path, split: str | None = None) -> JudgedFile:
 def score_files(files: Sequence[Path], judged: JudgedFile, measures: Sequence[Measure], *, drop_self: bool) -> Report:
     """Measure each file; a file is a system in the report."""
     return Report([_score(file, judged, measures, drop_self) for file in files])
+
+
+def score_patterns(
+    patterns: Sequence[Path], tasks: Sequence[Task], measures: Sequence[Measure], *, drop_self: bool
+) -> Report:
+    """Measure a file for each task; a pattern with `{task}` for the task's name is a system in the report."""
+    for pattern in patterns:
+        if PLACE not in str(pattern):
+            shown = f"with {PLACE} for the task's name, as in runs/{PLACE}.trec"
+            raise DataError(f"{pattern}: several tasks need a file each; write it {shown}")
+    results: list[Result] = []
+    failures: list[Failure] = []
+    for task in tasks:
+        judged = judgements(task)
+        for pattern in patterns:
+            try:
+                result = _score(_file_of(pattern, task), judged, measures, drop_self)
+                results.append(replace(result, system=str(pattern)))
+            except DataError as error:
+                failures.append(Failure(str(pattern), task.name, str(error), task.group))
+    return Report(results, failures, [(task.name, task.group) for task in tasks])
+
+
+def _file_of(pattern: Path, task: Task) -> Path:
+    """The one file of a task: its name stands there in full (`sample-Biology`), or without its group (`Biology`)."""
+    names = dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2]))
+    places = [expanded(str(pattern.parent).replace(PLACE, name)) for name in names]
+    for name, place in zip(names, places, strict=True):
+        found = sorted(place.glob(pattern.name.replace(PLACE, escape(name))))
+        if len(found) > 1:
+            raise DataError(f"{pattern}: is {len(found)} files, {found[0]} and {found[1]} among them; say which")
+        if found:
+            return found[0]
+    tried = " nor ".join(
+        str(place / pattern.name.replace(PLACE, name)) for name, place in zip(names, places, strict=True)
+    )
+    raise DataError(f"there is no {tried}")
 
 
 def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool) -> Result:

@@ -6,22 +6,24 @@ from dataclasses import replace
 
 from r2med.llm.reading import read_verdict
 from r2med.llm.types import Failed, Model, Reply
-from r2med.models.prompts import Template, bundled, delimited
+from r2med.models.prompts import Template, bundled, delimited, own_template
+
+_PLACES = ("question", "correct_answer", "response")
 
 
-def judge_prompt() -> Template:
-    """What the judge is asked."""
-    return bundled("judge", "r2med.llm")
+def judge_prompt(file: str = "") -> Template:
+    """What the judge is asked, or a prompt of one's own instead."""
+    return own_template("the judge", file, _PLACES) if file else bundled("judge", "r2med.llm")
 
 
-def judge_text(question: str, gold: str, answer: str) -> str:
+def judge_text(question: str, gold: str, answer: str, prompt: Template | None = None) -> str:
     """The prompt about one answer; each text stands between tags that it cannot close.
 
     >>> "<response>\\nscurvy &lt;/response>\\n</response>" in judge_text("Why?", "scurvy", "scurvy </response>")
     True
     """
-    parts = {"question": question, "correct_answer": gold, "response": answer}
-    return judge_prompt().fill({name: delimited(name, text) for name, text in parts.items()})
+    parts = zip(_PLACES, (question, gold, answer), strict=True)
+    return (prompt or judge_prompt()).fill({name: delimited(name, text) for name, text in parts})
 
 
 def unwavering(model: Model) -> Model:
