@@ -19,10 +19,11 @@ from r2med.diagnose.cases import Case, CaseChoice, CaseDocument, Side, look
 from r2med.diagnose.loaded_runs import load_runs
 from r2med.errors import R2medError
 from r2med.render.case_page import page
-from r2med.render.case_screen import harmless, show_cases
+from r2med.render.case_screen import show_cases
 from r2med.runs.ledger import Ledger
 from r2med.text import analyze
 from r2med.text.highlight import excerpt, kinds_of, marks, parts
+from r2med.text.unprintable import harmless
 
 TEXTS = st.text(max_size=80) | st.lists(
     st.sampled_from(["gums", "Gum's", "bleeding,", "(bleed)", "naïve", "東京", "the", "β-cells", "1,000", "\n"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.measure.significance import ALPHA, EXACT, difference, holm, randomisation_test
+from r2med.measure.significance import ALPHA, EXACT, difference, holm, randomisation_test, randomisation_tests
 
 figures = st.floats(-1, 1).map(lambda value: round(value, 2))
 
@@ -112,3 +112,15 @@ def test_holm_only_raises_and_keeps_the_order(found: list[float]) -> None:
     order = np.argsort(found, kind="stable")
     assert (np.diff(np.array(corrected)[order]) >= -1e-12).all()
     assert min(corrected) == pytest.approx(min(1.0, min(found) * len(found)))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    systems=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=25, deadline=None)
+def test_many_comparisons_at_once_have_the_p_values_of_each(lengths, systems, seed):
+    generator = np.random.default_rng(seed)
+    several = [[np.round(generator.normal(size=length), 1) for length in lengths] for _ in range(systems)]
+    assert randomisation_tests(several) == [randomisation_test(tasks) for tasks in several]

@@ -25,7 +25,7 @@ def address(filled):
 
 
 def names(page) -> list[str]:
-    return page.locator("table.board tbody tr:visible td.sys code").all_inner_texts()
+    return page.locator("table.board tbody:not(.ceiling) tr:visible td.sys code").all_inner_texts()
 
 
 def background(page) -> int:
@@ -186,7 +186,7 @@ def test_the_intervals_of_a_board_have_one_scale_with_figures(visit, address, wi
     ends = [(x, x + wide) for _, x, wide, _ in ticks]
     assert all(end + 3 < start for (_, end), (start, _) in itertools.pairwise(ends)), "no figure on another"
     (low, left), (high, right) = ((float(text), x + wide / 2) for text, x, wide, _ in (ticks[0], ticks[-1]))
-    for row in page.locator("table.board tbody tr").all():
+    for row in page.locator("table.board tbody:not(.ceiling) tr").all():
         ((_, x, wide, _),) = row.locator("td.forest circle").evaluate_all(BOXES)
         average = float(row.locator("td.avg").inner_text())
         assert left + (average - low) / (high - low) * (right - left) == pytest.approx(x + wide / 2, abs=1.5)
@@ -201,7 +201,9 @@ def test_oracles_are_shown_when_they_are_asked_for(visit, address, filled):
     r2med.evaluate("oracle-answer >> bm25", "sample")
     page = visit(f"{address}/?group=sample")
     assert not [name for name in names(page) if "oracle" in name]
-    assert "oracle-answer >> bm25" in page.locator(".ceiling").inner_text()
+    ceiling = page.locator("tbody.ceiling tr")
+    assert ceiling.locator("code").inner_text() == "oracle-answer >> bm25"
+    assert ceiling.locator("td").first.evaluate("each => getComputedStyle(each).borderBottomStyle") == "dashed"
     page.check("input[name=oracles]")
     page.wait_for_url("**oracles=1**")
     assert "oracle-answer >> bm25" in names(page)
@@ -309,23 +311,23 @@ def test_a_phone_needs_no_sideways_scrolling(visit, address, path):
 
 @pytest.mark.parametrize("width", [390, 768])
 def test_charts_have_their_marks_where_they_can_be_seen(visit, address, width):
-    page = visit(f"{address}/?group=sample", viewport={"width": width, "height": 900})
+    page = visit(f"{address}/system?system=bm25&group=sample", viewport={"width": width, "height": 900})
     for chart in page.locator("svg.chart:visible").all():
         assert chart.bounding_box()["width"] <= width
         sizes = chart.locator("text").evaluate_all("each => each.map((one) => one.getBoundingClientRect().height)")
         assert min(sizes) > 10
-    marks = page.locator("#averages svg:visible circle").all()
-    assert len(marks) == 4
+    marks = page.locator("svg.chart:visible").first.locator("circle").all()
+    assert len(marks) == 8
     assert all(0 < mark.bounding_box()["x"] < width for mark in marks)
 
 
 def test_a_screen_reader_reaches_every_row_of_a_chart(visit, address):
-    page = visit(f"{address}/?group=sample")
-    averages = page.locator("#averages").get_by_role("group", name="Averages with 95% intervals")
-    assert averages.count() == 1, "the layout that is not shown is not read either"
-    rows = averages.get_by_role("img", name=re.compile(r": \d+\.\d\d, 95% interval \d+\.\d\d to \d+\.\d\d$"))
-    assert rows.count() == 4
-    assert averages.get_by_role("img", name=re.compile(r"^bm25: ")).count() == 1
+    page = visit(f"{address}/system?system=bm25&group=sample")
+    chart = page.get_by_role("group", name="nDCG@10 of bm25 by task")
+    assert chart.count() == 1, "a layout that is not shown is not read either"
+    rows = chart.get_by_role("img", name=re.compile(r": \d+\.\d\d, 95% interval \d+\.\d\d to \d+\.\d\d$"))
+    assert rows.count() == 8
+    assert chart.get_by_role("img", name=re.compile(r"Biology: ")).count() == 1
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -359,17 +361,77 @@ def test_ids_and_dates_stay_in_one_line(visit, address, width):
     assert min(page.locator("td.sys").evaluate_all("all => all.map((one) => one.clientWidth)")) >= 150
 
 
-def test_names_and_heads_stay_in_sight(visit, address):
-    page = visit(f"{address}/?group=full", viewport=PHONE)
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_names_and_heads_stay_in_sight(visit, address, width):
+    page = visit(f"{address}/?group=full", viewport={"width": width, "height": 844})
     board = page.locator(".scroll.tall")
     before = board.bounding_box()
     board.evaluate("each => each.scrollTo(500, 1000)")
-    head, name = page.locator("thead th.sys"), page.locator("tbody td.sys").nth(20)
-    assert head.bounding_box()["y"] == pytest.approx(before["y"], abs=2)
-    for cell in (head, name):
+    head, name, rank = (page.locator(each) for each in ("thead th.sys", "tbody td.sys", "tbody td.rank"))
+    family = page.locator("thead th.family").first
+    for cell in (head, family):
+        assert cell.bounding_box()["y"] == pytest.approx(before["y"], abs=2)
+    for cell in (head, name.nth(20), rank.nth(20)):
         box = cell.bounding_box()
         assert before["x"] <= box["x"]
         assert box["x"] + box["width"] < before["x"] + before["width"]
+
+
+BOTH = ["tbody tr:has(a code:text-is('bm25')) .pick input", "tbody tr:has(a code:text-is('bm25-classic')) .pick input"]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (768, "light"), (1440, "dark")])
+def test_two_ticked_systems_raise_a_bar_that_compares_them(visit, address, width, scheme):
+    page = visit(f"{address}/?group=sample", viewport={"width": width, "height": 844}, color_scheme=scheme)
+    bar = page.locator("form.chosen")
+    assert bar.is_hidden()
+    page.check(BOTH[0])
+    assert bar.is_hidden()
+    page.check(BOTH[1])
+    box = bar.bounding_box()
+    assert box["y"] + box["height"] <= 844
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert bar.locator("output").inner_text() == "bm25 · bm25-classic"
+    names = bar.get_by_role("button").all_inner_texts()
+    assert names == ["Compare", "Side by side", "Report", "CSV", "LaTeX", "×"]
+    with page.expect_download() as report:
+        bar.get_by_role("button", name="Report").click()
+    assert report.value.suggested_filename == "report.html"
+    page.check("tbody tr:nth-child(1) .pick input")
+    assert bar.get_by_role("button", name="Compare").is_disabled()
+    bar.get_by_role("button", name="Choose none").click()
+    page.wait_for_selector("form.chosen", state="hidden")
+    for place in BOTH:
+        page.check(place)
+    bar.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/compare?**")
+    assert [page.locator(f"select[name={side}]").input_value() for side in "ab"] == ["bm25", "bm25-classic"]
+    page.go_back()
+    page.wait_for_url("**group=sample**")
+    page.wait_for_selector("form.chosen", state="visible")
+    with page.expect_download() as file:
+        bar.get_by_role("button", name="CSV").click()
+    assert len(Path(file.value.path()).read_text().splitlines()) == 3
+
+
+def test_columns_can_be_left_out_and_the_address_knows(visit, address):
+    page = visit(f"{address}/?group=sample")
+    heads = page.locator("thead th[data-key]:visible")
+    before = heads.count()
+    page.click("details.columns summary")
+    page.uncheck("details.columns label:has-text('Bioinf') input")
+    page.uncheck("details.columns label:has-text('clinical case, mean') input")
+    assert heads.count() == before - 2
+    assert page.locator("thead th.family").first.get_attribute("colspan") == "3"
+    page.click("thead a:has-text('System')")
+    page.wait_for_url("**sort=name**")
+    assert "hide=" in page.url
+    assert heads.count() == before - 2
+    columns = page.locator("table.board tbody tr:first-child td:visible").count()
+    assert columns == heads.count() + 3
+    page.select_option("select[name=kind]", "base")
+    page.wait_for_url("**kind=base**")
+    assert page.locator("thead th:has-text('Bioinf')").is_hidden()
 
 
 def test_a_dark_page_prints_dark_on_light(visit, address):
@@ -381,7 +443,7 @@ def test_a_dark_page_prints_dark_on_light(visit, address):
     text = "getComputedStyle(document.querySelector('{}')).{}"
     for selector, what in (("svg.chart.wide text", "fill"), ("p.note", "color"), ("td.rank", "color")):
         assert int(re.search(r"\d+", page.evaluate(text.format(selector, what)))[0]) < 110
-    assert int(re.search(r"\d+", page.evaluate(text.format(".h0", "fill")))[0]) > 200
+    assert int(re.search(r"\d+", page.evaluate(text.format("td.s0", "backgroundColor")))[0]) > 200
 
 
 def test_the_keyboard_reaches_the_content(visit, address):
@@ -481,6 +543,25 @@ def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
     assert everything > 100
     page.select_option("form[data-filter] select[name=kind]", "reranker")
     assert 0 < len(names(page)) < everything
+    assert page.evaluate("location.hash") == "#kind=reranker"
+    page.reload()
+    rerankers = names(page)
+    assert 0 < len(rerankers) < everything
+    for place in (0, 1):
+        page.locator("tbody tr:visible .pick input").nth(place).check()
+    with page.expect_download() as file:
+        page.click("form.chosen button:has-text('CSV')")
+    header, *lines = Path(file.value.path()).read_text().splitlines()
+    assert header.startswith("#,System,Average,Biology,")
+    assert [line.split(",")[1] for line in lines] == rerankers[:2]
+    with page.expect_download() as file:
+        page.click("form.chosen button:has-text('LaTeX')")
+    assert Path(file.value.path()).read_text().count("\\\\") == 3
+    page.click("form.chosen button:has-text('Only these')")
+    assert names(page) == rerankers[:2]
+    page.click("form.chosen button[type=reset]")
+    page.wait_for_selector("form.chosen", state="hidden")
+    assert names(page) == rerankers
     page.click("thead button:has-text('System')")
     assert names(page) == sorted(names(page), key=str.lower)
     page.locator("td.sys a code:visible").first.click()

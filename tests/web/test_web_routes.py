@@ -257,6 +257,91 @@ def test_a_baseline_marks_the_board_and_every_file_of_it(client):
     assert "no rank here" in client.get("/?group=sample&baseline=none").text
 
 
+def cells(page: str) -> dict[str, list[str]]:
+    """The figures of a board's systems, by name."""
+    lines = re.findall(r'<tr class="[^"]*" data-kind.*?</tr>', page, re.DOTALL)
+    return {rows(line)[0]: re.findall(r'<td class="n (?!rank)[^"]*" data-v="(.*?)"', line) for line in lines}
+
+
+def test_a_board_has_a_mean_for_every_family(client):
+    page = client.get("/?group=sample").text
+    assert re.findall(r'<th scope="colgroup" class="family" colspan="(\d)"', page) == ["4", "4", "3"]
+    for average, *figures in cells(page).values():
+        values = [*map(float, figures)]
+        families = [values[:4], values[4:8], values[8:]]
+        for *tasks, mean in families:
+            assert mean == pytest.approx(sum(tasks) / len(tasks))
+        tasks = [value for family in families for value in family[:-1]]
+        assert float(average) == pytest.approx(sum(tasks) / 8)
+    means = {name: float(figures[8]) for name, figures in cells(page).items()}
+    sorted_page = client.get("/?group=sample&sort=family:clinical-evidence").text
+    assert rows(sorted_page) == sorted(means, key=means.get, reverse=True)
+    assert rows(client.get("/?group=sample&sort=family:none").text) == rows(page)
+    assert "colgroup" not in client.get("/?group=sample&family=clinical-case").text
+
+
+def test_the_darker_a_cell_the_better_its_place(client):
+    page = client.get("/?group=full&origin=published").text
+    shaded = re.findall(r'<td class="n s(\d)[^"]*" data-v="(.*?)"', page)
+    assert {step for step, _ in shaded} == set("01234")
+    first = re.findall(r'<td class="n avg s(\d)[^"]*" data-v="(.*?)"', page)
+    steps = [int(step) for step, _ in sorted(first, key=lambda pair: float(pair[1]))]
+    assert steps == sorted(steps)
+
+
+def test_a_baseline_adds_the_difference_from_it(client):
+    page = client.get("/?group=sample&baseline=bm25-classic").text
+    averages = {name: float(figures[0]) for name, figures in cells(page).items()}
+    shown = dict(zip(rows(page), re.findall(r'<td class="n difference">(.*?)</td>', page), strict=True))
+    for name, text in shown.items():
+        assert float(text.replace("−", "-")) == pytest.approx(
+            100 * (averages[name] - averages["bm25-classic"]), abs=0.006
+        )
+    assert "difference" not in client.get("/?group=sample").text
+
+
+def test_systems_that_the_best_one_does_not_beat_share_a_bracket(client):
+    page = client.get("/?group=sample&origin=own&kind=base").text
+    best, *others = rows(page)
+    assert others
+    marked = client.get(f"/?group=sample&origin=own&kind=base&baseline={best}").text
+    averages = re.findall(r'<td class="n avg[^"]*" data-v="[^"]*">(.*?)</td>', marked)
+    beaten = {name for name, text in zip(rows(marked), averages, strict=True) if "‡" in text}
+    tied = re.findall(r'<tr class="own tied".*?</tr>', page, re.DOTALL)
+    assert {rows(line)[0] for line in tied} == {best, *others} - beaten
+    assert all(f'<small title="{best} does not beat it after Holm">1–' in line for line in tied)
+    assert "tied" not in client.get("/?group=sample&q=replay").text, "a system alone is tied with nobody"
+
+
+def test_ticked_systems_are_files_a_comparison_and_a_report(client):
+    chosen = "group=sample&metric=nDCG%4010&system=bm25&system=bm25-classic"
+    lines = client.get(f"/board.csv?{chosen}").text.splitlines()
+    assert [line.split(",")[3] for line in lines[1:]] == ["bm25", "bm25-classic"]
+    assert "rrf" not in client.get(f"/board.tex?{chosen}").text
+    compared = client.get(f"/compare?{chosen}").text
+    assert re.findall(r"<option[^>]* selected>(bm25.*?)</option>", compared) == ["bm25", "bm25-classic"]
+    report = client.get(f"/report?{chosen}")
+    assert report.headers["content-disposition"] == 'attachment; filename="report.html"'
+    assert "<!DOCTYPE html>" in report.text
+    assert "rrf(" not in report.text
+    assert "/search?" not in report.text
+    searched = client.get(f"/search?{chosen}").text
+    assert re.search(r"<option[^>]* selected>sample/Biology", searched)
+    assert re.findall(r'name="system" value="(.*?)" checked', searched) == ["bm25", "bm25-classic"]
+    refused = client.get("/report?group=sample&system=bm52")
+    assert refused.status_code == 404
+    assert "no own run of bm52 on this board" in refused.text.lower()
+    assert client.get("/board.csv?group=sample&system=bm52").status_code == 404
+
+
+def test_a_board_is_narrowed_down_by_source(client):
+    page = client.get("/?group=full&source=grouprank").text
+    assert 0 < len(rows(page)) < 20
+    assert set(re.findall(r'<a class="tag pub"[^>]*>(.*?)</a>', page)) >= {"grouprank"}
+    assert "<option selected>grouprank</option>" in page
+    assert client.get("/?group=full&source=nobody").status_code == 404
+
+
 def test_published_systems_have_a_page_with_their_sources(client):
     page = client.get("/?group=full").text
     links = re.findall(r'<td class="sys"><div class="tags"><a href="([^"]+)"', page)
@@ -438,7 +523,7 @@ def test_figures_of_different_data_are_marked_and_not_ranked(tmp_path, monkeypat
     r2med.evaluate("bm25", "mine")
     page = entered(Library(), "http://localhost").get("/?group=custom").text
     changed = re.search(r"<tr[^>]*>(?:(?!</tr>).)*<code>bm25-classic</code>.*?</tr>", page, re.DOTALL)[0]
-    assert '<td class="n rank" data-v="">–</td>' in changed
+    assert re.search(r'<td class="n rank" data-v="">(?:(?!</td>).)*–</label></td>', changed, re.DOTALL)
     assert re.search(r'<td class="n other[^>]*>[\d.]+°</td>', changed)
     assert '<details class="card" open>' in page
 

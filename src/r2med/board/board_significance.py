@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from r2med.board.model import AVERAGE
 from r2med.errors import R2medError, suggest
 from r2med.measure.bootstrap import Interval, board_intervals
-from r2med.measure.significance import ALPHA, holm, randomisation_test
+from r2med.measure.significance import ALPHA, holm, randomisation_tests
 from r2med.pipeline.system import canonical_spec
 from r2med.runs.selection import same_data
 
@@ -63,21 +63,37 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
     A system that was measured on other queries or data than the baseline has no marks.
     """
     against = samples[find_baseline(samples, baseline)]
-    differences = {
-        name: {task: _difference(against[task], sample) for task, sample in row.items()}
-        for name, row in samples.items()
-        if row is not against and _alike(row, against)
-    }
+    differences = _differences(samples, against)
     marks: dict[str, dict[str, str]] = {name: {} for name in differences}
     for column in (*against, AVERAGE):
         tasks = list(against) if column == AVERAGE else [column]
         chosen = {name: [row[task] for task in tasks] for name, row in differences.items()}
-        corrected = holm([randomisation_test(found) for found in chosen.values()])
+        corrected = holm(randomisation_tests(list(chosen.values())))
         for (name, found), p in zip(chosen.items(), corrected, strict=True):
             if p < ALPHA:
                 gain = np.mean([values.mean() for values in found])
                 marks[name][column] = BETTER if gain > 0 else WORSE
     return marks
+
+
+def unbeaten(samples: Samples, best: str) -> set[str]:
+    """The systems that the best one does not beat on average, itself among them: paired by query, after Holm.
+
+    Systems that were measured on other queries or data cannot be tested and are left out.
+    """
+    against = samples[best]
+    chosen = {name: list(row.values()) for name, row in _differences(samples, against).items()}
+    corrected = holm(randomisation_tests(list(chosen.values())))
+    return {best, *(name for name, p in zip(chosen, corrected, strict=True) if p >= ALPHA)}
+
+
+def _differences(samples: Samples, against: Mapping[str, Sample]) -> dict[str, dict[str, Floats]]:
+    """Query by query, what each system has more than one of them, where they can be paired."""
+    return {
+        name: {task: _difference(against[task], row[task]) for task in against}
+        for name, row in samples.items()
+        if row is not against and _alike(row, against)
+    }
 
 
 def find_baseline(samples: Collection[str], name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance
+from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
 from r2med.board.model import OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
@@ -43,6 +43,8 @@ class View:
     cost: bool = False
     baseline: str = ""
     """The own system that marks of significance are against."""
+    ties: bool = False
+    """Whether to find the own systems that the best of them does not beat."""
 
 
 def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
@@ -71,7 +73,7 @@ def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: V
 
     The baseline need not be among the lines: any system of one's own with all tasks will do.
     """
-    if not (view.intervals or view.baseline):
+    if not (view.intervals or view.baseline or view.ties):
         return list(lines)
     baseline = find_baseline(complete, view.baseline) if view.baseline else ""
     shown = {line.row.name for line in lines if line.row.own}
@@ -82,8 +84,15 @@ def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: V
     }
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
+    own = [line.row.name for line in lines if line.row.own and line.rank is not None]
+    tied = unbeaten({name: samples[name] for name in own}, own[0]) if view.ties and own else set()
     return [
-        replace(line, intervals=ranges.get(line.row.name, {}), marks=marks.get(line.row.name, {}))
+        replace(
+            line,
+            intervals=ranges.get(line.row.name, {}),
+            marks=marks.get(line.row.name, {}),
+            tied=line.row.name in tied,
+        )
         if line.row.own
         else line
         for line in lines

@@ -101,6 +101,8 @@ class Line:
     """95%, by task and of the average, for one's own."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Signs of significance, by task and of the average."""
+    tied: bool = False
+    """Whether the best of one's own systems does not beat it on average; of the best one itself, true as well."""
 
     def value(self, column: str) -> float | None:
         """The figure in a column: of a task, or of the average."""

@@ -99,6 +99,34 @@ def randomisation_test(tasks: Sequence[Floats], permutations: int = PERMUTATIONS
     return Flips.of(tasks, permutations, seed).probability
 
 
+def randomisation_tests(several: Sequence[Sequence[Floats]], permutations: int = PERMUTATIONS) -> list[float]:
+    """The p-values of many comparisons over the same queries: all go through the same flips at once.
+
+    >>> ones, none = [np.full(9, 0.1)], [np.zeros(9)]
+    >>> randomisation_tests([ones, none]) == [randomisation_test(ones), randomisation_test(none)]
+    True
+    """
+    if not several:
+        return []
+    queries = sum(map(len, several[0]))
+    exact = queries <= EXACT
+    shares = _shares(several[0])
+    columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
+    sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
+    least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
+    reached, flips = np.zeros(len(several)), 0
+    for signs in _every_sign(queries) if exact else _random_signs(queries, permutations, SEED):
+        reached += (np.abs(signs @ columns) >= least).sum(axis=0)
+        flips += len(signs)
+    found: list[float] = (reached / flips if exact else (reached + 1) / (flips + 1)).tolist()
+    return found
+
+
+def _shares(tasks: Sequence[Floats]) -> Floats:
+    """Each query's share in the mean over tasks."""
+    return np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
+
+
 @dataclass(frozen=True)
 class Flips:
     """What flipping the signs of queries' differences gives: all ways of doing so, or a random choice of them."""
@@ -119,8 +147,7 @@ class Flips:
         queries = sum(map(len, tasks))
         exact = queries <= EXACT
         blocks = _every_sign(queries) if exact else _random_signs(queries, permutations, seed)
-        # Each query's share in the mean over tasks.
-        shares = np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
+        shares = _shares(tasks)
         columns = np.stack([np.concatenate(list(tasks)) * shares, shares], axis=1)
         found = np.concatenate([signs @ columns for signs in blocks])
         size = max(float(np.abs(values).max()) for values in tasks)

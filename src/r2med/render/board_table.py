@@ -181,8 +181,15 @@ def title(board: Board) -> str:
     return f"{board.measure} x 100, {GROUP_TITLES[board.group]}"
 
 
-def board_table(board: Board, lines: Sequence[Line] | None = None, average: str = "avg") -> BoardTable:
+def board_table(
+    board: Board,
+    lines: Sequence[Line] | None = None,
+    average: str = "avg",
+    best: Mapping[str, Leaders] | None = None,
+) -> BoardTable:
     """The table of a board, or of some of its lines; the best figures are those of the whole board.
+
+    Whoever knows the best figures already hands them over.
 
     >>> from r2med.board.model import BoardRow
     >>> line = Line(BoardRow("x", ("page",), {"A": 0.12345}, stated=0.5), None)
@@ -190,7 +197,7 @@ def board_table(board: Board, lines: Sequence[Line] | None = None, average: str 
     >>> [cell.text for cell in row.cells.values()]
     ['12.35', '-', '(50.00)']
     """
-    best = leaders(board)
+    best = leaders(board) if best is None else best
     has_sources = any(not line.row.own for line in board.lines)
     shown = board.lines if lines is None else lines
     rows = [

@@ -69,7 +69,8 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
     access = replace(access, entrances=(*access.entrances, door.entrance()))
     routes = [
         Route("/", _page(chosen, board_page.board_page, "Board")),
-        *(Route(f"/board.{ending}", _download(chosen)) for ending in board_page.FILES.values()),
+        *(Route(f"/board.{ending}", _download(chosen, board_page.board_file)) for ending in board_page.FILES.values()),
+        Route("/report", _download(chosen, board_page.report_file)),
         Route("/published", _page(chosen, published_page.published_page, "Board")),
         Route("/sources", _page(chosen, published_page.sources_page, "Board")),
         Route("/system", _page(chosen, system_page.system_page, "Board")),
@@ -154,16 +155,19 @@ def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     return place
 
 
-def _download(library: Library) -> Callable[[Request], Response]:
-    """A board as a file."""
+def _download(library: Library, make: Callable[[Library, Request], tuple[str, str]]) -> Callable[[Request], Response]:
+    """What a board can be had as: a text, and its kind. A page is for keeping, so it is not shown here."""
 
     def endpoint(request: Request) -> Response:
         try:
             with library.snapshot():
-                text, kind = board_page.board_file(library, request)
+                text, kind = make(library, request)
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
-        return Response(text, media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-store"})
+        headers = {"cache-control": "no-store"}
+        if kind == "text/html":
+            headers["content-disposition"] = 'attachment; filename="report.html"'
+        return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
 
     return endpoint
 

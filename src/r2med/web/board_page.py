@@ -7,16 +7,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.board.leaderboard import View
-from r2med.board.model import Board, Line
-from r2med.data.published import KINDS, published
+from r2med.board.model import OWN, Board, Line
+from r2med.data.published import KINDS, published, sources
 from r2med.data.tasks import registry
+from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.render.board_text import FORMATS
 from r2med.render.html import address
+from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.web.addresses import PageContent, Pages, SortLinks, one_of, page_number, system_address
 from r2med.web.library import Library
-from r2med.web.page_table import Hrefs, containing, decorated, ordered, sorted_table
-from r2med.web.panels import board_panels, frontier_panels, known_causes, system_causes
+from r2med.web.page_table import (
+    FAMILY,
+    Hrefs,
+    Standings,
+    containing,
+    decorated,
+    families_of,
+    ordered,
+    sorted_table,
+    with_ties,
+)
+from r2med.web.panels import frontier_panels, known_causes, system_causes
+from r2med.web.report_file import ReportChoice, report
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
@@ -64,6 +77,7 @@ class BoardQuery:
         found = [f"every word of “{self.text}”"] if self.text else []
         found += [f"kind {self.view.kind}"] if self.view.kind else []
         found += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
+        found += [f"source {name}" for name in self.view.sources]
         return found + ([f"origin {self.origin}"] if self.origin else [])
 
 
@@ -81,16 +95,19 @@ def board_page(library: Library, request: Request) -> PageContent:
     runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
     values = {
         "asked": found,
-        "table": sorted_table(board, shown, links.sort),
+        "table": sorted_table(
+            board, shown, links.sort, library.current(("standings", view), lambda: Standings.of(board))
+        ),
         "links": links,
         "pages": pages,
         "panels": [
-            *board_panels(board, shown),
             *frontier_panels(runs, shown, view.measure),
             *system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
         ],
         "view": view,
         "kinds": KINDS,
+        "sources": _sources(view.group),
+        "source": view.sources[0] if view.sources else "",
         "boards": board_groups(library),
         "measures": board_measures(library, view),
         "hrefs": Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
@@ -103,12 +120,30 @@ def board_page(library: Library, request: Request) -> PageContent:
 def board_file(library: Library, request: Request) -> tuple[str, str]:
     """The whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
     found = read_board(library, request.query_params)
-    sure = [line for line in found.lines if line.row.own and line.average is not None]
-    lines = decorated(found.lines, library.intervals(sure, found.view.measure))
+    wanted = request.query_params.getlist("system")
+    lines = [line for line in found.lines if not wanted or line.row.name in wanted]
+    if wanted and not lines:
+        raise R2medError(f"this board has no {' and no '.join(map(repr, wanted))}")
+    sure = [line for line in lines if line.row.own and line.average is not None]
+    lines = decorated(lines, library.intervals(sure, found.view.measure))
     ending = request.url.path.rpartition(".")[2]
     name = next(name for name, each in FILES.items() if each == ending)
     kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
     return FORMATS[name.lower()]([replace(found.board, lines=lines)]), kind
+
+
+def report_file(library: Library, request: Request) -> tuple[str, str]:
+    """Chosen systems as a report in one file, over the tasks of a board that all of them were run on."""
+    asked = request.query_params
+    group, names = asked.get("group", ""), asked.getlist("system")
+    measure = Measure.parse(asked.get("metric", "") or "nDCG@10")
+    runs = [Chosen(name, name, library.newest(name, group)) for name in names]
+    if not runs or not all(each.runs for each in runs):
+        lacking = [each.label for each in runs if not each.runs]
+        raise R2medError(f"no own run of {', '.join(lacking)} on this board" if lacking else "name a system to report")
+    command = f"r2med report {' '.join(map(repr, names))} --tasks {group} --out report.html"
+    choice = ReportChoice(on_shared_tasks(runs), measure, causes=False, command=command)
+    return report(library.ledger, choice), "text/html"
 
 
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
@@ -117,7 +152,9 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     kind = one_of(asked.get("kind", ""), ("", *KINDS), "kind")
     origin = one_of(asked.get("origin", ""), ORIGINS, "origin")
     measure = str(Measure.parse(asked.get("metric", "") or "nDCG@10"))
+    source = one_of(asked.get("source", ""), ("", *_sources(group)), "source")
     view = View(group=group, measure=measure, own=origin != "published", published=origin != "own", cost=True)
+    view = replace(view, sources=(source,) if source else ())
     tasks = library.board(view).tasks
     task = same_task(asked.get("task", ""), tasks)
     choices = {"family": sorted({known.family for name in tasks if (known := registry().get(name)) and known.family})}
@@ -128,13 +165,13 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     baseline = asked.get("baseline", "") if asked.get("baseline", "") in baselines else ""
     retriever, llm, reranker = (_known(asked, part, choices) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
-    board = library.board(view)
+    board = tied_board(library, view)
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(board.lines, text)
     hidden = [] if oracles else [line for line in matching if line.row.oracle]
     sort, ascending = _column(asked.get("sort", ""), board.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.row.oracle]
-    lines = ordered(kept, sort, descending=not ascending)
+    lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
     dropped = []
     if asked.get("task") and not task:
         dropped.append(f"This board has no task {asked['task']}; all tasks are shown.")
@@ -147,6 +184,21 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     ]
     order = (task, sort, ascending, text, origin, oracles)
     return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, dropped)
+
+
+def tied_board(library: Library, view: View) -> Board:
+    """A board with the systems marked that the best own one does not beat."""
+
+    def make() -> Board:
+        board = library.board(view)
+        return with_ties(board, library.unbeaten(board.lines, view.measure))
+
+    return library.current(("tied", view), make)
+
+
+def _sources(group: str) -> list[str]:
+    """Where the figures of a group's board may come from."""
+    return [OWN, *(name for name, source in sources().items() if source.group == group)]
 
 
 def _known(asked: QueryParams, name: str, choices: Mapping[str, Sequence[str]]) -> str:
@@ -163,6 +215,8 @@ def _column(sort: str, tasks: Sequence[str]) -> str:
     """The column to sort by; one of another board's tasks is that task here, or else the rank."""
     if sort in ("", "rank", "name", "average"):
         return sort or "rank"
+    if sort.startswith(FAMILY):
+        return sort if sort.removeprefix(FAMILY) in families_of(tasks) else "rank"
     found = same_task(sort, tasks)
     if not found and "/" not in sort:
         one_of(sort, ["rank", "name", "average", *tasks], "column")

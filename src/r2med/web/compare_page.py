@@ -69,7 +69,10 @@ def compare_page(library: Library, request: Request) -> PageContent:
     systems, oracles = library.systems(group), library.oracles(group)
     # Whoever changed the group sees its systems, and is not told that those of another group are not there.
     elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
-    a, b = ("" if name in elsewhere else name for name in (asked.get("a", ""), asked.get("b", "")))
+    # A board sends the systems that were ticked there, under one name.
+    first, second, *_ = (*asked.getlist("system"), "", "")
+    wanted = (asked.get("a", "") or first, asked.get("b", "") or second)
+    a, b = ("" if name in elsewhere else name for name in wanted)
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
         "oracles": oracles, "a": a, "b": b, "found": None,

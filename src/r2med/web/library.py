@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.board.board_significance import Sample, intervals
+from r2med.board.board_significance import Sample, intervals, unbeaten
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
 from r2med.data import load
@@ -28,7 +28,16 @@ from r2med.storage.home import home
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
-_KEPT = {"version": 64, "run": 128, "data": 10, "interval": 4096, "headline": 4096, "comparison": 64, "causes": 512}
+_KEPT = {
+    "version": 64,
+    "run": 128,
+    "data": 10,
+    "interval": 4096,
+    "headline": 4096,
+    "comparison": 64,
+    "ties": 64,
+    "causes": 512,
+}
 """How many of each sort are kept."""
 
 
@@ -161,6 +170,23 @@ class Library:
             known[name] = found
             self.put("interval", keys[name], found)
         return known
+
+    def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
+        """The own systems of a board that the best of them does not beat, by their runs, which never change."""
+        own = [line for line in lines if line.row.own and line.rank is not None]
+        if len(own) < 2:
+            return set()
+        runs = {line.row.name: tuple(line.row.runs.values()) for line in own}
+        by_id = self.by_id()
+
+        def make() -> set[str]:
+            samples = {
+                line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
+                for line in own
+            }
+            return unbeaten(samples, own[0].row.name)
+
+        return self.keep("ties", (measure, own[0].row.name, *sorted(runs.values())), make)
 
     def _sample(self, entry: Entry, measure: str) -> Sample:
         return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)

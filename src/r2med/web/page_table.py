@@ -1,14 +1,25 @@
-"""A board's table as a page shows it: sorted by a column, cut into pages, with intervals for what is shown."""
+"""A board's table as a page shows it: families of tasks side by side, shades, intervals, ties and differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line, percent
+from r2med.data.tasks import registry
 from r2med.measure.bootstrap import Interval
-from r2med.render.board_table import BoardTable, board_table
+from r2med.render.board_table import NONE, BoardTable, Leaders, TableRow, board_table, leaders, saw_other_data
 from r2med.render.chart_svg import IntervalColumn, interval_column
+from r2med.render.html import signed
+
+FAMILY = "family:"
+"""What stands before the name of a family where it is a column: the mean over the family's tasks."""
+SHADES = 5
+"""Steps of shading, weak enough for the figures on them to be read."""
+Families = Mapping[str, Sequence[str]]
+"""The tasks of a board by family."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +31,87 @@ class Hrefs:
     source: Callable[[str], str] | None = None
 
 
+class PageColumn(NamedTuple):
+    """A column of figures."""
+
+    name: str
+    """A task, the average's name, or a family's with `FAMILY` before it."""
+    heading: str
+    meaning: str = ""
+    family: str = ""
+    """The title of the family above it; empty for none."""
+
+    @property
+    def sort(self) -> str:
+        """What an address calls it."""
+        return self.name or "average"
+
+
+class PageCell(NamedTuple):
+    """A figure as it stands in the table."""
+
+    text: str
+    value: float | None
+    css: str
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A system as it stands in the table."""
+
+    entry: TableRow
+    cells: Sequence[PageCell]
+    difference: str = ""
+    """From the baseline, where there is one."""
+
+    @property
+    def line(self) -> Line:
+        """The line of the board."""
+        return self.entry.line
+
+
+@dataclass(frozen=True)
+class Standings:
+    """How figures stand within their columns, over a whole board."""
+
+    leaders: Mapping[str, Leaders]
+    orders: Mapping[str, Sequence[float]]
+    """Every figure of a column from low to high, each once; ceilings and figures of other data left out."""
+
+    @classmethod
+    def of(cls, board: Board) -> Standings:
+        """The standings of a board, those of its families included."""
+        families = families_of(board.tasks)
+        best, orders = dict(leaders(board)), {}
+        for column in (*board.columns, *(FAMILY + name for name in families)):
+            kept = [line for line in board.lines if not line.row.oracle and not _mixed(line, column, families)]
+            orders[column] = sorted({v for line in kept if (v := figure_of(line, column, families)) is not None})
+            if column not in best:
+                shown = sorted({percent(value) for value in orders[column]}, key=float, reverse=True)
+                best[column] = Leaders(*shown[:2])
+        return cls(best, orders)
+
+    def shade(self, column: str, value: float) -> int:
+        """The step of a figure by its place among the others, so that one outlier does not make all others alike."""
+        order = self.orders[column]
+        if len(order) < 2:
+            return SHADES // 2
+        return min(SHADES - 1, SHADES * bisect_left(order, value) // (len(order) - 1))
+
+
 @dataclass(frozen=True)
 class SortedTable:
-    """A board's table as a page shows it: sorted by a column, with intervals as drawings."""
+    """A board's table as a page shows it, sorted by a column."""
 
     table: BoardTable
     sort: str
     bars: IntervalColumn
     """The average's interval as a drawing, by a system's name, and their scale."""
+    columns: Sequence[PageColumn]
+    rows: Sequence[PageRow]
+    ties: str
+    """The ranks of the systems that the best own one does not beat, such as `1-3`; empty for none."""
+    best_own: str
 
     @property
     def board(self) -> Board:
@@ -37,33 +121,136 @@ class SortedTable:
     @property
     def has_costs(self) -> bool:
         """Whether there is any cost to show."""
-        return any(row.line.row.cost is not None for row in self.table.rows)
+        return any(row.line.row.cost is not None for row in self.rows)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The average first, which a phone shows without scrolling, then the tasks; a single task is its own."""
-        return (AVERAGE, *self.board.tasks) if len(self.board.tasks) > 1 else tuple(self.board.tasks)
+    def has_differences(self) -> bool:
+        """Whether there is a baseline to tell differences from."""
+        return any(row.difference for row in self.rows)
+
+    @property
+    def spans(self) -> list[tuple[str, int]]:
+        """The families above the columns and how many columns each has; nothing where all tasks are of one."""
+        found: list[tuple[str, int]] = []
+        for column in self.columns:
+            if column.family and found and found[-1][0] == column.family:
+                found[-1] = (column.family, found[-1][1] + 1)
+            elif column.family:
+                found.append((column.family, 1))
+        return found
+
+    @property
+    def alone(self) -> Sequence[PageColumn]:
+        """The columns that no family stands above."""
+        return [column for column in self.columns if not column.family]
 
 
-def sorted_table(board: Board, lines: Sequence[Line], sort: str = "rank") -> SortedTable:
-    """The table of some lines of a board, in their order; the best figures are those of the whole board."""
+def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
+    """The families of a board that has several, with their tasks; nothing for a board of one family."""
+    found: dict[str, list[str]] = {}
+    for name in tasks:
+        task = registry().get(name)
+        found.setdefault(task.family if task else "", []).append(name)
+    return found if len(found) > 1 and "" not in found else {}
+
+
+def page_columns(table: BoardTable) -> list[PageColumn]:
+    """The average first, which a phone shows without scrolling, then the tasks, family by family."""
+    board, families = table.board, families_of(table.board.tasks)
+    first = [PageColumn(AVERAGE, table.headings[AVERAGE])] if AVERAGE in table.headings else []
+    if not families:
+        return first + [PageColumn(task, table.headings[task], task) for task in board.tasks]
+    found = list(first)
+    for name, tasks in families.items():
+        title = registry()[tasks[0]].family_title
+        found += [PageColumn(task, table.headings[task], task, title) for task in tasks]
+        if len(tasks) > 1:
+            found.append(PageColumn(FAMILY + name, "Mean", f"Mean over {title}", title))
+    return found
+
+
+def figure_of(line: Line, column: str, families: Families) -> float | None:
+    """The figure of a line in a column; a family's is the mean over its tasks, where it has all of them."""
+    if not column.startswith(FAMILY):
+        return line.value(column)
+    values = [line.row.values.get(task) for task in families[column.removeprefix(FAMILY)]]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _mixed(line: Line, column: str, families: Families) -> bool:
+    """Whether a figure is of other data than the rest of its column."""
+    if not column.startswith(FAMILY):
+        return saw_other_data(line, column)
+    return any(saw_other_data(line, task) for task in families[column.removeprefix(FAMILY)])
+
+
+def sorted_table(
+    board: Board, lines: Sequence[Line], sort: str = "rank", standings: Standings | None = None
+) -> SortedTable:
+    """The table of some lines of a board, in their order; how figures stand is said of the whole board."""
+    found, families = standings or Standings.of(board), families_of(board.tasks)
+    table = board_table(board, lines, average="Average", best=found.leaders)
+    columns = page_columns(table)
+    baseline = next((line.average for line in board.lines if line.row.own and line.row.name == board.baseline), None)
+    rows = [
+        PageRow(
+            entry,
+            [_page_cell(entry, column, found, families) for column in columns],
+            _difference(entry.line, baseline),
+        )
+        for entry in table.rows
+    ]
     # A ceiling would press all systems into a corner of the scale.
     known = {
         line.row.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle
     }
-    return SortedTable(board_table(board, lines, average="Average"), sort, interval_column(known))
+    ties, best = _ties(board.lines)
+    return SortedTable(table, sort, interval_column(known), columns, rows, ties, best)
 
 
-def ordered(lines: Sequence[Line], sort: str, *, descending: bool = True) -> list[Line]:
+def _ties(lines: Sequence[Line]) -> tuple[str, str]:
+    """The ranks of the systems that the best own one does not beat, and that one."""
+    tied = sorted((line.rank, line.row.name) for line in lines if line.tied and line.rank is not None)
+    if len(tied) < 2:
+        return "", ""
+    return f"{tied[0][0]}\N{EN DASH}{tied[-1][0]}", tied[0][1]
+
+
+def _difference(line: Line, baseline: float | None) -> str:
+    return "" if baseline is None or line.average is None else signed(line.average - baseline)
+
+
+def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, families: Families) -> PageCell:
+    line, name = entry.line, column.name
+    value, mixed = figure_of(line, name, families), _mixed(line, name, families)
+    plain = value is not None and not mixed and not line.row.oracle
+    css = ["n"] + ["avg"] * (not name) + ["other"] * (mixed and value is not None)
+    css += [f"s{standings.shade(name, value)}"] if plain and value is not None else []
+    if name.startswith(FAMILY):
+        digits = NONE if value is None else percent(value)
+        place, text = standings.leaders[name].place(digits), digits + OTHER_DATA * (mixed and value is not None)
+        css += ["mean"] + [place] * (plain and bool(place))
+    else:
+        cell = entry.cells[name]
+        text = cell.text + cell.mark
+        css += [cell.place] * bool(cell.place)
+    return PageCell(text, value, " ".join(css))
+
+
+def ordered(
+    lines: Sequence[Line], sort: str, *, descending: bool = True, families: Families | None = None
+) -> list[Line]:
     """Lines by a column (`rank` for the board's own order, `name`, or a task); lines without a figure come last."""
     if sort == "rank":
         return list(lines) if descending else list(reversed(lines))
     if sort == "name":
         return sorted(lines, key=lambda line: line.row.name.casefold(), reverse=not descending)
     column = AVERAGE if sort == "average" else sort
-    have = [(value, line) for line in lines if (value := line.value(column)) is not None]
+    figures = [(figure_of(line, column, families or {}), line) for line in lines]
+    have = [(value, line) for value, line in figures if value is not None]
     have.sort(key=lambda pair: -pair[0] if descending else pair[0])
-    return [line for _, line in have] + [line for line in lines if line.value(column) is None]
+    return [line for _, line in have] + [line for value, line in figures if value is None]
 
 
 def containing(lines: Sequence[Line], text: str) -> list[Line]:
@@ -84,3 +271,9 @@ def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]
         replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line
         for line in lines
     ]
+
+
+def with_ties(board: Board, tied: Collection[str]) -> Board:
+    """A board that says which of one's own systems the best of them does not beat."""
+    lines = [replace(line, tied=True) if line.row.own and line.row.name in tied else line for line in board.lines]
+    return replace(board, lines=lines)

@@ -1,4 +1,4 @@
-"""Charts on pages with what they show in words: averages, tasks, costs and causes of failure."""
+"""Charts on pages with what they show in words: tasks, costs and causes of failure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import Board, Line
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnose.frontier import COSTS, Priced, bill, left_out
 from r2med.render.chart_svg import responsive
-from r2med.render.charts import DotChart, cause_chart, frontier_chart, heat_map, line_point
+from r2med.render.charts import DotChart, cause_chart, frontier_chart, line_point
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
 
@@ -29,26 +29,6 @@ class Panel:
     chart: Markup
     name: str = ""
     """The anchor."""
-
-
-def board_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
-    """The charts of the lines that are shown: averages with intervals, and the heat map."""
-    shown = lines[:_CHARTED]
-    systems = [line for line in shown if not line.row.oracle] or shown
-    averages = [point for line in systems if (point := line_point(line, AVERAGE)) is not None]
-    panels = []
-    if averages:
-        first = f"the first {len(averages)}" if len(shown) < len(lines) else f"{len(averages)} systems"
-        over = f"mean over {len(board.tasks)} tasks" if len(board.tasks) > 1 else board.tasks[0]
-        note = f"{board.measure} × 100, {over}, {first}. Discs are own runs with 95% intervals, diamonds are "
-        note += f"published figures{'; oracles are left out' if len(systems) < len(shown) else ''}."
-        chart = DotChart("Averages with 95% intervals", f"{board.measure} x 100, {over}", averages)
-        panels.append(Panel("Averages", note, responsive(chart), "averages"))
-    if shown and len(board.tasks) > 1:
-        first = f"the first {len(shown)}" if len(shown) < len(lines) else f"{len(shown)} systems"
-        note = f"{board.measure} × 100, {first}; the stronger the colour, the better within a column."
-        panels.append(Panel("Systems × tasks", note, responsive(heat_map(board, shown)), "heat"))
-    return panels
 
 
 def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:

@@ -36,9 +36,9 @@ from r2med.runs.selection import Chosen, Shared
 from r2med.text.unprintable import harmless
 from r2med.web.colophon import colophon
 from r2med.web.page_table import Hrefs, decorated, sorted_table
-from r2med.web.panels import Panel, board_panels, frontier_panels, system_causes, task_panels
+from r2med.web.panels import Panel, frontier_panels, system_causes, task_panels
 
-_SECTIONS = {"Board": "#board-section", "Charts": "#averages", "Tasks": "#tasks", "Queries": "#browse"}
+_SECTIONS = {"Board": "#board-section", "Charts": "#charts", "Tasks": "#tasks", "Queries": "#browse"}
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
 
 
 def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
-    panels = board_panels(board, board.lines)
+    panels: list[Panel] = []
     compared = _differences(ledger, choice)
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "

@@ -45,7 +45,8 @@ def search_page(library: Library, request: Request) -> PageContent:
     """A form for any question, and what systems return for it."""
     asked = request.query_params
     tasks = searchable_tasks(library)
-    task = asked.get("task", "") or next(iter(tasks), "")
+    near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
+    task = asked.get("task", "") or next(iter((*near, *tasks)), "")
     one_of(task, tasks, "task with data on this machine")
     dataset = library.dataset(task)
     found = searchers(library, dataset) if dataset else []

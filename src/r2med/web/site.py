@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -26,7 +26,7 @@ from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
-from r2med.web.panels import board_panels, frontier_panels
+from r2med.web.panels import frontier_panels
 from r2med.web.published_page import published_facts, source_facts
 from r2med.web.report_file import ReportChoice, report
 
@@ -62,10 +62,8 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
     """Write the site into a folder; returns the names of its files."""
     pages: dict[str, str] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
     own = _own(ledger, site.systems)
-    shown = {
-        group: board(ledger, View(group=group, measure=site.measure, intervals=True), own.get(group, {}))
-        for group in _FILES
-    }
+    view = View(measure=site.measure, intervals=True, ties=True)
+    shown = {group: board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES}
     shown = {group: found for group, found in shown.items() if found.lines or group == "full"}
     links = {GROUP_TITLES[group]: _FILES[group] for group in shown} | {"Sources": "sources.html"}
     reports = {group: f"report-{group}.html" for group in own} if site.reports else {}
@@ -119,7 +117,7 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
     """A board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
-    panels = board_panels(found, found.lines) + frontier_panels(own, found.lines, found.measure)
+    panels = frontier_panels(own, found.lines, found.measure)
     page = render(
         "site_board.html",
         frame,

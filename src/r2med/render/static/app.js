@@ -14,6 +14,14 @@
     show();
   });
 
+  // What a static page shows is kept behind the # of its address, what a server shows in its query.
+  const local = !document.querySelector("form[action]");
+  const state = () => new URLSearchParams(local ? location.hash.slice(1) : location.search);
+  const remember = (values) => {
+    const text = values.toString();
+    try { history.replaceState(null, "", local ? "#" + text : text ? "?" + text : location.pathname); } catch { /* a page from a file may have no say */ }
+  };
+  const bodyOf = (table) => table.querySelector("tbody:not(.ceiling)");
   const value = (row, column) => {
     const cell = row.cells[column];
     const raw = cell.dataset.v ?? cell.textContent.trim();
@@ -21,15 +29,15 @@
     return raw === "" ? null : Number.isNaN(number) ? raw.toLowerCase() : number;
   };
   const sortBy = (table, head, down) => {
-    const column = head.cellIndex;
-    const rows = [...table.tBodies[0].rows];
+    const column = Number(head.dataset.column ?? head.cellIndex);
+    const rows = [...bodyOf(table).rows];
     const compare = (a, b) => {
       const [x, y] = [value(a, column), value(b, column)];
       if (x === null || y === null) return (x === null) - (y === null);
       return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
     };
-    rows.sort(compare).forEach((row) => table.tBodies[0].append(row));
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    rows.sort(compare).forEach((row) => bodyOf(table).append(row));
+    for (const other of table.tHead.querySelectorAll("th")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
   };
   document.querySelectorAll("table[data-sortable] thead button").forEach((each) => each.addEventListener("click", () => {
@@ -41,21 +49,141 @@
   document.querySelectorAll("form[data-filter]").forEach((form) => {
     const table = document.getElementById(form.dataset.filter);
     const count = document.getElementById(form.dataset.filter + "-count");
+    const parts = ["source", "retriever", "llm", "reranker"].filter((name) => form.elements[name]);
+    const wanted = (name) => form.elements[name]?.value ?? "";
     const apply = () => {
-      const words = (form.elements.text?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-      const kind = form.elements.kind?.value ?? "";
-      const origin = form.elements.origin?.value ?? "";
+      const words = wanted("text").toLowerCase().split(/\s+/).filter(Boolean);
+      const [kind, origin] = [wanted("kind"), wanted("origin")];
+      const ceilings = !form.elements.oracles || form.elements.oracles.checked || kind === "oracle";
       let shown = 0;
-      for (const row of table.tBodies[0].rows) {
-        const fits = words.every((word) => row.dataset.text.includes(word)) && (!kind || row.dataset.kind === kind) && (!origin || row.dataset.origin === origin);
+      for (const row of bodyOf(table).rows) {
+        const has = (name) => !wanted(name) || (row.dataset[name] ?? "").split("|").includes(wanted(name));
+        const fits = words.every((word) => row.dataset.text.includes(word)) && (!kind || row.dataset.kind === kind) && (!origin || row.dataset.origin === origin)
+          && parts.every(has) && (ceilings || !row.classList.contains("oracle")) && !("left" in row.dataset);
         row.hidden = !fits;
         shown += fits;
       }
       if (count) count.textContent = `${shown} systems`;
     };
-    form.addEventListener("input", apply);
+    const kept = state();
+    for (const field of form.elements) {
+      if (!field.name || !kept.has(field.name)) continue;
+      if (field.type === "checkbox") field.checked = true; else field.value = kept.get(field.name);
+    }
+    form.addEventListener("input", () => {
+      apply();
+      const now = state();
+      for (const field of form.elements) if (field.name) now.delete(field.name);
+      for (const [name, text] of new FormData(form)) if (text) now.set(name, text);
+      remember(now);
+    });
     form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+    form.apply = apply;
+    apply();
   });
+
+  // Which columns a board shows.
+  document.querySelectorAll("details[data-columns]").forEach((picker) => {
+    const table = document.getElementById(picker.dataset.columns);
+    const heads = [...table.tHead.querySelectorAll("th[data-key]")];
+    const hidden = new Set((state().get("hide") ?? "").split(",").filter(Boolean));
+    const apply = () => {
+      for (const head of heads) {
+        head.hidden = hidden.has(head.dataset.key);
+        for (const row of bodyOf(table).rows) row.cells[Number(head.dataset.column)].hidden = head.hidden;
+      }
+      for (const family of table.tHead.querySelectorAll("th[data-family]")) {
+        const shown = heads.filter((head) => head.dataset.group === family.dataset.family && !head.hidden).length;
+        family.hidden = !shown;
+        if (shown) family.colSpan = shown;
+      }
+    };
+    const tell = () => {
+      const text = [...hidden].join(",");
+      const now = state();
+      if (text) now.set("hide", text); else now.delete("hide");
+      remember(now);
+      if (local) return;
+      for (const link of document.querySelectorAll("table.board thead a, .pages a")) {
+        const place = new URL(link.href);
+        if (text) place.searchParams.set("hide", text); else place.searchParams.delete("hide");
+        link.href = place.pathname + place.search;
+      }
+      const form = document.querySelector("form[data-auto]");
+      let field = form.elements.hide;
+      if (!field) { field = document.createElement("input"); field.type = "hidden"; field.name = "hide"; form.append(field); }
+      field.value = text;
+      field.disabled = !text;
+    };
+    for (const head of heads) {
+      const label = document.createElement("label");
+      const box = document.createElement("input");
+      box.type = "checkbox";
+      box.checked = !hidden.has(head.dataset.key);
+      box.addEventListener("change", () => { if (box.checked) hidden.delete(head.dataset.key); else hidden.add(head.dataset.key); apply(); tell(); });
+      label.className = "check";
+      const family = head.classList.contains("mean") ? head.dataset.group + ", mean" : "";
+      label.append(box, " " + (family || head.firstChild.textContent.trim()));
+      picker.lastElementChild.append(label);
+    }
+    picker.hidden = heads.length < 2;
+    if (hidden.size) { apply(); tell(); }
+  });
+
+  // The bar of chosen systems: there as soon as there are two.
+  const bar = document.querySelector("form[data-chosen]");
+  if (bar) {
+    const boxes = () => [...document.querySelectorAll("input[form=chosen]")];
+    const update = () => {
+      const ticked = boxes().filter((box) => box.checked);
+      const own = ticked.every((box) => "own" in box.dataset);
+      bar.hidden = ticked.length < 2;
+      document.body.classList.toggle("choosing", ticked.length > 1);
+      bar.querySelector("output").textContent = ticked.length > 3 ? `${ticked.length} systems` : ticked.map((box) => box.value).join(" · ");
+      for (const each of bar.querySelectorAll("button[data-needs]")) {
+        const two = each.dataset.needs === "two";
+        each.disabled = !own || (two && ticked.length !== 2);
+        each.title = !own ? "Only own runs have queries to look at" : each.disabled ? "Choose two systems to compare" : "";
+      }
+    };
+    document.addEventListener("change", (event) => { if (event.target.getAttribute?.("form") === "chosen") update(); });
+    bar.addEventListener("reset", () => setTimeout(() => {
+      document.querySelectorAll("tr[data-left]").forEach((row) => delete row.dataset.left);
+      document.querySelector("form[data-filter]")?.apply();
+      update();
+    }));
+    addEventListener("pageshow", update);
+    update();
+    const rows = () => [...document.querySelectorAll("table.board tbody:not(.ceiling) tr")];
+    bar.querySelector("[data-only]")?.addEventListener("click", () => {
+      for (const row of rows()) if (row.querySelector("input[form=chosen]").checked) delete row.dataset.left; else row.dataset.left = "yes";
+      document.querySelector("form[data-filter]")?.apply();
+    });
+    // A static page has nobody to ask for a file: it writes the table down that is there.
+    const table = (ending) => {
+      const heads = [...document.querySelectorAll("table.board thead th[data-column]")].filter((head) => !head.hidden && !head.classList.contains("forest"))
+        .sort((a, b) => a.dataset.column - b.dataset.column);
+      const chosen = rows().filter((row) => row.querySelector("input[form=chosen]").checked);
+      const cell = (row, head) => {
+        const found = row.cells[Number(head.dataset.column)];
+        if (head.classList.contains("sys")) return row.querySelector("input[form=chosen]").value;
+        return ending === "csv" && found.dataset.v !== undefined ? found.dataset.v : head.classList.contains("rank") ? found.dataset.v : found.textContent.trim();
+      };
+      const title = (head) => (head.title && !head.classList.contains("mean") ? head.title : head.dataset.group && head.classList.contains("mean") ? `mean ${head.dataset.group}` : head.textContent.trim());
+      const lines = [heads.map(title), ...chosen.map((row) => heads.map((head) => cell(row, head)))];
+      if (ending === "csv") return lines.map((line) => line.map((text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)).join(",")).join("\n") + "\n";
+      const plain = (text) => text.replace(/[\\{}]/g, "").replace(/[&%$#_]/g, "\\$&").replace(/[<>]/g, "$$$&$$").replaceAll("–", "--").replaceAll("−", "$-$").replaceAll("†", "$^\\dagger$").replaceAll("‡", "$^\\ddagger$").replaceAll("°", "$^\\circ$").replaceAll("Δ", "$\\Delta$").replaceAll("^", "\\^{}").replaceAll("$\\^{}", "$^").replaceAll("~", "\\~{}");
+      const body = lines.map((line) => line.map(plain).join(" & ") + " \\\\");
+      return `\\begin{tabular}{rl${"r".repeat(heads.length - 2)}}\n\\hline\n${body[0]}\n\\hline\n${body.slice(1).join("\n")}\n\\hline\n\\end{tabular}\n`;
+    };
+    bar.querySelectorAll("[data-file]").forEach((each) => each.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([table(each.dataset.file)], { type: "text/plain" }));
+      link.download = `board.${each.dataset.file}`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    }));
+  }
 
   document.querySelectorAll("form[data-auto] select, form[data-auto] input[type=checkbox]").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
 
