@@ -116,7 +116,7 @@ def draw_build(scratch: Path) -> None:
     (folder / "guideline.md").write_text("Relevant is what leads to the diagnosis.", "utf-8")
     replies = (f'{{"answers": {a}, "supports": {s}, "reason": "", "quote": ""}}' for _, a, s in GRADES)
     rules = [{"match": pattern, "reply": reply} for (pattern, _, _), reply in zip(GRADES, replies, strict=True)]
-    (scratch / "judge.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
+    (folder / "judge.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
     subprocess.run(r2med("build", "run", "cases"), check=True, cwd=scratch)
     subprocess.run(r2med("build", "check", "cases", "--plots", "drawn"), check=True, cwd=scratch)
     for name in ("members", "scores"):

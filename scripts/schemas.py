@@ -1115,6 +1115,15 @@ BUILD = record(
         "task": unknown(string("The finished task; null where there is none yet.")),
     }
 )
+BUILD_PUBLISH = record(
+    {
+        "repo": string("The dataset on the hub."),
+        "private": flag("Whether only its organisation sees it, where it was made by this command."),
+        "files": array(record({"name": string(), "bytes": count()})),
+        "url": string("Its page; empty with --dry-run."),
+        "commit": string("The commit that was made; empty with --dry-run."),
+    }
+)
 BUILD_PLAN = array(
     record(
         {
@@ -1380,6 +1389,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "build-plan": ("r2med build run --dry-run --json", "What each step of a build would ask and cost.", BUILD_PLAN),
     "build-show": ("r2med build show --json", "Everything about one question of a build.", BUILD_SHOW),
     "build-check": ("r2med build check --json", "Whether a built task is any good.", BUILD_CHECK),
+    "build-publish": ("r2med build publish --json", "What was or would be pushed to the hub.", BUILD_PUBLISH),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

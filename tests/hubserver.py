@@ -10,6 +10,7 @@ huggingface_hub reads HF_ENDPOINT when it is imported, so what is tested runs in
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -28,6 +29,9 @@ from urllib.parse import unquote, urlsplit
 _API = re.compile(
     r"/api/(?P<kind>datasets|models)/(?P<repo>[^/]+/[^/]+)"
     r"(?:/(?P<what>revision|tree)/(?P<revision>[^/]+)(?P<under>/.+)?)?"
+)
+_PUSH = re.compile(
+    r"/api/(?P<kind>datasets|models)/(?P<repo>[^/]+/[^/]+)/(?P<what>preupload|commit)/(?P<revision>[^/]+)"
 )
 _FILE = re.compile(r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 _SOURCE = Path(__file__).parent.parent / "src"
@@ -72,6 +76,10 @@ class HubServer:
     repositories: dict[tuple[str, str], list[Repository]] = field(default_factory=dict)
     """The commits of each repository, the newest first; branches lead to that one."""
     faults: list[Fault] = field(default_factory=list)
+    writers: dict[str, str] = field(default_factory=dict)
+    """Tokens, and the organisation that each may write to."""
+    private: set[str] = field(default_factory=set)
+    """Repositories that were made private."""
     requests: list[str] = field(default_factory=list)
     """Every request so far, as `METHOD path`; downloads from the middle of a file end in ` from N`."""
 
@@ -136,6 +144,61 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._answer()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = unquote(urlsplit(self.path).path)
+        self.server_state.requests.append(f"POST {path}")
+        fault = next((fault for fault in self.server_state.faults if fault.applies("POST", path)), None)
+        push = _PUSH.fullmatch(path)
+        if fault is not None and fault.status:
+            self._fail(fault.status, fault.code)
+        elif path == "/api/repos/create":
+            self._create(json.loads(body))
+        elif path == "/api/validate-yaml":
+            self._reply({"errors": [], "warnings": []})
+        elif push is None:
+            self._fail(404, "")
+        elif push["what"] == "preupload":
+            files = [{"path": file["path"], "uploadMode": "regular"} for file in json.loads(body)["files"]]
+            self._reply({"files": [file | {"shouldIgnore": False, "oid": None} for file in files]})
+        else:
+            self._commit(push, [json.loads(line) for line in body.splitlines()])
+
+    def _may_write(self, repo: str) -> bool:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        allowed = self.server_state.writers.get(token) == repo.partition("/")[0]
+        if not allowed:
+            self._fail(403 if token in self.server_state.writers else 401, "")
+        return allowed
+
+    def _create(self, wanted: dict[str, object]) -> None:
+        repo, kind = f"{wanted['organization']}/{wanted['name']}", f"{wanted['type']}s"
+        if not self._may_write(repo):
+            return
+        known = (kind, repo) in self.server_state.repositories
+        if not known:
+            self.server_state.add(repo, {}, kind=kind)
+            self.server_state.private |= (
+                {repo} if "private" in (wanted.get("visibility"), wanted.get("private") and "private") else set()
+            )
+        url = f"{self.server_state.url}/{kind}/{repo}"
+        self._reply({"url": url, **({"error": "exists"} if known else {})}, 409 if known else 200)
+
+    def _commit(self, push: re.Match[str], lines: list[dict[str, dict[str, str]]]) -> None:
+        if not self._may_write(push["repo"]):
+            return
+        newest = self.server_state.repositories[push["kind"], push["repo"]][0]
+        files = dict(newest.files)
+        for line in lines:
+            if line["key"] == "file":
+                files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+        commit = self.server_state.add(push["repo"], files, kind=push["kind"])
+        page = f"{self.server_state.url}/{push['kind']}/{push['repo']}/commit/{commit}"
+        self._reply({"success": True, "commitOid": commit, "commitUrl": page})
+
+    def _reply(self, answer: object, status: int = 200) -> None:
+        self._send(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)

@@ -45,10 +45,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "said.jsonl").write_text(json.dumps({"reply": "Answer: ethylene [1]"}) + "\n", "utf-8")
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
-    (folder / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
     init(folder / "built")
+    (folder / "built" / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
     plan = (folder / "built" / "plan.toml").read_text("utf-8").replace("[judge]\nmodels = []", JUDGE)
-    (folder / "built" / "plan.toml").write_text(plan, "utf-8")
+    (folder / "built" / "plan.toml").write_text(plan.replace('licence = ""', 'licence = "CC0"'), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(folder / "home"))
         patch.chdir(folder)
@@ -127,6 +127,7 @@ COMMANDS = {
     "build-plan": ("build", "run", "built", "--dry-run", "--json"),
     "build-check": ("build", "check", "built", "--reask", "50%", "--json"),
     "build-plan (judges asked again)": ("build", "check", "built", "--reask", "100%", "--dry-run", "--json"),
+    "build-publish": ("build", "publish", "built", "--repo", "ward-7/handover", "--dry-run", "--json"),
     "build-show": ("build", "show", "built", "example-1", "--json"),
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
     "nano-profile": ("nano", "profile", "small", "--json"),

@@ -113,8 +113,8 @@ def test_a_mixed_project_keeps_how_each_item_was_drawn_and_can_be_made_again(led
 def test_a_build_is_drawn_from_its_judgements(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     verdict = {"answers": 2, "supports": 2, "reason": "It says so.", "quote": ""}
-    Path("judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n")
     init(Path("built"))
+    Path("built/judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n")
     plan = Path("built/plan.toml")
     plan.write_text(plan.read_text().replace("[judge]\nmodels = []", "[judge]\nmodels = ['scripted:judge.jsonl']"))
     Builder(Path("built")).run()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from r2med.data.tasks import HUB_PREFIX
 from r2med.errors import DataError, R2medError, SpecError, suggest
-from r2med.llm import find_model
+from r2med.llm import Model, find_model
 from r2med.pipeline.registry import build_system
 from r2med.storage.files import expanded
 
@@ -18,6 +19,8 @@ PLAN, GUIDELINE = "plan.toml", "guideline.md"
 VIEWS = ("question", "answer", "reasoning")
 COMBINE = ("mean", "median", "min", "max")
 BAND = ("drop", "mark")
+_FILES = ("scripted:", "local:")
+"""How names of models begin that name a file, which is one of the plan's folder."""
 
 
 class _Wrong(Exception):
@@ -34,9 +37,11 @@ def _require(holds: bool, key: str, why: str) -> None:
 
 
 def _check_models(key: str, *names: str) -> None:
+    """Refuse names of models that nobody knows; those of files are checked once the plan's folder is known."""
     for name in filter(None, names):
         try:
-            find_model(name)
+            if not name.startswith(_FILES):
+                find_model(name)
         except SpecError as error:
             raise _Wrong(key, str(error)) from error
 
@@ -317,6 +322,13 @@ class BuildPlan:
     ask: AskSettings = field(default_factory=AskSettings)
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Files in place of the prompts that come with r2med, by their names."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where questions and documents of the hub came from, with the commit."""
+
+    def model(self, name: str) -> Model:
+        """The model behind a name of the plan; its files are those of the plan's folder."""
+        kind, _, file = name.partition(":")
+        return find_model(f"{kind}:{self.folder / file}" if file and name.startswith(_FILES) else name)
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -333,6 +345,7 @@ def read_plan(folder: Path) -> BuildPlan:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError(f"{file}: not readable as TOML: {error}") from error
     plan = _parse(file, text, tables)
+    _check_files(plan, file, text)
     where = f"{file}:{_line(text, 'judge', 'models')}"
     if not plan.judge.models:
         raise DataError(f"{where}: [judge] models must name a model; without a judge nothing can be built")
@@ -345,6 +358,24 @@ def read_plan(folder: Path) -> BuildPlan:
         place = f"{file}:{_line(text, 'mine', 'views')}"
         raise DataError(f"{place}: [mine] views has reasoning alone, and [reason] has no model to write it")
     return plan
+
+
+def _check_files(plan: BuildPlan, file: Path, text: str) -> None:
+    for section, key in _MODELS:
+        named = getattr(getattr(plan, section), key)
+        for name in (named,) if isinstance(named, str) else named:
+            try:
+                if name.startswith(_FILES):
+                    plan.model(name)
+            except R2medError as error:
+                raise DataError(f"{file}:{_line(text, section, key)}: [{section}] {key}: {error}") from error
+
+
+_MODELS = (
+    ("intent", "model"), ("difficulty", "models"), ("difficulty", "judge"), ("rewrite", "model"),
+    ("rewrite", "checker"), ("reason", "model"), ("judge", "models"), ("judge", "first"), ("label", "model"),
+)  # fmt: skip
+"""The settings that name models."""
 
 
 def _parse(file: Path, text: str, tables: Mapping[str, Any]) -> BuildPlan:
@@ -362,8 +393,15 @@ def _parse(file: Path, text: str, tables: Mapping[str, Any]) -> BuildPlan:
         except _Wrong as wrong:
             raise DataError(f"{file}:{_line(text, name, wrong.key)}: [{name}] {wrong.key} {wrong.why}") from wrong
     plan = BuildPlan(file.parent, _read(file.with_name(GUIDELINE), "write what relevant means"), **made)
-    questions = replace(plan.questions, path=file.parent / plan.questions.path)
-    return replace(plan, questions=questions, documents=replace(plan.documents, path=file.parent / plan.documents.path))
+    questions = replace(plan.questions, path=_placed(file.parent, plan.questions.path))
+    return replace(
+        plan, questions=questions, documents=replace(plan.documents, path=_placed(file.parent, plan.documents.path))
+    )
+
+
+def _placed(folder: Path, path: Path) -> Path:
+    """A path of the plan as seen from its folder; one of the hub stays as it is."""
+    return path if path.as_posix().startswith(HUB_PREFIX) else folder / path
 
 
 def _section(kind: type, table: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import r2med
 from r2med.build.build_items import Passage, Question
-from r2med.build.build_plan import BuildPlan
+from r2med.build.build_plan import BuildPlan, DocumentSource, QuestionSource
 from r2med.build.health_report import CARD
 from r2med.build.item_store import ItemStore, Outcome
 from r2med.build.judging import Pair, judging_step
@@ -36,9 +36,14 @@ def build_key(plan: BuildPlan) -> str:
     steps += [build_system(name).key() for name in plan.mine.systems]
     steps += [judging_step(plan).key(Pair(_QUESTION, _PASSAGE))]
     prompts = [prompt(name, plan).text for name in PLACES]
-    settings = asdict(plan) | {"folder": ""}
+    settings = asdict(plan) | {"folder": "", "questions": _named(plan.questions), "documents": _named(plan.documents)}
     files = [(path.name, file_hash(path)) for path in _sources(plan)]
     return step_key("build", r2med=r2med.__version__, settings=settings, prompts=prompts, steps=steps, files=files)
+
+
+def _named(source: QuestionSource | DocumentSource) -> dict[str, object]:
+    """Settings of a source without its place: where a build lies does not matter."""
+    return asdict(source) | {"path": source.path.name}
 
 
 def _sources(plan: BuildPlan) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from r2med.build.build_plan import GUIDELINE, PLAN, BuildPlan, read_plan
 from r2med.build.build_seal import build_key, is_finished, seal_build
 from r2med.build.chunks import Span, cut, passages_of
 from r2med.build.fold_duplicates import find_duplicates, fold
+from r2med.build.hub_sources import fetch_sources
 from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes, count_reasons
 from r2med.build.judged_pool import TASK
 from r2med.build.judging import Pair, foresee_judging, in_order, judging_step
@@ -87,8 +88,9 @@ class Builder:
     """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
 
     def __init__(self, folder: Path, engine: Engine | None = None) -> None:
-        self.plan = read_plan(folder)
-        check_prompts(self.plan)
+        plan = read_plan(folder)
+        check_prompts(plan)
+        self.plan = fetch_sources(plan)
         self.folder, self.engine = folder, engine or quiet()
         self.counts: list[Count] = []
         self.outcomes: dict[str, dict[str, Outcome]] = {}

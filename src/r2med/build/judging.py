@@ -121,9 +121,9 @@ class JudgePanel:
     @classmethod
     def of(cls, plan: BuildPlan, start: int = 0) -> JudgePanel:
         """The panel that a plan names."""
-        tokens, first = plan.ask.max_tokens, plan.judge.first
-        judges = tuple(asked_model(name, tokens) for name in plan.judge.models)
-        return cls(plan, asked_model(first, tokens) if first else None, judges, prompt("judge", plan), start)
+        first = plan.judge.first
+        judges = tuple(asked_model(name, plan) for name in plan.judge.models)
+        return cls(plan, asked_model(first, plan) if first else None, judges, prompt("judge", plan), start)
 
     def keys(self) -> list[str]:
         """Hashes of what an opinion depends on apart from the pair: prompt, guideline, models."""

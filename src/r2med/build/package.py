@@ -174,9 +174,10 @@ class Package:
 
 def plan_settings(plan: BuildPlan) -> dict[str, Any]:
     """The settings of a plan as the result says them, without places of this machine."""
-    settings = {name: value for name, value in asdict(plan).items() if name not in ("folder", "guideline")}
+    left_out = ("folder", "guideline", "origins")
+    settings = {name: value for name, value in asdict(plan).items() if name not in left_out}
     for name in ("questions", "documents"):
-        settings[name] |= {"path": settings[name]["path"].name}
+        settings[name] |= {"path": plan.origins.get(name, settings[name]["path"].name)}
     return settings
 
 

@@ -117,7 +117,7 @@ def tries(model: AskedModel, request: Request, read: Callable[[str], Value | Non
 
 def _intent(plan: BuildPlan) -> QuestionStep:
     settings, template = plan.intent, prompt("intent", plan)
-    model = asked_model(settings.model, plan.ask.max_tokens)
+    model = asked_model(settings.model, plan)
     classes = Scheme("intent", (*settings.classes, OTHER), template)
     keep = settings.keep or settings.classes
 
@@ -142,8 +142,8 @@ def _intent(plan: BuildPlan) -> QuestionStep:
 
 def _difficulty(plan: BuildPlan) -> QuestionStep:
     settings, template = plan.difficulty, prompt("answer", plan)
-    models = [asked_model(name, plan.ask.max_tokens) for name in settings.models]
-    judge = asked_model(settings.judge, plan.ask.max_tokens) if settings.judge else None
+    models = [asked_model(name, plan) for name in settings.models]
+    judge = asked_model(settings.judge, plan) if settings.judge else None
 
     def requests(question: Question) -> list[Request]:
         text = template.fill({"question": question.with_options})
@@ -187,8 +187,8 @@ def gives_away(question: Question, rewritten: str) -> bool:
 def _rewrite(plan: BuildPlan) -> QuestionStep:
     settings = plan.rewrite
     writing, checking = prompt("rewrite", plan), prompt("check", plan)
-    writer = asked_model(settings.model, plan.ask.max_tokens)
-    checker = asked_model(settings.checker, plan.ask.max_tokens) if settings.checker else None
+    writer = asked_model(settings.model, plan)
+    checker = asked_model(settings.checker, plan) if settings.checker else None
 
     def request(question: Question) -> Request:
         return writer.request(writing.fill({"question": question.with_options, "answer": question.answer}))
@@ -260,7 +260,7 @@ def read_check(text: str) -> dict[str, bool] | None:
 
 def _reason(plan: BuildPlan) -> QuestionStep:
     template = prompt("reason", plan)
-    model = asked_model(plan.reason.model, plan.ask.max_tokens)
+    model = asked_model(plan.reason.model, plan)
 
     def request(question: Question) -> Request:
         return model.request(template.fill({"question": question.text, "answer": question.answer}))
@@ -283,7 +283,7 @@ def _reason(plan: BuildPlan) -> QuestionStep:
 
 def label_step(plan: BuildPlan) -> QuestionStep:
     """Classes of finished questions, by the schemes of `r2med label`; what cannot be read is counted, not guessed."""
-    model = asked_model(plan.label.model, plan.ask.max_tokens)
+    model = asked_model(plan.label.model, plan)
     schemes = [scheme(name) for name in plan.label.by]
 
     def requests(question: Question) -> list[Request]:

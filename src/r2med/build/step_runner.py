@@ -12,9 +12,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from r2med.build.build_plan import BuildPlan
 from r2med.build.item_store import Count, ItemStore, Outcome, Spent, count_outcomes
 from r2med.errors import R2medError
-from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client, find_model
+from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import cache_key
 
@@ -201,12 +202,12 @@ class AskedModel:
         return replace(request, sampling=self.sampling, sample=sample)
 
 
-def asked_model(name: str, max_tokens: int) -> AskedModel:
-    """A model by its name, with a limit on its replies."""
-    model = find_model(name)
+def asked_model(name: str, plan: BuildPlan) -> AskedModel:
+    """A model of a plan by its name, with a limit on its replies."""
+    model = plan.model(name)
     sampling = model.sampling
     if sampling.max_tokens is None:
-        sampling = replace(sampling, max_tokens=max_tokens)
+        sampling = replace(sampling, max_tokens=plan.ask.max_tokens)
     certain = sampling if sampling.temperature is None else replace(sampling, temperature=0.0)
     return AskedModel(name, replace(model, sampling=certain), sampling)
 

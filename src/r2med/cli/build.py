@@ -13,13 +13,16 @@ from r2med.build.builder import Builder, BuildProgress, Foreseen, init, show, st
 from r2med.build.health_check import check_health
 from r2med.build.health_report import markdown_lines, refresh_card
 from r2med.build.judged_pool import read_built_task
+from r2med.build.publish import publish
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import json_option, messages, output, remark, write_json
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import PRICED, show_estimate, show_funnel, show_question
 from r2med.render.chart_files import check_chart_files
+from r2med.render.grid import Table, key, numbers
 from r2med.render.health_plots import save_health_plots
 from r2med.render.health_tables import show_health
+from r2med.storage.files import human_size
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 
@@ -30,7 +33,7 @@ def command() -> None:
 
     `init` writes a plan with comments, `run` runs its steps and goes on where it was stopped, `status` shows how many
     questions are left after each step and why the others went, `show` everything about one question, `check` whether
-    the task is any good.
+    the task is any good; `publish` pushes it to the hub.
 
     \b
     Examples:
@@ -177,6 +180,36 @@ def _show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRIC
         write_json([step.as_dict() for step in foreseen])
         return
     show_estimate(foreseen, output(), note)
+
+
+@command.command("publish")
+@_FOLDER
+@click.option("--repo", required=True, metavar="ORG/NAME", help="The dataset on the hub; made if it is not there.")
+@click.option("--private", is_flag=True, help="Make it visible to your organisation only.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show the files; push nothing.")
+@json_option()
+def publish_task(folder: Path, repo: str, private: bool, dry_run: bool, as_json: bool) -> None:
+    """Push the task that was built in DIR to the hub, as a dataset that `datasets` and r2med read.
+
+    Refused are a task that is not valid, texts without a stated licence, and a dev split that leaks into test. The
+    token is that of HF_TOKEN or of `hf auth login`.
+
+    \b
+    Example:
+      r2med build publish my-build --repo ward-7/handover --private
+    """
+    done = publish(folder, repo, private=private, dry_run=dry_run)
+    if as_json:
+        write_json(done.as_dict())
+        return
+    table = Table(key("file"), *numbers("size"))
+    for file in done.files:
+        table.add(file.name, human_size(file.bytes))
+    table.show(output())
+    if done.url:
+        click.echo(f"pushed to {done.url}; read it with: r2med run bm25 --tasks hf:{repo}", err=True)
+    else:
+        click.echo(f"nothing was pushed; without --dry-run these files go to {repo}", err=True)
 
 
 def _report(built: BuildProgress, as_json: bool) -> None:

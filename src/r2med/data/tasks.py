@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from r2med.data.nano_manifest import read_manifest
 from r2med.errors import DataError, suggest
 from r2med.storage.files import expanded
 
+HUB_PREFIX = "hf:"
+"""How the name of a dataset on the hub begins, and of a model."""
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"
 """The group of nano sets in folders, apart from both the published ones and from whole collections."""
@@ -216,7 +219,22 @@ def _refuse_split(name: str, split: str | None) -> None:
         raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
 
 
+def hub_task(name: str, split: str | None = None) -> Task:
+    """The task in any dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`.
+
+    >>> hub_task("hf:ward-7/handover").hub
+    'ward-7/handover'
+    """
+    repo, _, revision = name.removeprefix(HUB_PREFIX).partition("@")
+    if not re.fullmatch(r"[^/\s]+/[^/\s]+", repo):
+        raise DataError(f"{name}: not the name of a dataset on the hub; write {HUB_PREFIX}ORG/NAME")
+    base = repo.partition("/")[2]
+    return Task(name, base, "custom", hub=repo, revision=revision or "main", split=split or layout.DEFAULT_SPLIT)
+
+
 def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
+    if isinstance(name, str) and name.startswith(HUB_PREFIX):
+        return [hub_task(name, split)]
     if isinstance(name, str) and name.casefold() in _names():
         _refuse_split(name, split)
         return _names()[name.casefold()]
