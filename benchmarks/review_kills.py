@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import r2med
 from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.review.invitations import invite
 from r2med.review.review_rows import ReviewItem, ReviewProject, ReviewQuestion
@@ -134,7 +135,8 @@ def free_port() -> int:
 def start_server(port: int) -> subprocess.Popen[bytes]:
     """A server; returns when it listens."""
     command = [sys.executable, "-m", "r2med", "serve", "--port", str(port), "--token", "of-the-benchmark"]
-    server = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ)
+    env = os.environ | {"PYTHONPATH": str(Path(r2med.__file__).parents[1])}
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=env)
     for _ in range(1200):
         with socket.socket() as tried:
             if tried.connect_ex(("127.0.0.1", port)) == 0:

@@ -1,4 +1,4 @@
-"""Draw the pictures of the pages: the board in a browser, and figures of `r2med plot`, all from runs of the sample.
+"""Draw the pictures of the pages, all from runs of the sample: the board and a review in a browser, and figures.
 
     python scripts/make_images.py
 
@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from review_images import NAME, draw_review
 
 import r2med as r2med_package
 
@@ -95,8 +97,8 @@ def answers(address: str) -> bool:
         return False
 
 
-def screenshot(address: str, file: Path) -> None:
-    """The board of the sample as a browser of 1280 pixels shows it."""
+def screenshots(address: str) -> None:
+    """The board of the sample as a browser of 1280 pixels shows it, and a review that is played there."""
     from playwright.sync_api import sync_playwright
 
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -104,7 +106,11 @@ def screenshot(address: str, file: Path) -> None:
         chromium = driver.chromium.launch(executable_path=browser, args=list(FLAGS))
         page = chromium.new_page(viewport={"width": 1280, "height": 1470}, color_scheme="light")
         page.goto(f"{address}/?group=sample")
-        page.screenshot(path=file)
+        page.screenshot(path=IMAGES / "board.png")
+        draw_review(chromium, address, IMAGES)
+        page.set_viewport_size({"width": 1280, "height": 620})
+        page.goto(f"{address}/review/{NAME}/progress")
+        page.screenshot(path=IMAGES / "review-progress.png")
         chromium.close()
 
 
@@ -129,7 +135,7 @@ def main() -> None:
         os.environ["R2MED_HOME"] = home
         subprocess.run(r2med("run", *SYSTEMS, "--tasks", "sample"), check=True)
         with server() as address:
-            screenshot(address, IMAGES / "board.png")
+            screenshots(address)
         subprocess.run(r2med("run", SHORT, "--tasks", "sample"), check=True)
         for name, arguments in FIGURES.items():
             subprocess.run(r2med("plot", *arguments, "--out", str(IMAGES / name)), check=True)

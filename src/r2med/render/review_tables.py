@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from r2med.errors import counted
 from r2med.render.consoles import say
 from r2med.render.grid import Column, Table, key, numbers
-from r2med.review.review_rows import CAUSES
+from r2med.review.review_rows import ADJUDICATOR, CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _people(progress: ReviewProgress, console: Console) -> None:
     table = Table(key("reviewer"), Column("kind"), *numbers(*heads))
     for each in progress.people:
         seconds = "-" if each.seconds is None else f"{each.seconds:.1f}"
-        kind = each.role if each.ruled else each.kind
+        kind = each.role if each.role == ADJUDICATOR else each.kind
         counts = (f"{each.graded or each.ruled:,}", f"{each.unsure:,}", f"{each.skipped:,}", seconds)
         table.add(each.name, kind, *counts, *map(_share, (each.agreement, each.repeats, each.gold)))
     table.show(console)
