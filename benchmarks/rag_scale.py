@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from r2med.llm import Limits, session
+from r2med.llm import Client, Limits, find_model, session
 from r2med.pipeline.evaluate import evaluate
 from r2med.rag.arms import make_arms
 from r2med.rag.rag_report import make_report
@@ -75,6 +75,16 @@ def timed(tasks: list[str], options: StudyOptions) -> tuple[float, float, int]:
     return *took, sum(arm.counts.asked for arm in report.arms)
 
 
+def bare(model: str, count: int) -> float:
+    """Seconds a request of the client alone, with prompts of the same length."""
+    asked = find_model(model)
+    requests = [asked.request(f"{count} case {number} " + "w1234 " * 1_000) for number in range(count)]
+    started = time.perf_counter()
+    with Client(Limits(concurrency=CONCURRENCY)) as client:
+        client.ask_all(requests)
+    return (time.perf_counter() - started) / count
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["R2MED_HOME"] = f"{folder}/home"
@@ -82,11 +92,14 @@ def main() -> None:
         evaluate(list(SYSTEMS), tasks)
         with serving(LATENCY) as model:
             options = StudyOptions(model)
+            before = bare(model, 1_600)
             wall, processor, asked = timed(tasks, options)
+            alone = (before + bare(model, 1_601)) / 2
             again, _, _ = timed(tasks, options)
     bound = asked * LATENCY / CONCURRENCY
     print(f"{asked:,} answers at concurrency {CONCURRENCY} and {LATENCY * 1000:.0f} ms: {wall:.1f} s")
     print(f"the bound: {bound:.1f} s; ratio {wall / bound:.3f}")
+    print(f"the client alone, before and after: {alone * asked:.1f} s for as many; ratio {wall / (alone * asked):.3f}")
     print(f"processor of this process: {processor:.1f} s, {processor / asked * 1000:.2f} ms an answer")
     print(f"the same again, from the ledger: {again:.1f} s")
 

@@ -339,7 +339,7 @@ def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
     undone = (Kind.FAILED, Kind.UNJUDGED)
     if kept is None or found is None or any(s.kind in undone for each in found.answers for s in each.samples):
         return None
-    newest = ledger.answers.of_study(found.study, found.task)
-    if kept.key not in {each.key for each in newest}:
+    if ledger.answers.newest(kept.study, kept.arm, kept.task) != kept.key:
+        # Data or a system that was changed and changed back has its own answers shown again.
         ledger.answers.add(kept)
     return found

@@ -80,6 +80,11 @@ class AnswerSets:
         newest = {(row.study, row.arm, row.task): row for row in rows}
         return list(newest.values())
 
+    def newest(self, study: str, arm: str, task: str) -> str:
+        """The key of the set that was written last; empty where there is none."""
+        query = "SELECT key FROM answer_sets WHERE study = ? AND arm = ? AND task = ? ORDER BY number DESC LIMIT 1"
+        return next((str(key) for (key,) in self._db.rows(query, (study, arm, task))), "")
+
     def remove(self, keys: Sequence[str]) -> None:
         """Forget sets."""
         with self._db.transaction() as db:
