@@ -191,7 +191,7 @@ def test_label_writes_what_slices_read(tmp_path: Path) -> None:
 
 def test_the_judge_of_answers_is_asked_in_ones_own_words(tmp_path: Path) -> None:
     script, prompt = tmp_path / "script.jsonl", tmp_path / "strict.txt"
-    script.write_text('{"match": "^Be strict", "reply": "Verdict: no"}\n{"reply": "Verdict: yes"}\n')
+    script.write_text('{"match": "Be strict", "reply": "Verdict: no"}\n{"reply": "Verdict: yes"}\n')
     prompt.write_text("Be strict. {question} {correct_answer} {response}\nVerdict: yes or Verdict: no?")
     asked = ("answers", "replay >> bm25", "--tasks", "sample/MedQA-Diag", "--judge", f"scripted:{script}")
     usual, own = found(*asked), found(*asked, "--judge-prompt", str(prompt))

@@ -61,6 +61,11 @@ def rich(filled, tmp_path_factory):
         r2med.evaluate("oracle-answer >> bm25", ["sample/Biology", "sample/MedQA-Diag"])
         done = CliRunner().invoke(app, ["diagnose", "bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag"])
         assert done.exit_code == 0, done.output
+        (home / "answers.jsonl").write_text('{"reply": "Answer: gout"}\n')
+        for passages in ("1", "2"):
+            asked = ["bm25", "--llm", f"scripted:{home / 'answers.jsonl'}", "--arms", "closed", "system", "gold"]
+            done = CliRunner().invoke(app, ["rag", *asked, "--tasks", "sample/MedQA-Diag", "--k", passages])
+            assert done.exit_code == 0, done.output
         yield home
 
 
@@ -93,6 +98,7 @@ def pages(home: Path) -> dict[str, str]:
         "/runs": "/runs",
         "/run/{id}": f"/run/{entry.id}",
         "/progress": "/progress",
+        "/rag": "/rag",
     }
 
 
