@@ -37,7 +37,7 @@ from r2med.review.review_store import ReviewStore, create_review
 WORDS = "gums bleed swell scurvy vitamin deficiency skin bruise wound heal sailor fruit collagen diet week".split()
 PASSAGES = 20
 """Items of a question."""
-_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 
 
 def make_review(name: str, items: int, chance: random.Random, overlap: float = 0.0, words: int = 120) -> ReviewStore:
@@ -80,7 +80,7 @@ class Browser(threading.Thread):
         address = self._until(self._next)
         while address and not address.endswith("/done"):
             fields = self._until(
-                lambda at=address: dict(_FIELD.findall(self._ask("GET", f"{at}?part=1")[2].partition("decide")[2]))
+                lambda at=address: dict(FIELD.findall(self._ask("GET", f"{at}?part=1")[2].partition("decide")[2]))
             )
             grade = self.chance.randrange(4)
             reply = self._until(lambda at=address, form={**fields, "say": grade}: self._send(at, form))

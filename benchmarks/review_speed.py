@@ -89,7 +89,8 @@ def press_keys(port: int, secret: str, count: int) -> list[float]:
         page.evaluate(KEYS)
         for number in range(count):
             page.keyboard.press(str(number % 4))
-            page.wait_for_function(f"window.taken.length > {number}")
+            while page.evaluate("window.taken.length") <= number:
+                page.wait_for_timeout(5)
             # A person reads; meanwhile the page fetches what comes next.
             page.wait_for_timeout(150)
         taken: list[float] = page.evaluate("window.taken")

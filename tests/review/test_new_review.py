@@ -182,10 +182,14 @@ def test_wrong_input_is_one_line(ledger):
     assert "needs a name" in call("invite", "a", "\x1b[2J", code=1)
 
 
-def test_a_task_of_positives_says_so_and_the_list_shows_all(ledger):
+def test_a_task_of_positives_says_so_and_the_list_shows_all(ledger, tmp_path):
     done = CliRunner().invoke(app, ["review", "new", "only", "--from", TASK, "--items", "500"])
     assert "labelled relevant" in done.stderr
     assert "could be drawn" in done.stderr
     call("new", "both", "--from", TASK, "bm25", "--items", "5")
     assert [each["project"]["name"] for each in json.loads(call("list", "--json"))] == ["both", "only"]
-    assert "only" in call("list")
+    broken = tmp_path / "home" / "reviews" / "broken.sqlite"
+    broken.write_text("no database, but a text of some length")
+    done = CliRunner().invoke(app, ["review", "list"])
+    assert "only" in done.stdout
+    assert "broken.sqlite: damaged, or not a review" in done.stderr

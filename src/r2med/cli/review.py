@@ -14,9 +14,9 @@ from r2med.review.drawing import QUEUES
 from r2med.review.grading_scale import DEFAULT_SCALE, read_guideline, read_scale
 from r2med.review.invitations import invite, join_path, withdraw
 from r2med.review.new_review import ReviewSettings, new_review
-from r2med.review.review_progress import review_progress
+from r2med.review.review_progress import every_progress, review_progress
 from r2med.review.review_rows import ADJUDICATOR, REVIEWER
-from r2med.review.review_store import ReviewStore, review_names
+from r2med.review.review_store import ReviewStore
 from r2med.runs.ledger import Ledger
 
 _NAME = click.argument("name", metavar="NAME")
@@ -94,10 +94,8 @@ def list_projects(as_json: bool) -> None:
     Example:
       r2med review list
     """
-    found = []
-    for name in review_names():
-        with ReviewStore.open(name) as store:
-            found.append(review_progress(store))
+    found, broken = every_progress()
+    remark(broken)
     if as_json:
         write_json([each.as_dict() for each in found])
     elif found:

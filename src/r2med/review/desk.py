@@ -11,9 +11,8 @@ from r2med.errors import R2medError
 from r2med.review.dealing import Dealer
 from r2med.review.grading_scale import sentences
 from r2med.review.passage_layout import LONGEST, Stretch, lay_out
-from r2med.review.review_progress import ReviewProgress, StandingDecisions, contested, review_progress
+from r2med.review.review_progress import ReviewProgress, StandingDecisions, review_progress
 from r2med.review.review_rows import (
-    ADJUDICATOR,
     ANSWER,
     CAUSES,
     GRADED,
@@ -171,8 +170,7 @@ class Desk:
 
     def contested(self) -> list[int]:
         """The items that an adjudicator is asked about."""
-        people = [each.id for each in self.store.reviewers() if each.role != ADJUDICATOR]
-        return contested(self._standing.current(), people)
+        return self._standing.contested()
 
     def next_ruling(self, after: int = 0) -> int | None:
         """The first contested item after one that has no ruling, then any; None when all have one."""
@@ -186,9 +184,9 @@ class Desk:
         if item not in items:
             raise R2medError("nobody disagrees about this item (any more)")
         place = items.index(item)
-        shown, question = self.store.item(item), self.store.question(self.store.item(item).question)
-        rows = [row for row in self._standing.current() if row.item == item and not row.again]
-        said = [_opinion(row, shown.text) for row in rows if row.verdict in (GRADED, UNSURE)]
+        shown = self.store.item(item)
+        question = self.store.question(shown.question)
+        said = [_opinion(row, shown.text) for row in self._standing.said_of(item) if row.verdict in (GRADED, UNSURE)]
         random.Random(f"{self.store.project.seed}\t{item}").shuffle(said)
         following = next((each for each in (*items[place + 1 :], *items[:place]) if each not in ruled), None)
         return RulingCard(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from r2med.errors import R2medError
 from r2med.review.grading_scale import sentences
 from r2med.review.review_rows import (
     GRADED,
     SKIPPED,
-    UNDONE,
     UNSURE,
     Decision,
     Reviewer,
     ReviewProject,
     Ruling,
-    standing_rows,
 )
-from r2med.review.review_store import ReviewStore
+from r2med.review.review_store import ReviewStore, review_names
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,63 @@ class ReviewProgress:
 
 
 class StandingDecisions:
-    """The decisions that hold, brought up to date by what was appended since it was last asked."""
+    """The decisions that hold and what people disagree about, brought up to date by what was appended since.
+
+    Several threads may ask.
+    """
 
     def __init__(self, store: ReviewStore) -> None:
         self._store = store
-        self._rows: dict[int, Decision] = {}
+        self._lock = threading.Lock()
         self._last = 0
+        self._rows: dict[int, Decision] = {}
+        self._stacks: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+        """What a reviewer said of an item and did not take back, by ids, the last one last."""
+        self._said: dict[int, dict[int, Decision]] = defaultdict(dict)
+        """Of each item what holds by reviewer, first looks only."""
+        self._contested: set[int] = set()
 
     def current(self) -> list[Decision]:
         """Every decision that holds, second looks included."""
+        with self._lock:
+            self._catch_up()
+            return [self._rows[stack[-1]] for stack in self._stacks.values() if stack]
+
+    def contested(self) -> list[int]:
+        """The items that an adjudicator is asked about: reviewers differ, or one is unsure; in the order of items."""
+        with self._lock:
+            self._catch_up()
+            return sorted(self._contested)
+
+    def said_of(self, item: int) -> list[Decision]:
+        """What holds of an item, first looks only."""
+        with self._lock:
+            self._catch_up()
+            return list(self._said[item].values())
+
+    def _catch_up(self) -> None:
         for row in self._store.decisions(self._last):
             self._last = row.id
-            if row.undoes is not None:
-                self._rows.pop(row.undoes, None)
-            elif row.verdict != UNDONE:
+            stack = self._stacks[row.reviewer, row.item, row.again]
+            if row.undoes is None:
                 self._rows[row.id] = row
-        return list(standing_rows(list(self._rows.values())).values())
+                stack.append(row.id)
+            elif row.undoes in self._rows:
+                del self._rows[row.undoes]
+                stack.remove(row.undoes)
+            if not row.again:
+                self._judge_item(row, stack)
+
+    def _judge_item(self, row: Decision, stack: Sequence[int]) -> None:
+        said = self._said[row.item]
+        said.pop(row.reviewer, None)
+        if stack:
+            said[row.reviewer] = self._rows[stack[-1]]
+        heard = [each.grade if each.verdict == GRADED else UNSURE for each in said.values() if each.verdict != SKIPPED]
+        if len(set(heard)) > 1 or UNSURE in heard:
+            self._contested.add(row.item)
+        else:
+            self._contested.discard(row.item)
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -119,15 +160,6 @@ def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
         if row.verdict == GRADED and row.grade is not None and not row.again:
             found[row.item][row.reviewer] = row.grade
     return found
-
-
-def contested(decisions: Sequence[Decision], people: Sequence[int]) -> list[int]:
-    """The items that an adjudicator is asked about: people differ, or one is unsure; in the order of items."""
-    said: dict[int, dict[int, object]] = defaultdict(dict)
-    for row in decisions:
-        if row.reviewer in people and row.verdict in (GRADED, UNSURE) and not row.again:
-            said[row.item][row.reviewer] = row.grade if row.verdict == GRADED else UNSURE
-    return sorted(item for item, each in said.items() if len(set(each.values())) > 1 or UNSURE in each.values())
 
 
 def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
@@ -161,6 +193,18 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
         _trouble(store.project.guideline, held, list(rulings.values())),
         dict(Counter(ruling.cause for ruling in rulings.values() if ruling.cause)),
     )
+
+
+def every_progress() -> tuple[list[ReviewProgress], list[str]]:
+    """How every project of this machine stands, and what is wrong with those that cannot be read."""
+    found, broken = [], []
+    for name in review_names():
+        try:
+            with ReviewStore.open(name) as store:
+                found.append(review_progress(store))
+        except R2medError as error:
+            broken.append(str(error))
+    return found, broken
 
 
 def _person(

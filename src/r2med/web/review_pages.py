@@ -21,7 +21,7 @@ from starlette.routing import Route
 from r2med.errors import R2medError
 from r2med.render.html import Frame, render
 from r2med.review.desk import Desk, RulingCard
-from r2med.review.review_progress import review_progress
+from r2med.review.review_progress import every_progress
 from r2med.review.review_rows import (
     ADJUDICATOR,
     CAUSES,
@@ -35,7 +35,6 @@ from r2med.review.review_rows import (
     Ruling,
     Span,
 )
-from r2med.review.review_store import ReviewStore, review_names
 from r2med.storage.sqlite import StoreError
 from r2med.web.forms import TooLong, read_form, whole_number
 from r2med.web.guard import visit_of
@@ -320,11 +319,8 @@ def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[s
 
 
 def _list_page(door: ReviewDoor, request: Request) -> Page:
-    found = []
-    for name in review_names():
-        with ReviewStore.open(name) as store:
-            found.append(review_progress(store))
-    return "review_list.html", {"reviews": found}
+    found, broken = every_progress()
+    return "review_list.html", {"reviews": found, "broken": broken}
 
 
 def _progress_page(door: ReviewDoor, request: Request) -> Page:
