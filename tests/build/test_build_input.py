@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -21,7 +22,8 @@ from r2med.build.fold_duplicates import NEAR, SAME, find_duplicates
 from r2med.build.judging import occurs
 from r2med.build.question_steps import broken_rule, gives_away
 from r2med.build.read_files import UnreadableFile, read_file
-from r2med.errors import R2medError
+from r2med.data import load
+from r2med.errors import MissingExtra, R2medError
 from r2med.llm import add_model, scripted
 
 ROWS = [
@@ -215,6 +217,22 @@ def test_files_of_every_kind_are_read_and_those_that_cannot_be_are_counted(folde
     assert "thyroid peroxidase" in texts["sub/paper one.pdf"]
 
 
+@pytest.mark.parametrize(
+    ("package", "file"), [("pypdf", "paper.pdf"), ("selectolax", "page.html"), ("rensa", "plain.txt")]
+)
+def test_a_package_that_is_not_installed_is_one_line_with_what_to_install(folder, monkeypatch, package, file):
+    (folder / "documents" / file).write_bytes(b"Iodine.")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    with pytest.raises(MissingExtra) as refused:
+        Builder(folder).run()
+    assert str(refused.value) == f"this needs {package}: pip install 'r2med[build]'"
+    # Without such files, and without looking for near-duplicates, nothing of it is needed.
+    (folder / "documents" / file).unlink()
+    write_tables(folder, {"documents": {"near": 0.0}, "judge": {"models": ["yes"]}})
+    assert Builder(folder).run("chunk").counts
+
+
 def test_a_file_that_changed_is_read_again_and_no_other(folder, monkeypatch):
     (folder / "documents" / "b.txt").write_text("Iodine is needed by the thyroid.")
     Builder(folder).run("chunk")
@@ -225,6 +243,28 @@ def test_a_file_that_changed_is_read_again_and_no_other(folder, monkeypatch):
     )
     Builder(folder).run("chunk")
     assert read == ["b.txt"]
+
+
+def test_documents_come_from_tables_and_from_folders_of_every_layout(folder):
+    texts = {"d1": "A lack of vitamin C makes gums bleed.", "d2": "The thyroid needs iodine."}
+    rows = [{"id": name, "text": text} for name, text in texts.items()]
+    (folder / "r2med").mkdir()
+    (folder / "beir").mkdir()
+    (folder / "hub" / "corpus").mkdir(parents=True)
+    write_rows(folder / "r2med" / "corpus.jsonl", rows)
+    write_rows(folder / "beir" / "corpus.jsonl", [{"_id": row["id"], "title": "", "text": row["text"]} for row in rows])
+    pl.DataFrame(rows).write_parquet(folder / "hub" / "corpus" / "corpus.parquet")
+    pl.DataFrame(rows).write_parquet(folder / "table.parquet")
+    pl.DataFrame(rows).write_csv(folder / "table.csv")
+    write_rows(folder / "table.jsonl", rows)
+    built = []
+    for path in ("r2med", "beir", "hub", "table.parquet", "table.csv", "table.jsonl"):
+        write_tables(folder, {"documents": {"path": path}, "judge": {"models": ["yes"]}})
+        Builder(folder).run()
+        task = load(folder / "task")
+        assert dict(task.collection.documents) == texts, path
+        built.append(task.fingerprint)
+    assert len(set(built)) == 1
 
 
 def test_a_missing_folder_of_documents_and_one_without_any_say_so(folder, tmp_path):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
+from urllib.parse import urlencode
 
 import polars as pl
 import pytest
@@ -23,6 +26,8 @@ from r2med.data import load
 from r2med.data.validate import validate
 from r2med.errors import R2medError
 from r2med.llm import LimitReached, Limits, Request, add_model, scripted, session
+from r2med.storage.home import home
+from web.webparts import TOKEN, served
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -42,6 +47,35 @@ class Counted:
 
 def counts(built) -> dict[str, tuple[int, int]]:
     return {count.step: (count.items, count.kept) for count in built.counts}
+
+
+def verbs_take(task: Path, place: Path) -> None:
+    """Every verb that looks at a task looks at this one."""
+    query = next(iter(load(task).collection.queries.ids))
+    rows = [json.dumps({"text": text}) + "\n" for _, text in load(task).collection.queries]
+    (place / "training.jsonl").write_text("".join(rows))
+
+    def call(*words: object, status: int = 0) -> str:
+        done = CliRunner().invoke(app, [*map(str, words)])
+        assert done.exit_code == status, (words, done.output)
+        return done.stdout
+
+    result = json.loads(call("run", "bm25", "--tasks", task, "--json"))["results"][0]
+    assert result["metrics"]["nDCG@10"] > 0
+    assert "fine; 0 errors, 0 warnings" in call("validate", task)
+    assert json.loads(call("stats", task, "--json"))
+    assert len(json.loads(call("diagnose", "bm25", "--gap", "--tasks", task, "--json")))
+    leaked = json.loads(call("leakage", place / "training.jsonl", "--tasks", task, "--json", status=1))
+    assert query in json.dumps(leaked)
+    call("nano", "build", task, "--docs", "40", "--dense", "wordllama", "--out", place / "nano")
+    assert validate(place / "nano").ok
+    call("label", task, "--llm", "thinker", "--out", place / "labels.tsv")
+    assert "nervous" in (place / "labels.tsv").read_text()
+    with served(home() / "ledger.sqlite") as url:
+        asked = urlencode({"task": result["task"], "query": query, "token": TOKEN})
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(f"{url}/query?{asked}") as answer:
+            assert html.escape(dict(load(task).collection.queries)[query][:40], quote=False) in answer.read().decode()
 
 
 def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
@@ -79,9 +113,7 @@ def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
     assert set(frame.filter(pl.col("verdict") == "negative")["quote_state"]) == {"invented"}
     assert set(frame["view"].explode()) == {"question", "answer", "reasoning"}
     assert (task / "labels.tsv").read_text().count("\tnervous\n") == len(dataset.collection.queries)
-    done = CliRunner().invoke(app, ["run", "bm25", "--tasks", str(task), "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["results"][0]["metrics"]["nDCG@10"] > 0
+    verbs_take(task, tmp_path)
     card = (task / "README.md").read_text("utf-8")
     assert "1 dropped: class other" in card
     assert "You judge whether" in card

@@ -12,7 +12,6 @@ import statistics
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 from r2med.build.build_items import Passage, Question
@@ -36,8 +35,7 @@ _RULES: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A question and a passage of its pool."""
 
     question: Question
@@ -169,7 +167,9 @@ def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[P
     # There may be hundreds of thousands of pairs: what is the same for many of them is hashed once.
     same = step_key("panel", settings=kept, cuts=sorted(cuts.items()) if settings.extra else (), asked=panel.keys())
 
-    @cache
+    question_keys: dict[str, str] = {}
+    passage_keys: dict[str, str] = {}
+
     def question_key(question: Question) -> str:
         return step_key("question", texts=(question.text, question.answer, question.reasoning))
 
@@ -185,12 +185,13 @@ def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[P
             found, lost = [*found, *more], lost + lost_again
         return _verdict(found, unread + lost, settings.combine)
 
-    @cache
-    def passage_key(passage: Passage) -> str:
-        return step_key("passage", text=passage.shown)
-
     def key(pair: Pair) -> str:
-        parts = same + question_key(pair.question) + passage_key(pair.passage) + (str(start) if start else "")
+        question, passage = pair
+        if question.id not in question_keys:
+            question_keys[question.id] = question_key(question)
+        if passage.id not in passage_keys:
+            passage_keys[passage.id] = step_key("passage", text=passage.shown)
+        parts = same + question_keys[question.id] + passage_keys[passage.id] + (str(start) if start else "")
         return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     return Step(name, lambda pair: pair.id, key, work=work)

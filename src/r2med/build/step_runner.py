@@ -61,11 +61,12 @@ def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine
     Which items are missing is told by their keys alone. The seals of all are looked at once the last one is made, and
     what is damaged is made again.
     """
-    keys = {step.identify(item): step.key(item) for item in items}
+    names = [step.identify(item) for item in items]
+    keys = {name: step.key(item) for name, item in zip(names, items, strict=True)}
     kept = store.keys(step.name)
     store.forget(step.name, kept.keys() - keys.keys())
-    missing = [item for item in items if kept.get(step.identify(item)) != keys[step.identify(item)]]
-    del kept
+    missing = [item for name, item in zip(names, items, strict=True) if kept.get(name) != keys[name]]
+    del kept, names
     missing = missing or _damaged(step, items, store)
     while missing:
         with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
