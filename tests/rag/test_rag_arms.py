@@ -198,7 +198,7 @@ def test_an_answer_is_read_from_its_own_fields(text, answer, cited):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Answer:", "Answer: gout\nAnswer: scurvy", "Two lines\nof prose.", "Sources: [1]"]
+    "text", ["", "Answer:", "Answer: gout\nAnswer: scurvy", "Two lines\nof prose.", "Sources: [1]", 21 * "gout "]
 )
 def test_no_answer_or_two_answers_are_unparsable(text):
     assert read_cited_answer(text) is None

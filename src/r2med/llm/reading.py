@@ -74,6 +74,8 @@ def _names(line: str, name: str) -> bool:
 ABSTENTION = "not answerable from this"
 """What a model may say in place of an answer."""
 _FIELD = re.compile(r"[\s*_`#>-]*(answer|sources?)[\s*_`]*:[\s*_`]*(.*)", re.IGNORECASE)
+_FEW_WORDS = 20
+"""What is longer has not kept to the form that was asked for, and may well say more than one thing."""
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
 _CITED = re.compile(r"[\[【]([\d\s,;]+)[\]】]")
 _ABSTAINS = re.compile(
@@ -92,7 +94,7 @@ class CitedAnswer(NamedTuple):
 def read_cited_answer(text: str) -> CitedAnswer | None:
     """The fields `Answer:` and `Sources:` of a reply; None where no answer, or more than one, is given.
 
-    Only these fields are looked at. A reply of one line and no field is an answer.
+    Only these fields are looked at. A reply of a few words in one line and no field is an answer.
 
     >>> read_cited_answer("Low ceruloplasmin.\\n**Answer:** Wilson disease [2]\\nSources: [2], [7]")
     CitedAnswer(answer='Wilson disease', cited=(2, 7), abstained=False)
@@ -102,7 +104,7 @@ def read_cited_answer(text: str) -> CitedAnswer | None:
     """
     fields = _fields(text)
     answers = [value for name, value in fields if name == "answer"]
-    if not answers and not fields and len(text.strip().splitlines()) == 1:
+    if not answers and not fields and len(text.strip().splitlines()) == 1 and len(text.split()) <= _FEW_WORDS:
         answers = [text.strip()]
     plain = {_uncited(answer).casefold() for answer in answers}
     if len(plain) != 1 or plain == {""}:

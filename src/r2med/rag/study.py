@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import r2med
 from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
@@ -145,7 +146,8 @@ class Prepared:
         shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]
         asked = [request.key() for each in self.questions for request in each.requests]
         facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
-        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked)
+        version = r2med.__version__  # of what reads replies
+        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, version=version)
 
     @property
     def requests(self) -> list[Request]:

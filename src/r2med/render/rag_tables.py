@@ -85,7 +85,10 @@ def _kinds(report: RagReport) -> Section:
     headings = ("arm", "asked", "right", "wrong", "abstained", "unparsable", "unjudged", "failed", "exact", "contained")
     names = headings[1:]
     rows = [[arm.arm.title, *(f"{getattr(arm.counts, name):,}" for name in names)] for arm in report.arms]
+    lost = sum(arm.counts.unparsable + arm.counts.failed + arm.counts.unjudged for arm in report.arms)
+    asked = sum(arm.counts.asked for arm in report.arms)
     said = [
+        *([f"{lost:,} of {asked:,} answers could not be decided: the figures are of the rest."] if lost else []),
         "Unparsable replies, unread verdicts and failed requests count in no accuracy; whoever abstains is not right.",
         *_bill(report),
     ]
