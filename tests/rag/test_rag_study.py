@@ -442,3 +442,20 @@ def test_a_damaged_set_of_answers_is_named_and_made_again_from_kept_replies(tmp_
         for arm in report["arms"]:
             arm.pop("account")
     assert after == before
+
+
+def test_the_judge_may_be_asked_in_ones_own_words(tmp_path):
+    task = str(write_task(tmp_path / "task", 4))
+    (tmp_path / "strict.txt").write_text("STRICT {question} {correct_answer} {response}")
+    add_model(scripted(lambda request: "Answer: gout", "gout"))
+    add_model(
+        scripted(lambda request: f"Verdict: {'yes' if 'STRICT' in request.messages[-1].content else 'no'}", "judge")
+    )
+    words = ["rag", "--llm", "gout", "--arms", "closed", "--tasks", task, "--json"]
+    own = ["--judge-prompt", str(tmp_path / "strict.txt")]
+    shares = []
+    for more in (["--judge", "judge"], ["--judge", "judge", *own]):
+        found = json.loads(CliRunner().invoke(app, [*words, *more]).stdout)
+        shares.append(found["arms"][0]["accuracy"]["mean"])
+    assert shares == [0.0, 1.0]
+    assert "name one with --judge" in CliRunner().invoke(app, [*words, *own]).output

@@ -37,6 +37,7 @@ _RULE = ("k", "budget", "order", "prompt")
     "--arms", multiple=True, metavar="ARM...", help=f"Some of {', '.join(KINDS)}; run files (NAME=FILE); systems."
 )
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
+@click.option("--judge-prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
 @click.option("--k", default=5, show_default=True, type=click.IntRange(1), help="Passages in view at the most.")
 @click.option("--budget", default=2000, show_default=True, type=click.IntRange(1), help="Tokens of all passages.")
 @click.option("--order", default="ranked", show_default=True, type=click.Choice(ORDERS), help="Of the sources.")
@@ -73,6 +74,8 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, .
     as_json, form, dry_run = given.pop("as_json"), given.pop("form"), given.pop("dry_run")
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
+    if given["judge_prompt"] and not given["judge"]:
+        raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     plots = given.pop("plots")
     if plots is not None:
         check_chart_files(plots)

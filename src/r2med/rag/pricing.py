@@ -9,7 +9,7 @@ from typing import Any
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.llm import Estimate, Request, current_client
-from r2med.llm.answer_judge import judge_text
+from r2med.llm.answer_judge import judge_prompt, judge_text
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.system import System
 from r2med.rag.arms import Arm, file_lists
@@ -136,10 +136,9 @@ def _verdicts(prepared: Prepared) -> list[Request]:
     if judge is None:
         return []
     texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
-    return [
-        judge.request(
-            judge_text(texts.text(each.query), gold[each.query], f"{prepared.arm.label} {sample} {gold[each.query]}")
-        )
-        for each in prepared.questions
-        for sample in range(prepared.options.samples)
-    ]
+    asking = judge_prompt(prepared.options.judge_prompt)
+    # Answers differ between arms and samples, and each that differs is judged.
+    pairs = [(each.query, sample) for each in prepared.questions for sample in range(prepared.options.samples)]
+    answers = [f"{prepared.arm.label} {sample} {gold[query]}" for query, sample in pairs]
+    asked = zip(pairs, answers, strict=True)
+    return [judge.request(judge_text(texts.text(query), gold[query], answer, asking)) for (query, _), answer in asked]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from r2med.data.dataset import Dataset
-from r2med.errors import R2medError, SpecError
-from r2med.models.prompts import Template, bundled, delimited
+from r2med.errors import R2medError
+from r2med.models.prompts import Template, bundled, delimited, own_template
 from r2med.rag.arms import Passage, draw
-from r2med.storage.files import expanded
 
 ORDERS = ("ranked", "shuffled")
 """How sources are numbered: as the list has them, or by a draw that is the same for every arm."""
@@ -45,22 +44,7 @@ class PromptRule:
 
     def template(self) -> Template:
         """The prompt."""
-        return own_prompt(self.prompt) if self.prompt else bundled("answer", "r2med.rag")
-
-
-def own_prompt(name: str) -> Template:
-    """A prompt of the user's own, which must have a place for the question and one for the sources."""
-    path = expanded(name)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise SpecError(
-            f"cannot read the prompt {str(path)!r}: {getattr(error, 'strerror', '') or 'not UTF-8'}"
-        ) from error
-    missing = [f"{{{place}}}" for place in _NEEDED if f"{{{place}}}" not in text]
-    if missing:
-        raise SpecError(f"{path}: a prompt for answers must have {' and '.join(missing)} in it")
-    return Template(text.strip(), source=str(path))
+        return own_template("answers", self.prompt, _NEEDED) if self.prompt else bundled("answer", "r2med.rag")
 
 
 class Source(NamedTuple):

@@ -48,6 +48,8 @@ class StudyOptions:
     temperature: float | None = None
     answer_tokens: int | None = None
     """The longest answer, where the model's own limit shall not hold."""
+    judge_prompt: str = ""
+    """A file in place of the judge's own prompt."""
     measure: str = "nDCG@10"
     """What the lists of systems are measured by."""
 
@@ -74,9 +76,12 @@ class StudyOptions:
     def facts(self) -> dict[str, Any]:
         """Everything that the answers depend on beside the arm and the data; what results record."""
         rule, judging = self.rule, self.judging
+        judge = None if judging is None else _model_facts(judging)
         return {
             "llm": _model_facts(self.model),
-            "judge": None if judging is None else {**_model_facts(judging), "prompt": judge_prompt().hash},
+            "judge": None
+            if judging is None
+            else {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
             "prompt": {"source": rule.template().source, "hash": rule.template().hash},
             "k": rule.k,
             "budget": rule.budget,
@@ -283,12 +288,13 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
 def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], engine: Engine) -> Iterator[ArmAnswers]:
     """Have the judge decide what words do not; the same answer to the same question is asked about once."""
     judge = read[0][0].options.judging if read else None
+    asking = judge_prompt(read[0][0].options.judge_prompt) if read else None
     requests: dict[tuple[str, str], Request] = {}
     if judge is not None:
         for prepared, _, answers in read:
             texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
             for query, sample in _undecided(answers):
-                text = judge_text(texts.text(query), gold[query], sample.answer)
+                text = judge_text(texts.text(query), gold[query], sample.answer, asking)
                 requests.setdefault((query, sample.answer), judge.request(text))
     verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", engine), strict=True))
     for prepared, replies, answers in read:

@@ -16,7 +16,7 @@ from r2med.verbs.arguments import AnySystem, AnyTask, check_type, listed, run_na
 
 set_views()
 _RULE = ("k", "budget", "order", "prompt")
-_ASKING = ("judge", "samples", "temperature", "answer_tokens", "measure")
+_ASKING = ("judge", "judge_prompt", "samples", "temperature", "answer_tokens", "measure")
 
 
 def rag(
