@@ -76,7 +76,6 @@ class StudyOptions:
     def facts(self) -> dict[str, Any]:
         """Everything that the answers depend on beside the arm and the data; what results record."""
         rule, judging = self.rule, self.judging
-        judge = None if judging is None else _model_facts(judging)
         return {
             "llm": _model_facts(self.model),
             "judge": None

@@ -26,7 +26,7 @@ _SIGNALS: Mapping[str, str] = {
 
 def rag_sections(report: RagReport) -> list[Section]:
     """Everything that a study says, in order."""
-    found = [_accuracy(report), _kinds(report)]
+    found = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else []), _kinds(report)]
     compared = [arm for arm in report.arms if arm.paired is not None]
     if compared:
         found.append(_paired(compared))
@@ -42,17 +42,28 @@ def rag_sections(report: RagReport) -> list[Section]:
 
 
 def _accuracy(report: RagReport) -> Section:
-    headings = task_headings(report.tasks)
-    several = len(report.tasks) > 1
-    rows: list[list[Cell]] = []
-    for arm in report.arms:
-        tasks = [_mean(arm.tasks.get(task)) for task in report.tasks] if several else []
-        retrieval: list[Cell] = [percent(arm.retrieval)]
-        rows.append([arm.arm.title, _mean(arm.accuracy), _ends(arm.accuracy), *retrieval, *tasks])
-    names = [headings[task] for task in report.tasks] if several else []
-    over = f"mean over {len(report.tasks)} tasks" if several else report.tasks[0]
+    rows: list[list[Cell]] = [
+        [arm.arm.title, _mean(arm.accuracy), _ends(arm.accuracy), percent(arm.retrieval)] for arm in report.arms
+    ]
+    over = f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
     title = f"Right answers in %, {over}, with 95% intervals"
-    return Section(title, ("arm", "right", "95% interval", report.measure, *names), rows, _how(report))
+    return Section(title, ("arm", "right", "95% interval", report.measure), rows, _how(report))
+
+
+def _by_task(report: RagReport) -> Section:
+    headings = task_headings(report.tasks)
+    rows: list[list[Cell]] = [
+        [arm.arm.title, *(_with_ends(arm.tasks.get(task)) for task in report.tasks)] for arm in report.arms
+    ]
+    title = "Right answers in % by task, with 95% intervals"
+    return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
+
+
+def _with_ends(found: Interval | None) -> Figure:
+    if found is None:
+        return Figure("-", "-")
+    mean, low, high = (100 * value for value in found)
+    return Figure(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
 
 
 def _how(report: RagReport) -> list[str]:
