@@ -22,4 +22,8 @@ def make_project(
     ]  # fmt: skip
     head = (name, "2026-01-01", ("made-up",), {"made-up": "x"}, "random", {"random": 1000})
     project = ReviewProject(*head, DEFAULT_SCALE, DEFAULT_GUIDELINE, overlap, repeat, seed)
-    return create_review(project, asked, items)
+    made = create_review(project, asked, items)
+    made.rows(
+        "PRAGMA synchronous = OFF"
+    )  # a disk that syncs takes most of the time, and matters to none of these tests
+    return made

@@ -31,7 +31,7 @@ def deal_all(store, person) -> list[DealtItem]:
     return [DealtItem(*row) for row in rows]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     overlap=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     repeat=st.sampled_from([0.0, 0.1, 0.25]),

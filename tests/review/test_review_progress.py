@@ -14,7 +14,7 @@ from r2med.review.review_rows import DraftDecision
 SAY = st.one_of(st.integers(0, 3), st.sampled_from(["unsure", "skipped", "undo"]))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4), SAY), max_size=16))
 def test_what_was_appended_is_caught_up_with(tmp_path_factory, steps):
     with pytest.MonkeyPatch.context() as patch:

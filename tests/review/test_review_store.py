@@ -14,7 +14,7 @@ from reviewing import make_project
 from r2med.errors import R2medError, StoreWarning
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import invite, withdraw
-from r2med.review.review_rows import ANSWER, GRADED, SKIPPED, UNSURE, ChangedElsewhere, DraftDecision, Ruling, Span
+from r2med.review.review_rows import ANSWER, GRADED, SKIPPED, UNSURE, ChangedElsewhere, DraftDecision, ProofSpan, Ruling
 from r2med.review.review_store import ReviewStore, create_review, review_path
 from r2med.storage.sqlite import DamagedError
 
@@ -38,7 +38,9 @@ def graded(value: int, **more) -> DraftDecision:
 
 def test_a_decision_is_a_row_with_everything_about_it_and_another_process_reads_it(store, ada):
     store.reveal(ada.id, 1, ANSWER)
-    made = store.record(ada.id, 1, graded(2, span=Span(0, 7), note="see 2nd line", sentence=1, seconds=3.5), "t1", 0)
+    made = store.record(
+        ada.id, 1, graded(2, span=ProofSpan(0, 7), note="see 2nd line", sentence=1, seconds=3.5), "t1", 0
+    )
     with ReviewStore.open("pilot") as other:
         assert other.decisions() == [made]
     assert (made.grade, made.span, made.note, made.sentence, made.seconds) == (2, (0, 7), "see 2nd line", 1, 3.5)
@@ -65,7 +67,7 @@ def test_a_second_tab_is_told_that_the_item_was_decided_meanwhile(store, ada):
     assert store.record(ada.id, 1, graded(0), "t3", held.id).grade == 0
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(st.one_of(st.tuples(st.integers(1, 8), st.integers(0, 3)), st.just("undo")), max_size=14))
 def test_what_holds_is_what_a_stack_of_decisions_would_hold(tmp_path_factory, steps):
     with pytest.MonkeyPatch.context() as patch:
@@ -101,8 +103,8 @@ def test_order_is_that_of_rows_whatever_the_clock_says(store, ada, monkeypatch):
         graded(4),
         DraftDecision(GRADED),
         DraftDecision("perhaps"),
-        graded(1, span=Span(5, 5)),
-        graded(1, span=Span(0, 4000)),
+        graded(1, span=ProofSpan(5, 5)),
+        graded(1, span=ProofSpan(0, 4000)),
         graded(1, sentence=400),
         graded(1, seconds=-1.0),
         graded(1, seconds=float("nan")),

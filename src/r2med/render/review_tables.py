@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from r2med.review.review_progress import Hits, ReviewProgress
+    from r2med.review.review_progress import HitCount, ReviewProgress
 
 
 def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
@@ -57,5 +57,5 @@ def _people(progress: ReviewProgress, console: Console) -> None:
     say(console, "agree: same grade as another; again: as the first time; gold: as is known to be right")
 
 
-def _share(share: Hits) -> str:
+def _share(share: HitCount) -> str:
     return "-" if share.value is None else f"{share.value:.0%}"

@@ -39,7 +39,7 @@ def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -
 
     >>> stops = plan_stops(range(100), 0.05, random.Random(1))
     >>> len(stops), sum(stop.part == SECOND for stop in stops) > 5
-    (118, True)
+    (119, True)
     """
     order = list(questions)
     chance.shuffle(order)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from r2med.build.chunks import sentences as sentence_places
 from r2med.config import read_toml
 from r2med.errors import R2medError
 
@@ -25,7 +26,7 @@ class Grade:
 
 
 @dataclass(frozen=True)
-class Scale:
+class GradeScale:
     """The grades that can be given, the lowest first, and from which on a passage counts as relevant.
 
     >>> DEFAULT_SCALE.grade(3).name, DEFAULT_SCALE.relevant_from
@@ -54,12 +55,12 @@ class Scale:
         return {"grades": grades, "relevant_from": self.relevant_from}
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> Scale:
+    def from_dict(cls, kept: Mapping[str, Any]) -> GradeScale:
         """What `as_dict` gave."""
         return cls(tuple(Grade(**each) for each in kept["grades"]), kept["relevant_from"])
 
 
-DEFAULT_SCALE = Scale(
+DEFAULT_SCALE = GradeScale(
     (
         Grade(0, "Not relevant", "Says nothing that helps to answer, even if it shares words with the question."),
         Grade(1, "Related", "About the same subject, but a reader would not come nearer to the answer."),
@@ -77,7 +78,7 @@ decide, say that you are unsure and write down why.
 """
 
 
-def read_scale(path: Path) -> Scale:
+def read_scale(path: Path) -> GradeScale:
     """A scale from a TOML file: `relevant_from`, and a table `[[grade]]` with value, name and meaning for each."""
     found = read_toml(path, ("relevant_from", "grade"))
     tables = found.get("grade")
@@ -90,7 +91,7 @@ def read_scale(path: Path) -> Scale:
     relevant = found.get("relevant_from", values[1])
     if relevant not in values[1:]:
         raise R2medError(f"{path}: relevant_from must be one of the grades {', '.join(map(str, values[1:]))}")
-    return Scale(tuple(grades), relevant)
+    return GradeScale(tuple(grades), relevant)
 
 
 def _grade(path: Path, place: int, table: Any) -> Grade:
@@ -124,5 +125,5 @@ def sentences(guideline: str) -> Sequence[str]:
     found: list[str] = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*#]|\d+[.)])\s)", guideline):
         text = re.sub(r"^\s*(?:[-*]|#+|\d+[.)])\s+", "", " ".join(block.split()))
-        found += [part for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\d\"“])", text) if part]
+        found += [text[start:end] for start, end in sentence_places(text)]
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError
 from r2med.review.drawing import Draw, PooledPair, draw
-from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, Scale
+from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
 from r2med.review.review_pool import Candidate, TaskPool, read_pools
 from r2med.review.review_rows import GOLD, RANDOM, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.review.review_store import ReviewStore, create_review, now
@@ -25,7 +25,7 @@ class ReviewSettings:
     items: int = 100
     overlap: float = 0.2
     repeat: float = 0.0
-    scale: Scale = DEFAULT_SCALE
+    scale: GradeScale = DEFAULT_SCALE
     guideline: str = ""
     """Empty for that of the build, or the usual one."""
     gold: Path | None = None
@@ -73,7 +73,7 @@ def _key(pair: PooledPair) -> _Key:
     return pair.pool.dataset.name, pair.candidate.query, pair.candidate.document
 
 
-def _gold_pairs(path: Path, pools: Sequence[TaskPool], scale: Scale) -> dict[_Key, tuple[PooledPair, int]]:
+def _gold_pairs(path: Path, pools: Sequence[TaskPool], scale: GradeScale) -> dict[_Key, tuple[PooledPair, int]]:
     """The pairs of a file with the grades that are known to be right."""
     found: dict[_Key, tuple[PooledPair, int]] = {}
     for qrels in read_label_sets(path).values():

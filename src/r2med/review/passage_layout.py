@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from r2med.build.chunks import sentences
 from r2med.text.highlight import Kinds, Part, WordMark, marks
 
-_SENTENCE = re.compile(r"\S.*?(?:[.!?][\"')\]”]*(?=\s+[^a-z\s])|\n\s*\n|\Z)\s*", re.DOTALL)
 LONG = 1500
 """Characters of a text that is shown whole."""
 LONGEST = 200_000
@@ -54,14 +53,14 @@ def sentence_places(text: str) -> Iterator[tuple[int, int]]:
     >>> [text[start:end] for start, end in sentence_places(text)]
     ['It has 2.5 mg. ', 'Gums bleed, e.g. often! ', 'Then']
     """
-    for found in _SENTENCE.finditer(text):
-        start = found.start()
-        while found.end() - start > _LONGEST:
+    starts = [start for start, _ in sentences(text)]
+    for start, end in pairwise([*starts, len(text)]):
+        while end - start > _LONGEST:
             cut = text.rfind(" ", start, start + _LONGEST) + 1
             cut = cut if cut > start else start + _LONGEST
             yield start, cut
             start = cut
-        yield start, found.end()
+        yield start, end
 
 
 def lay_out(text: str, kinds: Kinds) -> list[Stretch]:
@@ -69,17 +68,17 @@ def lay_out(text: str, kinds: Kinds) -> list[Stretch]:
     text = text[:LONGEST]
     words = list(marks(text, kinds))
     starts = [word.start for word in words]
-    sentences = [
+    found = [
         _sentence(text, start, end, words[bisect_left(starts, start) : bisect_left(starts, end)])
         for start, end in sentence_places(text)
     ]
-    if not sentences:
+    if not found:
         return []
     if len(text) <= LONG:
-        return [Stretch(tuple(sentences), folded=False)]
-    shown = [each.matches for each in sentences]
-    near = [place == 0 or any(shown[max(0, place - 1) : place + 2]) for place in range(len(sentences))]
-    return _joined(sentences, near)
+        return [Stretch(tuple(found), folded=False)]
+    shown = [each.matches for each in found]
+    near = [place == 0 or any(shown[max(0, place - 1) : place + 2]) for place in range(len(found))]
+    return _joined(found, near)
 
 
 def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sentence:
@@ -93,13 +92,13 @@ def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sen
     return Sentence(start, end, tuple(part for part in parts if part.text))
 
 
-def _joined(sentences: Sequence[Sentence], near: Sequence[bool]) -> list[Stretch]:
+def _joined(parts: Sequence[Sentence], near: Sequence[bool]) -> list[Stretch]:
     """Neighbours of a kind together; a fold that would hide next to nothing is left open."""
-    groups = _grouped([not shown for shown in near], sentences)
+    groups = _grouped([not shown for shown in near], parts)
     folded = [each.folded and each.letters >= _LEAST for each in groups for _ in each.sentences]
-    return _grouped(folded, sentences)
+    return _grouped(folded, parts)
 
 
-def _grouped(folded: Sequence[bool], sentences: Sequence[Sentence]) -> list[Stretch]:
-    runs = groupby(zip(folded, sentences, strict=True), key=itemgetter(0))
+def _grouped(folded: Sequence[bool], parts: Sequence[Sentence]) -> list[Stretch]:
+    runs = groupby(zip(folded, parts, strict=True), key=itemgetter(0))
     return [Stretch(tuple(sentence for _, sentence in run), fold) for fold, run in runs]

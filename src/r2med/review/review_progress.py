@@ -24,7 +24,7 @@ from r2med.review.review_store import ReviewStore, review_names
 
 
 @dataclass(frozen=True)
-class Hits:
+class HitCount:
     """How many of how many; the share is unknown where there is nothing to count."""
 
     count: int = 0
@@ -51,11 +51,11 @@ class PersonProgress:
     ruled: int
     seconds: float | None
     """The median of an item; None where no time is known."""
-    agreement: Hits
+    agreement: HitCount
     """Same grade as another reviewer, of all pairs of grades on one item."""
-    repeats: Hits
+    repeats: HitCount
     """Same grade as the first time, of the items that came twice."""
-    gold: Hits
+    gold: HitCount
     """The grade that is known to be right."""
 
 
@@ -208,7 +208,7 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
 
 
 def _person(
-    reviewer: Reviewer, rows: Sequence[Decision], links: int, ruled: int, agreement: Hits, gold: Mapping[int, int]
+    reviewer: Reviewer, rows: Sequence[Decision], links: int, ruled: int, agreement: HitCount, gold: Mapping[int, int]
 ) -> PersonProgress:
     verdicts = Counter(row.verdict for row in rows if not row.again)
     seconds = [row.seconds for row in rows if row.seconds is not None and row.verdict != SKIPPED]
@@ -232,11 +232,11 @@ def _person(
     )
 
 
-def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> Hits:
-    return Hits(sum(one == other for one, other in pairs), len(pairs))
+def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
+    return HitCount(sum(one == other for one, other in pairs), len(pairs))
 
 
-def _agreement(reviewer: int, shared: Sequence[Mapping[int, int]]) -> Hits:
+def _agreement(reviewer: int, shared: Sequence[Mapping[int, int]]) -> HitCount:
     pairs: list[tuple[int | None, int | None]] = [
         (grades[reviewer], grade)
         for grades in shared

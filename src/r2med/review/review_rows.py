@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from r2med.errors import R2medError
-from r2med.review.grading_scale import Scale
+from r2med.review.grading_scale import GradeScale
 
 PERSON, MODEL, IMPORTED = "person", "model", "imported"
 """The kinds of reviewers."""
@@ -45,7 +45,7 @@ class ReviewProject:
     queue: str
     frames: Mapping[str, int]
     """How many pairs each way of drawing could draw from; estimates need that of `random`."""
-    scale: Scale
+    scale: GradeScale
     guideline: str
     overlap: float
     """The share of items that everybody judges."""
@@ -60,7 +60,7 @@ class ReviewProject:
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> ReviewProject:
         """What `as_dict` gave."""
-        return cls(**{**kept, "scale": Scale.from_dict(kept["scale"]), "sources": tuple(kept["sources"])})
+        return cls(**{**kept, "scale": GradeScale.from_dict(kept["scale"]), "sources": tuple(kept["sources"])})
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class DealtItem(NamedTuple):
     """Whether this person has been dealt it before."""
 
 
-class Span(NamedTuple):
+class ProofSpan(NamedTuple):
     """The stretch of a passage's text that proves a decision, from character to character."""
 
     start: int
@@ -145,7 +145,7 @@ class Decision:
     verdict: str
     grade: int | None
     """The grade where the verdict is `graded`; an unsure person may name one, too."""
-    span: Span | None
+    span: ProofSpan | None
     note: str
     sentence: int | None
     """The sentence of the guideline that is unclear, counted from 0."""
@@ -164,12 +164,12 @@ class DraftDecision:
 
     verdict: str
     grade: int | None = None
-    span: Span | None = None
+    span: ProofSpan | None = None
     note: str = ""
     sentence: int | None = None
     seconds: float | None = None
 
-    def check(self, scale: Scale, letters: int, guideline: int) -> None:
+    def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
         """Refuse what the scale, the text of so many letters or the guideline of so many sentences does not have."""
         if self.verdict not in (GRADED, UNSURE, SKIPPED):
             raise R2medError(f"a decision is {GRADED}, {UNSURE} or {SKIPPED}, not {self.verdict!r}")

@@ -48,13 +48,13 @@ from r2med.review.review_rows import (
     Decision,
     DraftDecision,
     Invitation,
+    ProofSpan,
     Revealed,
     Reviewer,
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
     Ruling,
-    Span,
     standing_rows,
 )
 from r2med.storage.files import draft_file
@@ -553,7 +553,7 @@ def _mark(connection: Connection, reviewer: int, position: int, state: int) -> N
 
 def _read_decision(row: Sequence[Any]) -> Decision:
     identifier, reviewer, item, position, again, verdict, grade, start, end, note, sentence, seconds, *rest = row
-    span = None if start is None else Span(start, end)
+    span = None if start is None else ProofSpan(start, end)
     revealed = tuple(Revealed(*each) for each in orjson.loads(rest[0]))
     head = (identifier, reviewer, item, position, bool(again), verdict, grade, span, note, sentence, seconds)
     return Decision(*head, revealed, rest[1], rest[2])

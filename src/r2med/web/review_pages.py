@@ -31,9 +31,9 @@ from r2med.review.review_rows import (
     ChangedElsewhere,
     Decision,
     DraftDecision,
+    ProofSpan,
     Reviewer,
     Ruling,
-    Span,
 )
 from r2med.storage.sqlite import StoreError
 from r2med.web.forms import TooLong, read_form, whole_number
@@ -218,7 +218,7 @@ def _draft(form: Mapping[str, str]) -> DraftDecision:
     return DraftDecision(
         verdict,
         whole_number(say) if verdict == GRADED else None,
-        Span(start, end) if start is not None and end is not None else None,
+        ProofSpan(start, end) if start is not None and end is not None else None,
         form.get("note", "").strip()[:_LONGEST_NOTE],
         whole_number(form.get("sentence")),
         _seconds(form),
