@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import orjson
 import pytest
 from folders import LAYOUTS, Content
 
@@ -18,6 +20,7 @@ from r2med.errors import DataError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context
 from r2med.retrieve.bm25 import BM25
+from r2med.storage import file_hashes
 from r2med.storage.cache import Cache
 
 RANDOM = Random(0)
@@ -69,6 +72,57 @@ def test_a_changed_byte_is_seen_though_size_and_time_are_as_before(folder):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert file.stat().st_size == status.st_size
     assert load(folder).fingerprint != before
+
+
+def test_a_file_is_known_without_reading_it_until_it_changes(folder, monkeypatch):
+    """By its times and inode, which a changed byte, a restored time and a replacement of equal size all give away."""
+    monkeypatch.setattr(file_hashes, "SETTLED", 0)
+    read: list[Path] = []
+    digest = reader._digest
+    monkeypatch.setattr(reader, "_digest", lambda file: read.append(file) or digest(file))
+    file = folder / "corpus.jsonl"
+    before = load(folder).fingerprint
+    assert load(folder).fingerprint == before
+    assert not read
+    status, content = file.stat(), file.read_bytes()
+
+    def in_place():
+        file.write_bytes(content.replace(b"n1500 ", b"n1501 "))
+
+    def by_another():
+        (folder / "new").write_bytes(content.replace(b"n1500 ", b"n1502 "))
+        os.utime(folder / "new", ns=(status.st_atime_ns, status.st_mtime_ns))
+        (folder / "new").replace(file)
+
+    seen = {before}
+    for number, change in enumerate((in_place, by_another), 1):
+        time.sleep(0.02)
+        change()
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert file.stat().st_size == status.st_size
+        seen.add(load(folder).fingerprint)
+        assert len(read) == number
+    assert len(seen) == 3
+
+
+def test_a_file_that_has_just_changed_is_read_again(folder, monkeypatch):
+    monkeypatch.setattr(file_hashes, "SETTLED", 3600)
+    load(folder)
+    load(folder)
+    assert not (Cache.default().root / "hashes").exists()
+
+
+def test_a_damaged_hash_is_not_believed(folder, monkeypatch):
+    monkeypatch.setattr(file_hashes, "SETTLED", 0)
+    before = load(folder).fingerprint
+    (known,) = (Cache.default().root / "hashes").iterdir()
+    data = bytearray(known.read_bytes())
+    for place in range(len(data)):
+        damaged = data[:]
+        damaged[place] ^= 1
+        known.write_bytes(damaged)
+        assert file_hashes.FileHashes(known.parent).recall(folder / "corpus.jsonl") in ("", orjson.loads(data)["hash"])
+    assert load(folder).fingerprint == before
 
 
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))

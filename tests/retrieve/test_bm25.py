@@ -26,7 +26,9 @@ from r2med.errors import SpecError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve.bm25 import BM25, BM25Classic
+from r2med.retrieve import bm25_scorer
+from r2med.retrieve.bm25 import BM25, BM25Classic, _known_terms
+from r2med.retrieve.index_builder import build_index
 from r2med.storage.cache import Cache
 from r2med.text import analyze
 
@@ -357,13 +359,47 @@ def test_scores_do_not_depend_on_what_is_asked_beside(context: Context, monkeypa
     documents = {f"d{place}": drawn_text(drawn, 30) for place in range(200)}
     queries = {f"q{place}": drawn_text(drawn, 12) for place in range(9)}
     together = BM25(depth=7).retrieve(made(documents, queries), context)
-    monkeypatch.setattr("r2med.retrieve.bm25._SCORES_AT_ONCE", 450)
+    monkeypatch.setattr("r2med.retrieve.bm25_scorer._SCORES_AT_ONCE", 450)
     batches = BM25(depth=7).retrieve(made(documents, queries), context)
     for query, text in queries.items():
         alone = BM25(depth=7).retrieve(made(documents, {query: text}), context)
         for other in (together, batches):
             assert list(other[query].documents) == list(alone[query].documents)
             assert np.array_equal(other[query].scores, alone[query].scores)
+
+
+@pytest.mark.parametrize("compiled", [1, 1 << 40], ids=["compiled", "plain"])
+@pytest.mark.parametrize(("rare", "in_question"), [(64, 256), (1 << 20, 2), (1 << 20, 1)])
+def test_no_shortcut_changes_a_bit(compiled: int, rare: int, in_question: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Common terms added early, late or only where they matter, in any batch, beside other documents: the same."""
+    drawn = random.Random(rare + in_question)
+    texts = [drawn_text(drawn, drawn.randrange(1, 60)) for _ in range(3000)]
+    texts += texts[:40]  # ties
+    index = build_index(Texts([f"d{drawn.random()}" for _ in texts], texts))
+    decided: list[bool] = []
+    is_decided = bm25_scorer._Sums.is_decided
+    for form, k1, b in ((BM25(), 0.9, 0.4), (BM25Classic(), 1.2, 1.0), (BM25Classic(), 0.0, 0.0)):
+        scorer = bm25_scorer.Scorer(index, k1, b)
+        queries = [form.weigh(_known_terms(drawn_text(drawn, size), index), scorer) for size in (0, 1, 5, 30, 30, 90)]
+        hidden = [drawn.choice([-1, 7]) for _ in queries]
+        for depth in (1, 10, 100):
+            wanted = list(scorer.best(queries, depth, hidden))
+            with monkeypatch.context() as patch:
+                patch.setattr(bm25_scorer, "_FEW", 0)
+                patch.setattr(bm25_scorer, "_COMPILED", compiled)
+                patch.setattr(bm25_scorer, "_RARE", rare)
+                patch.setattr(bm25_scorer, "_IN_QUESTION", in_question)
+                patch.setattr(bm25_scorer, "_SCORES_AT_ONCE", 2 * len(texts))
+                patch.setattr(
+                    bm25_scorer._Sums, "is_decided", lambda *args: decided.append(is_decided(*args)) or decided[-1]
+                )
+                bm25_scorer.scatter.cache_clear()
+                found = list(scorer.best(queries, depth, hidden))
+            bm25_scorer.scatter.cache_clear()
+            for one, other in zip(found, wanted, strict=True):
+                assert one.places.tolist() == other.places.tolist()
+                assert one.scores.tolist() == other.scores.tolist()
+    assert any(decided), "the way that is tried is taken"
 
 
 def test_a_shallow_list_is_the_top_of_a_deep_one(context: Context) -> None:

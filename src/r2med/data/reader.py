@@ -26,6 +26,7 @@ from r2med.data.tasks import Task
 from r2med.data.texts import TextTable, fill_documents, gold_extras, read_documents, read_queries
 from r2med.errors import DataError
 from r2med.storage.cache import Cache, cache_key
+from r2med.storage.file_hashes import FileHashes, Stamp, stamp
 from r2med.storage.files import draft_folder, sweep, unwritable
 
 FORMAT = 2
@@ -34,6 +35,7 @@ FORMAT = 2
 _KIND = "documents"
 _KEPT = "documents.json"
 _STORED = "corpus"
+_HASHES = "hashes"
 _SHARE = 8
 """Files of more than this fraction of the memory that may be used are not held in it."""
 _PACKED = 4
@@ -68,16 +70,19 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     cache = Cache.default()
     if is_huge(files):
         return _stored_corpus(files, found, cache)
-    key = _key(files, _hashed(files)) if (cache.root / _KIND).is_dir() else ""  # nothing is known before the first
+    key = (
+        _key(files, _hashed(files, cache)) if (cache.root / _KIND).is_dir() else ""
+    )  # nothing is known before the first
     if key and cache.has(_KIND, key):
         corpus = _recalled(cache.root / _KIND / key / _KEPT, files, found)
         if corpus is not None:
             return corpus
         cache.drop(_KIND, key)
     errors, start = found.errors, len(found.problems)
-    digests = Digests()
+    digests, before = Digests(), [stamp(file) for file in files]
     corpus = read_corpus(files, found, digests)
     if found.errors == errors:
+        _remember(files, before, digests, cache)
         # Under the bytes that were read: the file may have been replaced since it was looked up.
         kept = orjson.dumps(_kept(corpus, found.problems[start:]))
         cache.keep(_KIND, _key(files, [digests.of(file) for file in files]), lambda folder: _write(folder, kept))
@@ -92,7 +97,7 @@ def is_huge(files: Sequence[Path]) -> bool:
 
 def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
     """The documents of huge files, from where they were stored before, or stored now."""
-    key = _key(files, _hashed(files)) if (cache.root / _STORED).is_dir() else ""
+    key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
     if key and cache.has(_STORED, key):
         stored = open_corpus(cache.root / _STORED / key)
         if stored is not None:
@@ -118,6 +123,7 @@ def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpu
 def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
     errors, start, digests = found.errors, len(found.problems), Digests()
+    before = [stamp(file) for file in files]
     table = fill_documents(StoredTable(draft), files, found, digests)
     noted = len(found.problems)
     table.finish(found)
@@ -127,6 +133,7 @@ def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | No
     if keep is None or found.errors > errors:
         # Mapped files can be used after they are gone.
         return Corpus(stored_documents(draft), table.rows, table.whole)
+    _remember(files, before, digests, keep)
     seal(draft, table.rows, found.problems[start:])
     key = _key(files, [digests.of(file) for file in files])
     stored = open_corpus(keep.entry(_STORED, key, lambda target: _move(draft, target)))
@@ -179,12 +186,27 @@ def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
     return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
 
 
-def _hashed(files: Sequence[Path]) -> list[str]:
+def _hashed(files: Sequence[Path], cache: Cache) -> list[str]:
     """The hash of each file; none of a file that cannot be read, which reading it will say."""
+    known = FileHashes(cache.root / _HASHES)
+    found = []
     try:
-        return [_digest(file) for file in files]
+        for file in files:
+            before, value = stamp(file), known.recall(file)
+            if not value:
+                value = _digest(file)
+                known.remember(file, before, value)
+            found.append(value)
     except OSError:
         return []
+    return found
+
+
+def _remember(files: Sequence[Path], before: Sequence[Stamp], digests: Digests, cache: Cache) -> None:
+    """Note the hashes of files that were read, with how they were before."""
+    known = FileHashes(cache.root / _HASHES)
+    for file, was in zip(files, before, strict=True):
+        known.remember(file, was, digests.of(file))
 
 
 def _digest(file: Path) -> str:

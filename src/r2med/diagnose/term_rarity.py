@@ -9,7 +9,8 @@ from functools import cached_property
 from r2med.data.dataset import Texts
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.stage import Context
-from r2med.retrieve.bm25 import Scorer, open_index
+from r2med.retrieve.bm25 import open_index
+from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.storage.cache import Cache
 from r2med.text import analyze
