@@ -31,7 +31,7 @@ _COMMON = 4
 """A term is common when one document in so many has it; common terms come last in a sum."""
 _SCORES_AT_ONCE = 16_000_000
 """How many scores are held at a time; queries scored together share the work of weighting a term's postings."""
-_FEW = 4096
+_FEW = 50_000
 """Among so few documents each is scored exactly."""
 _RARE = 64
 """Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
@@ -83,11 +83,12 @@ class Scorer:
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
         for start in range(0, len(queries), size):
             batch, unseen = queries[start : start + size], hidden[start : start + size]
-            for weights, places in zip(batch, self._in_question(batch, depth, unseen), strict=True):
-                yield self._ranked(weights, places, depth)
+            for weights, places, place in zip(batch, self._in_question(batch, depth, unseen), unseen, strict=True):
+                yield self._ranked(weights, places, depth, place)
 
-    def _ranked(self, weights: Weights, places: NDArray[np.int32], depth: int) -> BestDocuments:
+    def _ranked(self, weights: Weights, places: NDArray[np.int32], depth: int, hidden: int) -> BestDocuments:
         scores = self._exact(weights, places)
+        scores[places == hidden] = -np.inf
         best = top(scores, depth, self.index.ties[places])
         best = best[scores[best] > 0]
         return BestDocuments(places[best].astype(np.intp), scores[best])
@@ -107,6 +108,8 @@ class Scorer:
     def _frequencies(self, number: int, places: NDArray[np.int32]) -> tuple[NDArray[np.intp], Places]:
         """Which of the documents at ascending places have a term, and how often each does."""
         documents, frequencies = self.index.postings(number)
+        if len(places) == len(self.index.lengths):
+            return documents.astype(np.intp), frequencies
         if 16 * len(places) > len(documents):
             rank = np.searchsorted(places, documents)
             found = np.flatnonzero(places[np.minimum(rank, len(places) - 1)] == documents) if len(places) else rank[:0]
@@ -121,8 +124,7 @@ class Scorer:
         """For each query the documents, in ascending order, among which its best certainly are."""
         documents = len(self.index.lengths)
         if documents <= max(_FEW, 2 * depth):
-            every = np.arange(documents, dtype=np.int32)
-            yield from (every[every != place] for place in hidden)
+            yield from [np.arange(documents, dtype=np.int32)] * len(queries)
             return
         rows = np.zeros((len(queries), documents), dtype=np.float32)
         sums = [
