@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r2med.data.layout import PATTERNS, choose, config_files, listing, missing
+from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
 from r2med.data.tasks import Task
 from r2med.errors import DataError
 from r2med.storage.hub_client import Hub, Snapshot
@@ -19,10 +19,10 @@ def fetch_task(task: Task) -> Snapshot:
         return cached
     revision = revision_of(task)
     names = HUB.names(task.hub, revision)
-    parts = choose(names, task.split)
+    parts = choose(names, task.split, task.files)
     for part in PATTERNS:
         if not getattr(parts, part):
-            raise DataError(f"{task.hub} at {revision}: {missing(part, names, task.split)}")
+            raise DataError(f"{task.hub} at {revision}: {missing(part, names, task.split, task.files)}")
     return HUB.download(task.hub, revision, parts.files)
 
 
@@ -38,7 +38,7 @@ def cached_task(task: Task) -> Snapshot | None:
     cached = HUB.cached(task.hub, task.revision)
     if cached is None:
         return None
-    parts = choose(listing(cached.folder), task.split)
+    parts = choose(listing(cached.folder, *folders_of(task.files)), task.split, task.files)
     return cached if parts.complete and all((cached.folder / name).is_file() for name in parts.files) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -68,14 +69,31 @@ class TaskFiles:
         return bool(self.documents and self.queries and self.qrels)
 
 
-def choose(names: Iterable[str], split: str = DEFAULT_SPLIT) -> TaskFiles:
-    """The files to read among those that exist.
+def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles | None = None) -> TaskFiles:
+    """The files to read among those that exist; a task may have patterns of its own, with * for any letters.
 
     >>> choose(["corpus.jsonl", "queries.jsonl", "qrels/dev.tsv", "qrels/test.tsv"]).files
     ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
     """
     known = sorted(names)
+    if patterns is not None:
+        return TaskFiles(*(_fitting(getattr(patterns, part), known) for part in PATTERNS))
     return TaskFiles(*(choose_part(part, known, split) for part in PATTERNS))
+
+
+def _fitting(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The files of the first pattern that fits any, if they are whole."""
+    for pattern in patterns:
+        found = tuple(name for name in names if fnmatchcase(name, pattern))
+        if found and _whole(found):
+            return found
+    return ()
+
+
+def folders_of(patterns: TaskFiles | None) -> list[str]:
+    """The folders that patterns of a task look into."""
+    named = patterns.files if patterns is not None else ()
+    return sorted({name.partition("/")[0] for name in named if "/" in name})
 
 
 def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> tuple[str, ...]:
@@ -139,18 +157,20 @@ def listing(folder: Path, *configs: str) -> list[str]:
     return names
 
 
-def locate(folder: Path, split: str, found: Findings) -> TaskFiles:
+def locate(folder: Path, split: str, found: Findings, patterns: TaskFiles | None = None) -> TaskFiles:
     """The parts in a folder; what is missing is noted with the name it should have."""
-    names = listing(folder)
-    parts = choose(names, split)
+    names = listing(folder, *folders_of(patterns))
+    parts = choose(names, split, patterns)
     for part in PATTERNS:
         if not getattr(parts, part):
-            found.add("missing-file", folder, 0, missing(part, names, split))
+            found.add("missing-file", folder, 0, missing(part, names, split, patterns))
     return parts
 
 
-def missing(part: str, names: Sequence[str], split: str) -> str:
+def missing(part: str, names: Sequence[str], split: str, patterns: TaskFiles | None = None) -> str:
     """What to say of a part that could not be chosen."""
+    if patterns is not None:
+        return f"no {part}; expected {' or '.join(getattr(patterns, part))}"
     pieces = [name for pattern in PATTERNS[part] for name in _matches(pattern, names).get(split, [])]
     if pieces:
         return f"{part} are incomplete: {len(pieces)} of {_SHARD.findall(pieces[0])[0].lstrip('0')} pieces"

@@ -18,7 +18,7 @@ import orjson
 from r2med.config import memory_limit
 from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
-from r2med.data.layout import listing, locate, splits
+from r2med.data.layout import TaskFiles, listing, locate, splits
 from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.qrels import Judgements, no_positive, read_judgements
 from r2med.data.rows import Digests
@@ -256,15 +256,16 @@ def read_contents(
     split: str,
     found: Findings,
     corpus: Callable[[Sequence[Path], Findings], Corpus] = read_corpus,
+    patterns: TaskFiles | None = None,
 ) -> Contents:
     """Read all that a folder holds of a task, noting every problem; `corpus` says how its documents are read."""
-    parts = locate(folder, split, found)
+    parts = locate(folder, split, found, patterns)
     contents = Contents(
         corpus([folder / name for name in parts.documents], found),
         read_queries([folder / name for name in parts.queries], found),
         read_judgements([folder / name for name in parts.qrels], found),
     )
-    several = len(splits(listing(folder))) > 1
+    several = patterns is None and len(splits(listing(folder))) > 1
     _check_references(contents, folder, found, several=several)
     return contents
 
@@ -291,7 +292,7 @@ def _check_references(contents: Contents, folder: Path, found: Findings, *, seve
 def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
     """The dataset of a task in a folder; the first problem that makes it unusable is raised as one line."""
     found = Findings()
-    contents = read_contents(folder, task.split, found, recall_corpus)
+    contents = read_contents(folder, task.split, found, recall_corpus, task.files)
     found.raise_errors(task.name)
     _compare_counts(task, contents, found)
     qrels = contents.judgements.positive()

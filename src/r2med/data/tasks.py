@@ -13,6 +13,7 @@ from typing import Any
 
 from r2med.data import layout
 from r2med.data.nano_manifest import read_manifest
+from r2med.data.translations import read_translation
 from r2med.errors import DataError, suggest
 from r2med.storage.files import expanded
 
@@ -73,6 +74,12 @@ class Task:
     """Of the hub's card, or of the bundled sample; empty where it is not known."""
     source_licence: str = ""
     """Of the collection that the texts were taken from, where it is known to differ from the card's."""
+    files: layout.TaskFiles | None = None
+    """Patterns of its files, where these do not lie as usual."""
+    language: str = ""
+    """Of the queries, as es; empty where nobody said."""
+    translates: str = ""
+    """The task of the same documents and judgements whose queries these are in another language; empty for none."""
 
     @property
     def sentence(self) -> str:
@@ -164,9 +171,57 @@ def _lines(file: Path) -> int | None:
         return sum(not line.isspace() for line in stream)
 
 
+@cache
+def other_tasks() -> Mapping[str, Task]:
+    """Tasks of other benchmarks by name, such as `cure/dermatology/es` or `cmirb/CovidRetrieval`.
+
+    >>> task = other_tasks()["cure/dermatology/es"]
+    >>> task.translates, task.files.queries
+    ('cure/dermatology/en', ('dermatology/queries-es.jsonl',))
+    """
+    collections = tomllib.loads((_HERE / "other_tasks.toml").read_text("utf-8"))["collection"]
+    made = [
+        _other(entry, part, spoken) for entry in collections for part in entry["parts"] for spoken in entry["languages"]
+    ]
+    return {each.name: each for each in made}
+
+
+def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
+    split = entry.get("splits", {}).get(part, layout.DEFAULT_SPLIT)
+    words = {"part": part, "language": spoken, "split": split}
+    patterns = (tuple(each.format(**words) for each in entry[name]) for name in layout.PATTERNS)
+    several = len(entry["languages"]) > 1
+    name, first = (
+        f"{entry['name']}/{part}" + (f"/{code}" if several else "") for code in (spoken, entry["languages"][0])
+    )
+    return Task(
+        name,
+        part,
+        entry["name"],
+        **_stated(entry),
+        hub=entry["hub"].format(**words),
+        revision=entry["revision"],
+        licence=entry.get("licence", ""),
+        **entry.get("sizes", {}).get(part, {}),
+        files=layout.TaskFiles(*patterns),
+        language=spoken,
+        translates=first if first != name else "",
+    )
+
+
+def _other_groups() -> Mapping[str, Sequence[Task]]:
+    """A whole collection, one of its parts, or all parts in one language: `cure`, `cure/dermatology`, `cure/es`."""
+    found: dict[str, list[Task]] = {}
+    for each in other_tasks().values():
+        several = {f"{each.group}/{each.base}", f"{each.group}/{each.language}"} - {each.name}
+        for name in (each.group, *sorted(several)):
+            found.setdefault(name, []).append(each)
+    return found
+
+
 def task(name: str) -> Task:
     """The registered task of a name, in any case."""
-    for known, found in registry().items():
+    for known, found in (*registry().items(), *other_tasks().items()):
         if known.casefold() == name.casefold():
             return found
     raise DataError(f"unknown task {name!r}{suggest(name, registry())}")
@@ -248,7 +303,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
-    raise DataError(f"no such task or folder: {name!r}{suggest(name, [*registry(), *groups()])}")
+    raise DataError(f"no such task or folder: {name!r}{suggest(name, [*registry(), *groups(), *other_tasks(), *_other_groups()])}")
 
 
 def _at(path: Path, split: str | None) -> Sequence[Task]:
@@ -264,8 +319,10 @@ def _at(path: Path, split: str | None) -> Sequence[Task]:
 
 @cache
 def _names() -> Mapping[str, Sequence[Task]]:
-    known: dict[str, Sequence[Task]] = {name.casefold(): (found,) for name, found in registry().items()}
-    return known | {name.casefold(): members for name, members in groups().items()}
+    tasks = {**registry(), **other_tasks()}
+    known: dict[str, Sequence[Task]] = {name.casefold(): (found,) for name, found in tasks.items()}
+    several = {**_other_groups(), **groups()}
+    return known | {name.casefold(): members for name, members in several.items()}
 
 
 def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
@@ -305,7 +362,8 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
-    return replace(made, **(built.facts(stored) if built else {}) | _task_file(folder / _TASK_FILE))
+    facts = built.facts(stored) if built else {}
+    return replace(made, **facts | read_translation(folder) | _task_file(folder / _TASK_FILE))
 
 
 def _check_name(folder: Path) -> None:

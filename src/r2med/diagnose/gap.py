@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Dataset, Texts
+from r2med.data.tasks import Task
 from r2med.diagnose.answer_oracle import bare, measured, with_answer
 from r2med.diagnose.loaded_runs import HEADLINE
 from r2med.diagnose.term_rarity import Rarity
@@ -157,6 +158,20 @@ class _Vectors:
         self.queries = _unit(encode_all(model, queries, Role.QUERY, context)[:])
         self.answers = _unit(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
         self.documents = _unit(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
+
+
+def cosines(
+    spec: str, task: Task, ones: Sequence[str], others: Sequence[str], engine: Engine | None = None
+) -> list[float]:
+    """How near each text is to the other in its place, by an encoder that takes both for passages."""
+    if not ones:
+        return []
+    model, context = _dense(spec).encoder(task).for_passages(), Context(Cache.default(), engine or quiet())
+    sides = []
+    for texts in (ones, others):
+        column = Texts([str(place) for place in range(len(texts))], list(texts))
+        sides.append(_unit(encode_all(model, column, Role.QUERY, context, label="texts")[:]))
+    return [float(value) for value in (sides[0] * sides[1]).sum(axis=1)]
 
 
 def _dense(spec: str) -> Dense:
