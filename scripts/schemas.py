@@ -201,6 +201,18 @@ LINE = record(
     max_document=count("How many tokens of a document it read, where that is known."),
     note=string(),
 )
+LANGUAGE_DROP = record(
+    {
+        "system": SPEC,
+        "source": TASK,
+        "task": TASK,
+        "language": string(),
+        "before": share("The score on the source, over the questions that both have."),
+        "after": share(),
+        "left_out": count("Questions that only one of the two has."),
+        "difference": difference("The other language minus the source.", holm=share("After Holm over all drops.")),
+    }
+)
 BOARD = record(
     {
         "group": GROUP,
@@ -209,7 +221,8 @@ BOARD = record(
         "lines": array(LINE),
         "notes": NOTES,
         "left_out": count("Rows that a limit left out."),
-    }
+    },
+    drops=array(LANGUAGE_DROP, "What systems lose on tasks that are translations."),
 )
 
 LISTED = {
@@ -1349,6 +1362,24 @@ BUILD_CHECK = record(
     }
 )
 
+BUILD_TRANSLATE = record(
+    {
+        "source": TASK,
+        "folder": string("With a folder for each language in it."),
+        "languages": array(
+            record(
+                {
+                    "language": string("Its code, such as es."),
+                    "questions": count(),
+                    "passed": count("Those that passed every gate."),
+                    "kept": count("Those in the task."),
+                    "gates": table(count(), "Questions by the first gate that stopped them."),
+                    "spent": _SPENT,
+                }
+            )
+        ),
+    }
+)
 SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "run": (
         "r2med run --json, r2med eval --json, r2med import --json",
@@ -1390,6 +1421,12 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "build-show": ("r2med build show --json", "Everything about one question of a build.", BUILD_SHOW),
     "build-check": ("r2med build check --json", "Whether a built task is any good.", BUILD_CHECK),
     "build-publish": ("r2med build publish --json", "What was or would be pushed to the hub.", BUILD_PUBLISH),
+    "build-translate": ("r2med build translate --json", "How a translation of questions went.", BUILD_TRANSLATE),
+    "compare-languages": (
+        "r2med compare --languages --json",
+        "What asking in other languages costs systems, paired by question.",
+        array(LANGUAGE_DROP),
+    ),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

@@ -428,6 +428,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "engine.toml": lambda file: [read_request(str(file), vector=vector).keys() for vector in (False, True)],
     "stand-in.toml": lambda file: scripted_file(file).answer,
     "urgency.toml": lambda file: scheme(str(file)).classes == ("emergency", "within days", "routine"),
+    "translator.toml": lambda file: scripted_file(file).answer,
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }

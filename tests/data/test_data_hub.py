@@ -235,3 +235,54 @@ print(open(hf_hub_download("some/model", "config.json")).read())
 """
     assert load_in_process(hub, tmp_path, code) == {"a": 1}
     assert list(tmp_path.glob(f"hf/hub/models--some--model/snapshots/{commit}/config.json"))
+
+
+OTHERS = """
+import json
+from r2med.data import load
+from r2med.errors import R2medError
+found = {}
+for name in ("cure/dermatology/en", "CURE/dermatology/es", "cmirb/CovidRetrieval", "cmirb/MedExamRetrieval"):
+    try:
+        data = load(name)
+        found[name] = [list(data.collection.queries), list(data.collection.documents.ids), dict(data.gold.qrels),
+                       data.collection.documents.fingerprint, data.revision, data.task.translates]
+    except R2medError as error:
+        found[name] = str(error)
+print(json.dumps(found))
+"""
+
+
+def json_lines(*rows: dict) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def test_tasks_of_other_benchmarks_are_read_by_name(hub, tmp_path):
+    cure = task("cure/dermatology/en")
+    files = {
+        "dermatology/corpus.jsonl": json_lines(
+            {"_id": "d1", "title": "Skin", "text": "It itches."}, {"_id": "d2", "text": "No."}
+        ),
+        "dermatology/queries-en.jsonl": json_lines({"_id": "q1", "text": "Why does it itch?"}),
+        "dermatology/queries-es.jsonl": json_lines({"_id": "q1", "text": "\u00bfPor qu\u00e9 pica?"}),
+        "dermatology/qrels.jsonl": json_lines({"query-id": "q1", "corpus-id": "d1", "score": 2}),
+        "pulmonology/corpus.jsonl": json_lines({"_id": "x", "text": "other"}),
+    }
+    commit = hub.add("clinia/CUREv1", files, commit=cure.revision)
+    place = tmp_path / "covid"
+    texts = [("p1", "\u53d1\u70ed"), ("p2", "\u54b3\u55fd")]
+    put_parquet(place, "corpus/corpus-00000-of-00001.parquet", texts, ("id", "text"))
+    put_parquet(place, "queries/queries-00000-of-00001.parquet", [("q1", "\u4e3a\u4ec0\u4e48")], ("id", "text"))
+    put_parquet(place, "data/dev-00000-of-00001.parquet", [("q1", "p2", 1)], ("q_id", "p_id", "score"))
+    hub.add("CMIRB/CovidRetrieval", files_of(place))
+    hub.add("CMIRB/MedExamRetrieval", {"README.md": b"empty"})
+    done = run_python(OTHERS, hub.environment(tmp_path))
+    assert done.returncode == 0, done.stderr
+    english, spanish, covid, empty = json.loads(done.stdout).values()
+    assert english[0] == [["q1", "Why does it itch?"]]
+    assert spanish[0] == [["q1", "\u00bfPor qu\u00e9 pica?"]]
+    assert english[1:5] == spanish[1:5] == [["d1", "d2"], {"q1": {"d1": 2}}, english[3], commit]
+    assert (english[5], spanish[5]) == ("", "cure/dermatology/en")
+    assert covid[1:3] == [["p1", "p2"], {"q1": {"p2": 1}}]
+    assert "no documents; expected corpus.jsonl or corpus/*.parquet" in empty
+    assert not any("pulmonology" in request for request in hub.requests if "resolve" in request)

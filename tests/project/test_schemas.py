@@ -24,6 +24,8 @@ SCHEMAS = ROOT / "docs" / "schemas"
 TASKS = ("--tasks", "sample/Biology", "sample/MedQA-Diag")
 INFERRED = "replay >> bm25"
 LAST = "the id of the last run"
+INTERPRETER = ("--llm", "scripted:interpreter.jsonl", "--failed", "mark", "--out", "translated")
+TRANSLATE = ("build", "translate", "sample/Biology", "--to", "fr", *INTERPRETER)
 JUDGE = "[judge]\nmodels = ['scripted:judge.jsonl']"
 
 
@@ -45,6 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "said.jsonl").write_text(json.dumps({"reply": "Answer: ethylene [1]"}) + "\n", "utf-8")
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
+    said = {"translation": "Pourquoi est-ce ainsi ?", "same": True, "difference": ""}
+    (folder / "interpreter.jsonl").write_text(json.dumps({"reply": json.dumps(said)}) + "\n", "utf-8")
     init(folder / "built")
     (folder / "built" / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
     plan = (folder / "built" / "plan.toml").read_text("utf-8").replace("[judge]\nmodels = []", JUDGE)
@@ -55,6 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         output("run", "bm25", INFERRED, *TASKS, "--out", "out")
         output("nano", "build", *TASKS[1:], "--docs", "40", "--dense", "wordllama", "--out", "small")
         output("build", "run", "built")
+        output(*TRANSLATE)
+        output("run", "bm25", "--tasks", "translated")
         output("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "12", "--overlap", "1")
         judge_all("pilot")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
@@ -129,6 +135,10 @@ COMMANDS = {
     "build-plan (judges asked again)": ("build", "check", "built", "--reask", "100%", "--dry-run", "--json"),
     "build-publish": ("build", "publish", "built", "--repo", "ward-7/handover", "--dry-run", "--json"),
     "build-show": ("build", "show", "built", "example-1", "--json"),
+    "build-translate": (*TRANSLATE, "--json"),
+    "build-plan (a translation)": (*TRANSLATE, "--dry-run", "--json"),
+    "board (a translation)": ("board", "--tasks", "translated", "--format", "json"),
+    "compare-languages": ("compare", "bm25", "--languages", "--tasks", "translated", "--json"),
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
     "nano-profile": ("nano", "profile", "small", "--json"),
     "nano-agree": ("nano", "agree", "small", "sample", "--systems", "bm25", "bm25-classic", "--json"),

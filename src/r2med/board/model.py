@@ -10,6 +10,7 @@ from r2med.errors import counted
 from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
+    from r2med.diagnose.language_drop import LanguageDrop
     from r2med.measure.bootstrap import Interval
     from r2med.runs.cost import Cost
 
@@ -154,6 +155,8 @@ class Board(Viewable):
     """Whether costs are shown."""
     baseline: str = ""
     """The system that marks of significance are against."""
+    drops: Sequence[LanguageDrop] = ()
+    """What systems lose on tasks that are translations of others, paired by question."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -169,6 +172,7 @@ class Board(Viewable):
             "lines": [line.as_dict() for line in self.lines],
             "notes": list(self.notes),
             "left_out": self.left_out,
+            **({"drops": [drop.as_dict() for drop in self.drops]} if self.drops else {}),
         }
 
     def __repr__(self) -> str:

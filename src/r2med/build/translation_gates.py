@@ -82,7 +82,7 @@ def language(code: str) -> Language:
     known = _facts()["language"]
     if code not in known or code == SOURCE_LANGUAGE:
         others = [name for name in known if name != SOURCE_LANGUAGE]
-        raise R2medError(f"unknown language {code!r}{suggest(code, others)}; known: {', '.join(others)}")
+        raise R2medError(f"unknown language {code!r}{suggest(code, others)}")
     return Language(code, **known[code])
 
 
@@ -142,7 +142,7 @@ def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> l
     """
     lowered = plain(text)
     for value in known:
-        if value >= 1000 and value.is_integer():
+        if value >= 1000:
             spaced = re.escape(f"{int(value):,}").replace(",", r"\s")
             lowered = re.sub(rf"(?<!\d){spaced}(?!\d)", str(int(value)), lowered)
     if spoken.percent:

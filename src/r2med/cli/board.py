@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from r2med.board.leaderboard import View, board
+from r2med.board.model import Board
 from r2med.cli.options import ManyValues, output
-from r2med.data.tasks import resolve
+from r2med.data.tasks import GROUPS, resolve
+from r2med.diagnose.language_drop import LanguageDrop, language_drops, tasks_of, translated_tasks
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.render.board_terminal import show_board
 from r2med.render.board_text import FORMATS
+from r2med.render.language_tables import show_drops
 from r2med.runs.ledger import Ledger
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
@@ -82,12 +86,22 @@ def command(**given: Any) -> None:
     )
     with Ledger() as ledger:
         found = board(ledger, view)
+        found = replace(found, drops=_drops(ledger, found))
     if given["form"] != "terminal":
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return
     show_board(found, output())
+    if found.drops:
+        show_drops(found.drops, found.measure, output())
     if not found.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
+
+
+def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
+    """What the systems of a board lose on those of its tasks that are translations."""
+    translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
+    systems = [line.row.system for line in found.lines if line.row.own and not line.row.oracle]
+    return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
 
 
 def _columns(group: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -14,14 +14,19 @@ from r2med.build.health_check import check_health
 from r2med.build.health_report import markdown_lines, refresh_card
 from r2med.build.judged_pool import read_built_task
 from r2med.build.publish import publish
+from r2med.build.translation import TranslationSettings, Translator
+from r2med.build.translation_files import check_place, write_translation
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import json_option, messages, output, remark, write_json
+from r2med.data import load
+from r2med.diagnose.gap import ENCODER
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import PRICED, show_estimate, show_funnel, show_question
 from r2med.render.chart_files import check_chart_files
 from r2med.render.grid import Table, key, numbers
 from r2med.render.health_plots import save_health_plots
 from r2med.render.health_tables import show_health
+from r2med.render.language_tables import show_translations
 from r2med.storage.files import human_size
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -33,7 +38,7 @@ def command() -> None:
 
     `init` writes a plan with comments, `run` runs its steps and goes on where it was stopped, `status` shows how many
     questions are left after each step and why the others went, `show` everything about one question, `check` whether
-    the task is any good; `publish` pushes it to the hub.
+    the task is any good; `publish` pushes it to the hub. `translate` asks the questions of any task in other languages.
 
     \b
     Examples:
@@ -148,6 +153,62 @@ def _share(text: str) -> float:
     if not 0 <= value <= 1:
         raise click.UsageError(f"--reask must be a share such as 5% or 0.05, not {text!r}")
     return value
+
+
+@command.command("translate")
+@click.argument("task")
+@click.option("--to", "languages", required=True, metavar="es,fr,zh", help="Languages, with commas between them.")
+@click.option("--llm", "model", required=True, metavar="MODEL", help="Who translates, and translates back.")
+@click.option("--judge", default="", metavar="MODEL", help="Who compares the back-translation (the same model).")
+@click.option("--encoder", default=ENCODER, show_default=True, metavar="MODEL", help="Whose embeddings compare it too.")
+@click.option("--near", default=0.7, show_default=True, type=click.FloatRange(0, 1), help="The least cosine of both.")
+@click.option("--attempts", default=2, show_default=True, type=click.IntRange(1), help="Of a question that fails.")
+@click.option(
+    "--failed", type=click.Choice(["drop", "mark"]), default="drop", show_default=True, help="What fails in the end."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="A folder a language in it.")
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what it would take.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@asking_options
+@json_option()
+def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Translate the questions of TASK into other languages; documents and judgements stay, so that scores compare.
+
+    Numbers, units, doses, codes and names of drugs must survive, and a translation back into English must mean the
+    same, by a judge and by an encoder. What fails is asked for again, then counted, and left out or marked. Stopped at
+    any moment, the same command goes on. `r2med compare --languages` then shows what a language costs a system.
+
+    \b
+    Examples:
+      r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated --dry-run
+      r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated
+    """
+    names = ("model", "judge", "encoder", "near", "attempts", "failed")
+    chosen = TranslationSettings(**{name: given.pop(name) for name in names})
+    codes = list(dict.fromkeys(filter(None, (code.strip() for code in languages.split(",")))))
+    if not codes:
+        raise click.UsageError("--to needs a language such as es, or several with commas between them")
+    dataset = load(task)
+    check_place(out)
+    with asking(**given):
+        translators = [Translator(dataset, code, chosen, out) for code in codes]
+        if dry_run:
+            _show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
+            return
+        made = [translator.run(Engine(messages())) for translator in translators]
+    folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
+    if as_json:
+        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})
+    else:
+        show_translations(made, output())
+    for each in made:
+        if not each.kept:
+            click.echo(f"note: no question passed in {each.spoken.name}, so that there is no task", err=True)
+    if folders:
+        click.echo(f"now: r2med run bm25 --tasks {task} {out}; r2med compare bm25 --languages --tasks {out}", err=True)
+
+
+_PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."
 
 
 @command.command("status")

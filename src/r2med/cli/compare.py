@@ -11,9 +11,11 @@ from r2med.cli.options import ManyValues, json_option, output, remark, write_jso
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.diagnose.compare import compare
+from r2med.diagnose.language_drop import language_drops
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import p_text
 from r2med.render.grid import Figure, Table, key, numbers, percent
+from r2med.render.language_tables import show_drops
 from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -28,8 +30,9 @@ _HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effec
 @click.argument("systems", nargs=-1, required=True, metavar="A B [C ...]")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
 @click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
+@click.option("--languages", is_flag=True, help="Each system by itself: what asking in other languages costs it.")
 @json_option()
-def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_json: bool) -> None:
+def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, languages: bool, as_json: bool) -> None:
     """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
 
     A system is its spec or an alias, the id of one of its runs, or an experiment file, which stands for all its systems
@@ -38,11 +41,17 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
     does not reject, a paired t-test, wins, ties and losses, the effect size, and the smallest difference that so many
     queries could show.
 
+    With --languages, each system on translated tasks is compared with itself on their source, over the questions that
+    both have.
+
     \b
     Examples:
       r2med compare bm25 bm25-classic
       r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
     """
+    if languages:
+        _compare_languages(systems, tasks, str(Measure.parse(metric)), as_json)
+        return
     if len(systems) < 2 and not systems[0].endswith(".toml"):
         raise click.UsageError("name at least two systems")
     with Ledger() as ledger:
@@ -53,6 +62,18 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], metric: str, as_js
         write_json([each.as_dict() for each in found])
     else:
         _show(found, metric)
+
+
+def _compare_languages(systems: Sequence[str], tasks: Sequence[str], measure: str, as_json: bool) -> None:
+    if not tasks:
+        raise click.UsageError("--languages needs --tasks: the folder of the translations, or cure/es")
+    with Ledger() as ledger:
+        drops, notes = language_drops(ledger, systems, resolve(tasks), measure)
+    remark(notes)
+    if as_json:
+        write_json([drop.as_dict() for drop in drops])
+    elif drops:
+        show_drops(drops, measure, output())
 
 
 def _show(found: Sequence[Comparison], metric: str) -> None:
