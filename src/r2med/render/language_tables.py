@@ -45,7 +45,7 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
     table.show(console)
     lost = {(names[drop.source], drop.language): drop.left_out for drop in drops if drop.left_out}
     for (task, spoken), number in lost.items():
-        console.print(f"{task}, {spoken}: {counted(number, 'question')} that only one of the two has left out.")
+        console.print(f"{task}, {spoken}: left out are {counted(number, 'question')} that only one of the two has.")
 
 
 def show_translations(made: Sequence[TranslatedTask], console: Console) -> None:
