@@ -194,6 +194,15 @@ class AskedModel:
     sampling: Sampling
     """Its own, with the chance that it usually has."""
 
+    @classmethod
+    def of(cls, name: str, model: Model, max_tokens: int) -> AskedModel:
+        """A model with a limit on its replies, where its card has none."""
+        sampling = model.sampling
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=max_tokens)
+        certain = sampling if sampling.temperature is None else replace(sampling, temperature=0.0)
+        return cls(name, replace(model, sampling=certain), sampling)
+
     def request(self, text: str) -> Request:
         """A question, without chance where the model has a say in that."""
         return self.model.request(text)
@@ -205,12 +214,7 @@ class AskedModel:
 
 def asked_model(name: str, plan: BuildPlan) -> AskedModel:
     """A model of a plan by its name, with a limit on its replies."""
-    model = plan.model(name)
-    sampling = model.sampling
-    if sampling.max_tokens is None:
-        sampling = replace(sampling, max_tokens=plan.ask.max_tokens)
-    certain = sampling if sampling.temperature is None else replace(sampling, temperature=0.0)
-    return AskedModel(name, replace(model, sampling=certain), sampling)
+    return AskedModel.of(name, plan.model(name), plan.ask.max_tokens)
 
 
 def step_key(step: str, **parts: object) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 
 from r2med.build.builder import Foreseen
 from r2med.build.item_store import FAILED, ItemStore, Outcome, Spent
-from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, open_items, run_step, step_key
+from r2med.build.step_runner import AskedModel, Asking, Step, answered, open_items, run_step, step_key
 from r2med.build.translation_gates import Language, find_problems, language
 from r2med.data.dataset import Dataset
 from r2med.diagnose.gap import ENCODER, cosines
 from r2med.errors import R2medError
-from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm import Failed, Reply, Request, current_client, find_model
 from r2med.llm.reading import read_object
 from r2med.models.prompts import Template
 from r2med.pipeline.engine import Engine
@@ -119,8 +119,9 @@ class Translator:
 
     def __init__(self, dataset: Dataset, code: str, settings: TranslationSettings, folder: Path) -> None:
         self.dataset, self.spoken, self.settings, self._folder = dataset, language(code), settings, folder
-        self._writer = asked_model(settings.model, settings.max_tokens)
-        self._judge = asked_model(settings.judge or settings.model, settings.max_tokens)
+        judge = settings.judge or settings.model
+        self._writer = AskedModel.of(settings.model, find_model(settings.model), settings.max_tokens)
+        self._judge = AskedModel.of(judge, find_model(judge), settings.max_tokens)
         self._items = [_Item(name, text) for name, text in dataset.collection.queries]
 
     def estimate(self) -> Foreseen:
