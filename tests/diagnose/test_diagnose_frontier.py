@@ -80,6 +80,7 @@ def test_seconds_compare_only_where_they_were_timed_alike() -> None:
     there = Priced("elsewhere", 0.9, bill([entry([step(1.0)], cores=64)]))
     cached = Priced("cached", 0.9, bill([entry([step(0.1, reused=["scores of pairs"])])]))
     mixed = Priced("mixed", 0.9, bill([entry([step(0.1)]), entry([step(0.1)], cores=64)]))
+    assert mixed.bill.seconds is None, "seconds of two machines have no sum"
     systems = [*here, there, cached, mixed]
     assert [each.system for each in frontier(systems, "seconds")] == ["a"]
     assert left_out(systems, "seconds").endswith(": elsewhere, cached, mixed.")
