@@ -36,7 +36,7 @@ from r2med.storage.home import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
-_TABLES = ("aliases", "servers", "requests", "limits")
+_TABLES = ("aliases", "servers", "requests", "limits", "engine")
 MEMORY = 2 << 30
 """Bytes of memory that large work may take unless told otherwise."""
 _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -193,6 +193,37 @@ def _limit(path: Path, table: Any) -> int | None:
     if size is None:
         raise R2medError(f'{path}: memory is {table["memory"]!r}, not a size such as "500MB" or "2GB"')
     return size
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Where work runs, as the user's files have it. None of it changes a result."""
+
+    use: str = "local"
+    """What `--engine` takes."""
+    workers: int = 0
+    """Workers of a cluster at the most; 0 for as many as it has room for."""
+    threads: int = 1
+    """Threads of a worker on a processor."""
+    blocks: str = ""
+    """The folder, or URL that fsspec knows, where workers leave their results; empty for one in `R2MED_HOME`."""
+
+
+def engine_settings() -> EngineSettings:
+    """What `[engine]` of the files says."""
+    found = EngineSettings()
+    known = [each.name for each in fields(EngineSettings)]
+    for path, table in _tables("engine"):
+        if not isinstance(table, dict):
+            raise R2medError(f"{path}: [engine] must be a table with {', '.join(known)}")
+        for name, value in table.items():
+            if name not in known:
+                raise R2medError(f"{path}: [engine] has an unknown key {name!r}{suggest(name, known)}")
+            if type(value) is not type(getattr(found, name)) or (name == "threads" and value < 1) or value == -1:
+                kind = "a text" if isinstance(getattr(found, name), str) else "a whole number of 1 or more"
+                raise R2medError(f"{path}: [engine] {name} must be {kind}, not {value!r}")
+        found = replace(found, **table)
+    return found
 
 
 def _texts(path: Path, key: str, value: object) -> dict[str, str]:

@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "leakage": ("rensa",),
     "build": ("pypdf", "rensa", "selectolax"),
     "web": ("starlette", "uvicorn"),
+    "ray": ("ray",),
 }
 """Each optional group with the modules that show it is there."""
 
@@ -50,6 +51,10 @@ class SpecError(R2medError):
 
 class MissingExtra(R2medError):
     """An optional dependency that is needed now and not installed."""
+
+
+class Postponed(R2medError):
+    """Work of which this command has done its share; other commands of the same batch do the rest."""
 
 
 class StoreWarning(UserWarning):

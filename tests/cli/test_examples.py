@@ -50,6 +50,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import ChatServer, Say
 
 HUB = "needs data or models of the hub, or runs on them"
+BATCH = "is one of several commands of a batch, which tests/engine runs together"
 SERVER = "needs a key, or a server of the reader's own"
 OWN = "names a run, a model or vectors of the reader's own"
 SLOW = "takes minutes on a processor"
@@ -90,6 +91,9 @@ NOT_RUN: dict[str, str] = {
     "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
     "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
     "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
+    "r2med run minilm --tasks sample --engine shard:1/16": BATCH,
+    "r2med run minilm --tasks sample --engine shard:2/16": BATCH,
+    "r2med run minilm --tasks sample --engine shard:merge/16": BATCH,
     'r2med run "sql(hybrid.sql, dsn_env=MEDLINE_DSN, encoder=bge)" --tasks path/to/folder': SERVER,
     'r2med run "sql(search.sql, dsn_env=MEDLINE_DSN)" bm25 --tasks path/to/folder': SERVER,
     'r2med run "bm25 >> api-rerank(jina-reranker-m0@https://api.jina.ai/v1, depth=50)"': SERVER,

@@ -18,14 +18,20 @@ import rerank_until_killed
 import tiny
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 
+import r2med
+from r2med.data.run import Run
+from r2med.engine.shards import Shards
+from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import R2medError, SpecError
 from r2med.models.model_cache import MODEL_CACHE
+from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
-from r2med.rerank import pair_models
+from r2med.rerank import pair_models, spread_scoring
 from r2med.rerank.cross_encoder import CrossEncoder
 from r2med.rerank.pair_inputs import Inputs, PairFormat, TextPair
 from r2med.rerank.pair_scores import Scored, ScoreStore
+from r2med.runs.ledger import Ledger
 
 SOURCE = Path(pair_models.__file__).parents[2]
 
@@ -389,3 +395,29 @@ def test_the_store_tells_settings_apart() -> None:
         assert one.find([b"a" * 16, b"b" * 16]) == {b"a" * 16: Scored(0.1, 5, 2)}
         assert two.find([b"a" * 16]) == {}
         assert (len(one), len(two)) == (1, 0)
+
+
+def test_shards_score_the_same_pairs_to_the_bit(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_scoring, "_BLOCK_TOKENS", 1024)
+    system = System.parse("bm25") >> CrossEncoder(f"ce:{model}", depth=10)
+
+    def lists(engine: Engine) -> tuple[Run | None, list[str]]:
+        report = r2med.evaluate(system, "sample/Biology", r2med.Options(engine=engine))
+        assert not report.failures, report.failures
+        if report.postponed:
+            return None, [part.message for part in report.postponed]
+        with Ledger() as ledger:
+            return ledger.run(ledger.get(report.results[0].run_id)), []
+
+    alone, _ = lists(quiet())
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))
+    for number in (1, 2):
+        run, left = lists(SpreadingEngine(Shards(number, 3)))
+        assert run is None
+        assert f"shard {number}/3: its share of pairs of" in left[0]
+    run, _ = lists(SpreadingEngine(Shards(3, 3)))
+    assert alone is not None
+    assert run is not None
+    for query in alone.queries:
+        assert list(run[query].documents) == list(alone[query].documents)
+        assert run[query].scores.tobytes() == alone[query].scores.tobytes()

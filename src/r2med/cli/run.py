@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import r2med
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
 from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
+from r2med.engine.choose import choose_engine
+from r2med.engine.shards import Shards
+from r2med.engine.spreading import spread_of
 from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
@@ -48,6 +52,7 @@ class RunRequest:
     retries: int | None
     rpm: float | None
     memory: int | None
+    engine: str
     format: str
     out: Path | None
     fresh: bool
@@ -78,6 +83,9 @@ class RunRequest:
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @click.option("--memory", type=Size(), help="Memory for indexing and searching (default: 2GB, or that of r2med.toml).")
+@click.option(
+    "--engine", default="", metavar="ENGINE", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
+)
 @asking_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -151,10 +159,13 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         fresh=asked.fresh,
         split=asked.split,
         strict=asked.strict,
-        engine=Engine(messages()),
+        engine=_engine(asked, systems),
     )
     with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
+    _finish_shards(options.engine, report)
+    if report.postponed and not report.results and not report.failures:
+        return
     names = _names(asked, systems)
     shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
     if asked.out is not None:
@@ -172,6 +183,25 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
             click.echo(f"{name}: {spec}")
     if report.failures or any(not result.run_id for result in report.results):
         raise click.exceptions.Exit(1)
+
+
+def _engine(asked: RunRequest, systems: Sequence[System]) -> Engine:
+    """Where the work runs; a shard whose siblings were asked something else is refused."""
+    engine = choose_engine(asked.engine, messages())
+    spread = spread_of(engine)
+    if isinstance(spread, Shards):
+        given = {"systems": [system.spec for system in systems], "tasks": list(asked.tasks), "split": asked.split}
+        spread.check_siblings(given | {"r2med": r2med.__version__})
+    return engine
+
+
+def _finish_shards(engine: Engine, report: Report) -> None:
+    """Say what was left to other shards; one that merged closes the batch."""
+    for part in report.postponed:
+        click.echo(f"{part.task}: {part.message}", err=True)
+    spread = spread_of(engine)
+    if isinstance(spread, Shards) and not report.failures:
+        spread.merged()
 
 
 def _explain(report: Report) -> None:

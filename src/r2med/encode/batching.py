@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.spread_encoding import SpreadEncoder
 from r2med.encode.vector_search import finite
 from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
+from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 
 _SHOWN = 500  # characters of the first string that a result remembers
-_WINDOW = 8192  # texts measured, sorted and encoded before the next are: a kill loses no more than a batch
+WINDOW = 8192
+"""Texts measured, sorted and encoded before the next are: a kill loses no more than a batch."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,10 @@ def encode_all(
             rest = _take_over(store, writer, hashes, missing) if precision == "float16" else missing
             encoded = len(rest)
             if encoded:
-                BatchEncoder(encoder, job, store, writer).run(hashes, missing, rest, context)
+                _encode(BatchEncoder(encoder, job, store, writer), hashes, missing, rest, context)
         store.refresh()
         found = store.find(hashes)
+        _check_share(job, store, hashes, found, context)
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
     if (found < 0).any():
@@ -74,6 +78,36 @@ def encode_all(
         context.reuse("vectors of queries")
     context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
     return vectors
+
+
+def _encode(
+    work: BatchEncoder,
+    hashes: NDArray[np.uint64],
+    missing: NDArray[np.intp],
+    rest: NDArray[np.intp],
+    context: Context,
+) -> None:
+    """Encode the texts at the places `rest`, here or wherever the engine spreads work to."""
+    spread = spread_of(context.engine)
+    here = spread is None or (spread.only_large and work.job.role is Role.QUERY)
+    if spread is None or here or not work.encoder.spreads:
+        work.run(hashes, missing, rest, context)
+        return
+    # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
+    wanted = np.zeros(len(hashes), dtype=np.bool_)
+    wanted[rest] = True
+    everything = _first_of_each(hashes, np.arange(len(hashes)))
+    SpreadEncoder(work, spread, WINDOW).run(hashes, everything, wanted, context)
+
+
+def _check_share(
+    job: EncodingJob, store: VectorStore, hashes: NDArray[np.uint64], found: NDArray[np.intp], context: Context
+) -> None:
+    """Where only a share of the work was this command's, say what is left to others."""
+    spread, lacking = spread_of(context.engine), np.flatnonzero(found < 0)
+    if spread is not None and len(lacking):
+        name = f"{job.name} of {store.name}"
+        raise spread.unfinished(name, len(_first_of_each(hashes, lacking)), len(np.unique(hashes, axis=0)))
 
 
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
@@ -102,8 +136,8 @@ def _take_over(
     full = VectorStore(store.settings, "float32", store.folder.parent)
     found = full.find(hashes[missing])
     there = np.flatnonzero(found >= 0)
-    for start in range(0, len(there), _WINDOW):
-        rows = there[start : start + _WINDOW]
+    for start in range(0, len(there), WINDOW):
+        rows = there[start : start + WINDOW]
         vectors = full.vectors(found[rows])
         fit = _fits_half(vectors[:])
         writer.append(hashes[missing[rows[fit]]], rows[fit], vectors.tokens[fit], vectors[:][fit])
@@ -140,6 +174,16 @@ def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors, encoded: 
     }
 
 
+class PlannedBatch(NamedTuple):
+    """Texts that are encoded together."""
+
+    places: NDArray[np.intp]
+    tokens: NDArray[np.int64]
+    """Each text's length before truncation."""
+    cost: int
+    """Tokens, padding included."""
+
+
 class BatchEncoder:
     """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
 
@@ -156,16 +200,31 @@ class BatchEncoder:
             self.encoder.load()
         label = f"encode {self.job.name} ({self.store.name})"
         with context.engine.progress(label, len(rest), unit="texts") as bar:
-            for start in range(0, len(rest), _WINDOW):
-                for places, tokens, vectors in self._batches(rest[start : start + _WINDOW]):
+            for start in range(0, len(rest), WINDOW):
+                for places, tokens, vectors in self._batches(rest[start : start + WINDOW]):
                     self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
                     bar.advance(len(places))
 
+    def _costs(self, places: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Each text's length, and how much of it is read."""
+        tokens = self.encoder.lengths(self.texts(places), self.job.role)
+        limit = self.encoder.limit(self.job.role)
+        return tokens, np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+
+    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
+        """The batches of a window as `run` would make them, without vectors."""
+        tokens, cost = self._costs(places)
+        order = np.argsort(-cost, kind="stable")
+        done = 0
+        while done < len(order):
+            longest = int(cost[order[done]])
+            batch = order[done : done + max(1, self.budget // longest)]
+            yield PlannedBatch(places[batch], tokens[batch], longest * len(batch))
+            done += len(batch)
+
     def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
         """Batches of a window, each with its texts' lengths and vectors."""
-        tokens = self.encoder.lengths(self._texts(places), self.job.role)
-        limit = self.encoder.limit(self.job.role)
-        cost = np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+        tokens, cost = self._costs(places)
         order = np.argsort(-cost, kind="stable")
         done = 0
         while done < len(order):
@@ -179,13 +238,14 @@ class BatchEncoder:
             yield places[batch], tokens[batch], vectors
             done += len(batch)
 
-    def _texts(self, places: NDArray[np.intp]) -> list[str]:
+    def texts(self, places: NDArray[np.intp]) -> list[str]:
+        """The texts at these places."""
         return [self.job.texts.texts[place] for place in places.tolist()]
 
     def _encode(self, places: NDArray[np.intp]) -> Vectors | None:
         """The vectors of a batch, checked; None when memory ran out and a smaller batch may fit."""
         try:
-            vectors = self.encoder.encode(self._texts(places), self.job.role)
+            vectors = self.encoder.encode(self.texts(places), self.job.role)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
@@ -196,9 +256,10 @@ class BatchEncoder:
         if vectors is None:
             release_memory()
             return None
-        return self._checked(np.asarray(vectors, dtype=np.float32), places)
+        return self.checked(np.asarray(vectors, dtype=np.float32), places)
 
-    def _checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
+    def checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
+        """Vectors that can be right; anything else is an error that names the text."""
         first, model = self.job.texts.ids[int(places[0])], self.store.name
         if vectors.ndim != 2 or len(vectors) != len(places):
             raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {vectors.shape}")

@@ -126,6 +126,11 @@ class ApiEncoder(Encoder):
         return self.model.similarity
 
     @property
+    def spreads(self) -> bool:
+        """The server does the work, wherever it is asked from."""
+        return False
+
+    @property
     def requirements(self) -> Requirements:
         """The HTTP library, and the key where the host is known to want one."""
         return Requirements(extra="api", key=self.model.key_env if self.model.needs_key else "")

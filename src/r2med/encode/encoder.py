@@ -59,6 +59,11 @@ class Encoder(ABC):
         """What must be at hand before this encoder can run."""
         return Requirements()
 
+    @property
+    def spreads(self) -> bool:
+        """Whether other hosts can do its work; a server elsewhere is asked from here."""
+        return True
+
     @abstractmethod
     def load(self) -> None:
         """Bring the model into memory; called once, and only when something must really be encoded."""

@@ -5,7 +5,6 @@ A transformer as one ONNX file, pooling included, in single precision or int8, a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -22,6 +21,7 @@ from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
+from r2med.models.devices import thread_count
 from r2med.models.loading import Build, load_dense, load_transformer, positions_of
 from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
 from r2med.models.prompts import Template
@@ -125,7 +125,7 @@ def _session(folder: Path) -> Any:
 @cache
 def _threads() -> ThreadPoolExecutor:
     """A thread for each core; the runtime lets go of Python's lock while it computes."""
-    return ThreadPoolExecutor(os.cpu_count() or 1)
+    return ThreadPoolExecutor(thread_count())
 
 
 _NOT_IN_THE_FILE = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +28,12 @@ def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise R2medError("an empty list of devices")
     return names
+
+
+def thread_count() -> int:
+    """How many threads a model may use here: a worker among others says so by a variable."""
+    given = os.environ.get("R2MED_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
 
 
 def out_of_memory(error: BaseException) -> bool:

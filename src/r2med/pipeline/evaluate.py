@@ -11,7 +11,7 @@ from typing import Any
 from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.tasks import Task, resolve
-from r2med.errors import R2medError, debug, one_line
+from r2med.errors import Postponed, R2medError, debug, one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.pipeline.engine import Engine, begin_command, quiet
@@ -70,6 +70,7 @@ def evaluate(
     built = [_system(system) for system in _listed(systems)]
     results: list[Result] = []
     failures: list[Failure] = []
+    postponed: list[Failure] = []
     columns: list[tuple[str, str]] = []
     named = _named(_listed(tasks), chosen)
     with Ledger() as ledger:
@@ -81,10 +82,12 @@ def evaluate(
                 try:
                     with steady_digests():
                         results.append(_measure(system, dataset, chosen, ledger, memo))
+                except Postponed as error:
+                    postponed.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
                 except (R2medError, MemoryError, OSError) as error:
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
-    return Report(results, failures, columns)
+    return Report(results, failures, columns, postponed)
 
 
 def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.devices import find_devices
 from r2med.models.loading import Build
@@ -25,11 +26,13 @@ from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
 from r2med.rerank.reranker_cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
+from r2med.rerank.spread_scoring import PairWorker, SpreadScoring
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
     from r2med.data.tasks import Task
+    from r2med.engine.blocks import Spread
     from r2med.models.tokenizer import Tokenizer
     from r2med.rerank.reranker_cards import RerankerCard
 
@@ -181,13 +184,37 @@ class CrossEncoder(Reranker):
             if scores.known:
                 context.reuse("scores of pairs")
             if missing:
-                with context.timed("load"):
-                    scoring = model.scoring(task, self.batch_tokens)
-                with context.engine.progress(f"score pairs ({model.card.id})", len(missing), unit="pairs") as bar:
-                    scores.add(scoring.run(list(missing.values()), store, bar))
+                scores.add(self._scored(pairs, scores, missing, store, context, task))
         self._note(pairs, scores, len(missing), task, context)
         outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
         return reranked(self, run, shown, outcomes, context)
+
+    def _scored(
+        self,
+        pairs: Sequence[Sequence[WantedPair]],
+        known: PairScores,
+        missing: Mapping[bytes, WantedPair],
+        store: ScoreStore,
+        context: Context,
+        task: Task,
+    ) -> PairScores:
+        """Score what is missing, here or wherever the engine spreads work to."""
+        model, spread = self.pair_model, spread_of(context.engine)
+        label = f"score pairs ({model.card.id})"
+        if spread is None:
+            with context.timed("load"):
+                scoring = model.scoring(task, self.batch_tokens)
+            with context.engine.progress(label, len(missing), unit="pairs") as bar:
+                return scoring.run(list(missing.values()), store, bar)
+        everything = {wanted.digest: wanted for each in pairs for wanted in each}
+        elsewhere = model.spread_scoring(task, spread, self.batch_tokens)
+        with context.engine.progress(label, len(missing), unit="pairs") as bar:
+            found = elsewhere.run(list(everything.values()), known.known, store, bar)
+        found.add(PairScores(store.find(digest for digest in missing if digest not in found.known)))
+        left = [digest for digest in missing if digest not in found.known and digest not in found.problems]
+        if left:
+            raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
+        return found
 
     def _note(
         self, pairs: Sequence[Sequence[WantedPair]], scores: PairScores, scored: int, task: Task, context: Context
@@ -304,6 +331,13 @@ class LoadedCrossEncoder:
             return scores_of(judge.columns(inputs.padded(rows)), card.head, card.id)
 
         return Scoring(inputs, score, batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS))
+
+    def spread_scoring(self, task: Task, spread: Spread, batch_tokens: int | None = None) -> SpreadScoring:
+        """The same by workers elsewhere; here only the tokenizer is read."""
+        build = self._build()
+        tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
+        budget = batch_tokens or (_PROCESSOR_TOKENS if self._device() == "cpu" else _DEVICE_TOKENS)
+        return SpreadScoring(Inputs(tokenizer, self.format(task)), PairWorker(self, task), budget, spread)
 
     def _judge(self, build: Build, tokenizer: Tokenizer, device: str) -> PairModel:
         if self.backend == "torch":

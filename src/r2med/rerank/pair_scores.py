@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from r2med.pipeline.engine import Progress
 
 
-_WINDOW = 1024  # pairs that are tokenized and sorted before the next are
+WINDOW = 1024
+"""Pairs that are tokenized and sorted before the next are."""
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
 
 
@@ -94,10 +95,10 @@ class Scoring:
     def run(self, pairs: Sequence[WantedPair], store: ScoreStore, bar: Progress) -> PairScores:
         """Score all pairs; each batch is kept before the next begins."""
         found = PairScores()
-        for start in range(0, len(pairs), _WINDOW):
-            window = pairs[start : start + _WINDOW]
+        for start in range(0, len(pairs), WINDOW):
+            window = pairs[start : start + WINDOW]
             rows = self.inputs.rows([wanted.pair for wanted in window])
-            for places, outcome in self._batches(rows):
+            for places, outcome in self.batches(rows):
                 batch = [window[place] for place in places]
                 if isinstance(outcome, str):
                     found.problems[batch[0].digest] = outcome
@@ -113,7 +114,7 @@ class Scoring:
                 bar.advance(len(batch))
         return found
 
-    def _batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], list[float] | str]]:
+    def batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], list[float] | str]]:
         """Batches of a window, the longest pairs first, each with its scores; or one pair and why it has none."""
         rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
         apart: list[list[int]] = []

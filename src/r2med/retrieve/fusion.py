@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Ranking, Run
-from r2med.errors import SpecError, suggest
+from r2med.errors import Postponed, SpecError, suggest
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, Stage
@@ -115,7 +115,17 @@ class Fusion(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Run every system on the collection and merge."""
-        return self.merge([system.run(collection, context) for system in self.systems])
+        runs: list[Run] = []
+        postponed: Postponed | None = None
+        for system in self.systems:
+            try:
+                runs.append(system.run(collection, context))
+            except Postponed as error:
+                # What the other systems have to do here is done all the same.
+                postponed = error
+        if postponed is not None:
+            raise postponed
+        return self.merge(runs)
 
     @abstractmethod
     def merge(self, runs: Sequence[Run]) -> Run:

@@ -130,6 +130,8 @@ class Report(Viewable):
     failures: Sequence[Failure] = ()
     asked: Sequence[tuple[str, str]] = ()
     """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
+    postponed: Sequence[Failure] = ()
+    """Systems of which this command did only its share, on tasks; other commands of the batch do the rest."""
 
     def named(self, names: Mapping[str, str]) -> Report:
         """The same with names in place of some specs, for tables that people read."""
@@ -137,6 +139,7 @@ class Report(Viewable):
             [replace(result, system=names.get(result.system, result.system)) for result in self.results],
             [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
             self.asked,
+            self.postponed,
         )
 
     @cached_property

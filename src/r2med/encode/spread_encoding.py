@@ -1,0 +1,110 @@
+"""Texts encoded elsewhere: the batches that this process would make, several to a block, and what comes back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.engine.blocks import Block, Job, Spread, block_key, carried, grouped
+from r2med.models.devices import out_of_memory, release_memory
+from r2med.pipeline.stage import Context
+
+if TYPE_CHECKING:
+    from r2med.encode.batching import BatchEncoder, PlannedBatch
+
+_BLOCK_TOKENS = 65_536
+"""Tokens of a block, padding included: seconds of work, and what is lost when a worker dies."""
+
+
+class SpreadEncoder:
+    """Has the batches that `BatchEncoder` would make encoded elsewhere, several to a block, and keeps what comes."""
+
+    def __init__(self, work: BatchEncoder, spread: Spread, window: int) -> None:
+        self._work, self._spread, self._window = work, spread, window
+
+    def run(
+        self, hashes: NDArray[np.uint64], everything: NDArray[np.intp], wanted: NDArray[np.bool_], context: Context
+    ) -> None:
+        """Encode what is wanted of the texts at the places `everything`."""
+        work = self._work
+        job = Job(f"encode {work.job.name} ({work.store.name})", TextWorker(work.encoder, work.job.role))
+        with context.engine.progress(job.name, int(wanted.sum()), unit="texts") as bar:
+            for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
+                batches: list[PlannedBatch] = block.about
+                for batch, vectors in zip(batches, unpacked(result), strict=True):
+                    rows = np.searchsorted(everything, batch.places)
+                    work.writer.append(hashes[batch.places], rows, batch.tokens, work.checked(vectors, batch.places))
+                    bar.advance(int(wanted[batch.places].sum()))
+
+    def _blocks(
+        self, hashes: NDArray[np.uint64], everything: NDArray[np.intp], wanted: NDArray[np.bool_]
+    ) -> Iterator[Block]:
+        """Blocks of whole batches, of which one text at least is wanted; a window is read when its turn comes."""
+        for start in range(0, len(everything), self._window):
+            window = everything[start : start + self._window]
+            if wanted[window].any():
+                for batches in grouped(self._work.planned(window), _BLOCK_TOKENS):
+                    if any(wanted[batch.places].any() for batch in batches):
+                        yield self._block(hashes, batches)
+
+    def _block(self, hashes: NDArray[np.uint64], batches: list[PlannedBatch]) -> Block:
+        work = self._work
+        texts = [work.texts(batch.places) for batch in batches]
+        key = block_key(work.store.folder.name.encode(), *(hashes[batch.places].tobytes() for batch in batches))
+        return Block(key, orjson.dumps([[carried(text) for text in batch] for batch in texts]), batches)
+
+
+@dataclass(frozen=True)
+class TextWorker:
+    """Encodes blocks of texts, wherever it was sent to."""
+
+    encoder: Encoder
+    role: Role
+
+    def load(self) -> None:
+        """Bring the model into memory."""
+        self.encoder.load()
+
+    def run(self, payload: bytes) -> bytes:
+        """The vectors of a block's batches."""
+        return packed([self._vectors(batch) for batch in orjson.loads(payload)])
+
+    def _vectors(self, texts: list[str]) -> Vectors:
+        """A batch, in halves where memory runs out."""
+        try:
+            return np.asarray(self.encoder.encode(texts, self.role), dtype=np.float32)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or len(texts) == 1:
+                raise
+        release_memory()
+        middle = len(texts) // 2
+        return np.concatenate([self._vectors(texts[:middle]), self._vectors(texts[middle:])])
+
+
+_SHAPE = struct.Struct("<II")
+
+
+def packed(matrices: Sequence[Vectors]) -> bytes:
+    """Matrices one after another, each behind its shape.
+
+    >>> [matrix.tolist() for matrix in unpacked(packed([np.ones((1, 2), np.float32), np.zeros((2, 1), np.float32)]))]
+    [[[1.0, 1.0]], [[0.0], [0.0]]]
+    """
+    return b"".join(_SHAPE.pack(*matrix.shape) + np.ascontiguousarray(matrix).tobytes() for matrix in matrices)
+
+
+def unpacked(content: bytes) -> Iterator[Vectors]:
+    """The matrices again, one at a time."""
+    place = 0
+    while place < len(content):
+        rows, columns = _SHAPE.unpack_from(content, place)
+        place += _SHAPE.size
+        yield np.frombuffer(content, np.float32, rows * columns, place).reshape(rows, columns)
+        place += 4 * rows * columns

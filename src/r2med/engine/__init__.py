@@ -1,0 +1,1 @@
+"""Where work runs: this process, shards of a batch system, or a Ray cluster."""

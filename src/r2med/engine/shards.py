@@ -1,0 +1,113 @@
+"""Shards of a batch system: N commands over one `R2MED_HOME`, each with its share of the blocks, and one that merges.
+
+A block belongs to a shard by its key, so that no command has to know of the others. What a shard computes is kept
+where everything is kept; the merging command finds it there and computes the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+
+import orjson
+
+from r2med.engine.blocks import Block, Job
+from r2med.errors import Postponed, R2medError, counted
+from r2med.storage.home import home
+
+_FORM = re.compile(r"(\d+|merge)/(\d+)")
+
+
+@dataclass
+class Shards:
+    """One of the commands; `number` 0 is the one that merges."""
+
+    number: int
+    total: int
+    only_large: bool = True
+    _lacking: set[int] = field(default_factory=set)
+    """The shards whose blocks were found missing."""
+
+    @classmethod
+    def parse(cls, text: str) -> Shards:
+        """`3/16`, or `merge/16`.
+
+        >>> Shards.parse("3/16").number, Shards.parse("merge/16").number
+        (3, 0)
+        """
+        form = _FORM.fullmatch(text)
+        number = 0 if form and form[1] == "merge" else int(form[1]) if form else -1
+        total = int(form[2]) if form else 0
+        if form is None or not total or number > total or (form[1] != "merge" and number < 1):
+            raise R2medError(f"--engine shard:{text} is not of the form shard:3/16 (1 to 16) or shard:merge/16")
+        return cls(number, total)
+
+    def __str__(self) -> str:
+        return f"shard {self.number or 'merge'}/{self.total}"
+
+    def owner(self, block: Block) -> int:
+        """The shard that a block belongs to, counted from 1."""
+        return int(block.key[:12], 16) % self.total + 1
+
+    def run(self, job: Job, blocks: Iterable[Block]) -> Iterator[tuple[Block, bytes]]:
+        """Do the blocks of this shard, here and now."""
+        ready = False
+        for block in blocks:
+            if self.owner(block) != self.number:
+                self._lacking.add(self.owner(block))
+                continue
+            if not ready:
+                job.worker.load()
+                ready = True
+            yield block, job.worker.run(block.payload)
+
+    def unfinished(self, job: str, missing: int, total: int) -> R2medError:
+        """The other shards have to do theirs; where this one merges, they have not."""
+        lacking = ", ".join(map(str, sorted(self._lacking)))
+        if self.number:
+            return Postponed(f"{self}: its share of {job} is done; {missing:,} of {total:,} are left to other shards")
+        return R2medError(
+            f"{job}: {missing:,} of {total:,} are missing; run {counted(len(self._lacking), 'shard')} again ({lacking})"
+        )
+
+    def check_siblings(self, settings: Mapping[str, object]) -> None:
+        """Refuse a command that differs from those that ran before it, until one of them has merged."""
+        mine = orjson.dumps({"shards": self.total, **settings}, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+        try:
+            _write_first(_manifest(), mine)
+        except FileExistsError:
+            theirs = orjson.loads(_manifest().read_bytes())
+            for name, value in orjson.loads(mine).items():
+                if theirs.get(name) != value:
+                    raise R2medError(_differs(self, name, value, theirs.get(name))) from None
+
+    def merged(self) -> None:
+        """Close the batch, so that the next may be another."""
+        if not self.number:
+            with suppress(FileNotFoundError):
+                _manifest().unlink()
+
+
+def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
+    shown = [", ".join(map(str, each)) if isinstance(each, list) else str(each) for each in (mine, theirs)]
+    return f"{shard} has {name} {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
+
+
+def _write_first(path: Path, content: bytes) -> None:
+    """Write a file as a whole, unless it is there: of several commands one is the first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}-{token_hex(6)}")
+    draft.write_bytes(content)
+    try:
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def _manifest() -> Path:
+    return home() / "shards.json"
