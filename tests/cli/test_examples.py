@@ -91,6 +91,7 @@ NOT_RUN: dict[str, str] = {
     "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
     "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
     "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
+    "r2med run minilm --tasks sample --engine ray:127.0.0.1:6379": "needs a Ray cluster, which tests/engine starts",
     "r2med run minilm --tasks sample --engine shard:1/16": BATCH,
     "r2med run minilm --tasks sample --engine shard:2/16": BATCH,
     "r2med run minilm --tasks sample --engine shard:merge/16": BATCH,

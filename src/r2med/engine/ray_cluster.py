@@ -79,13 +79,17 @@ class _Deal:
         """The workers without work."""
         return (actor for actor in self.actors if actor.block is None)
 
+    def open(self) -> list[_Actor]:
+        """The workers at blocks that are not there yet."""
+        return [actor for actor in self.pending.values() if actor.block and actor.block.key not in self.done]
+
     def working_on(self, key: str) -> int:
         """How many workers are at a block."""
         return sum(actor.block is not None and actor.block.key == key for actor in self.actors)
 
     def straggler(self) -> Block | None:
         """The block that has taken longest, if that is out of all proportion and only one worker is at it."""
-        busy = [actor for actor in self.actors if actor.block is not None]
+        busy = self.open()
         if not busy or len(self.seconds) < 2:
             return None
         oldest = min(busy, key=lambda actor: actor.since)
@@ -121,7 +125,7 @@ class RayCluster:
                     if chosen is None:
                         break
                     self._send(deal, actor, chosen)
-                if not deal.pending and waiting is None:
+                if not deal.open() and waiting is None:
                     waiting = self._next(deal, source)
                     if waiting is None:
                         return
