@@ -190,6 +190,12 @@ def test_ray_that_is_missing_old_or_elsewhere_is_one_line(monkeypatch: pytest.Mo
     with pytest.raises(R2medError, match=r"Ray 2.9.3 is too old, 2.50 is needed: pip install 'r2med\[ray\]'"):
         choose_engine("ray")
     monkeypatch.undo()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    for address in ("ray:127.0.0.1:9", "ray://127.0.0.1:9"):
+        with pytest.raises(R2medError, match=r"no Ray cluster is listening at .*127.0.0.1:9; start one with"):
+            choose_engine(address)
+    with pytest.raises(R2medError, match="the Ray cluster at nowhere cannot be used: "):
+        choose_engine("ray:nowhere")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"this needs ray: pip install 'r2med\[ray\]'"):
         choose_engine("ray")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import statistics
 import sys
 import time
@@ -28,6 +29,8 @@ _DEADLY = 3
 """Workers that may die of a block before it counts as the block's fault."""
 _SLOW = 3.0
 """How many times the usual seconds a block may take before an idle worker tries it too."""
+_LISTENING = 5.0
+"""Seconds until a host counts as not there."""
 _STARTING = 120.0
 """Seconds until a cluster without any worker is given up."""
 
@@ -252,13 +255,27 @@ def _connected(address: str) -> Any:
         raise R2medError(f"Ray {ray.__version__} is too old, {wanted} is needed: pip install 'r2med[ray]'")
     if ray.is_initialized():
         return ray
+    where = address or os.environ.get("RAY_ADDRESS", "")
+    _check_listening(where)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-    except (ConnectionError, RuntimeError, ValueError, ImportError, TimeoutError) as error:
-        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
-        raise R2medError(f"the Ray cluster at {where} cannot be used: {_last_line(error)}") from error
+    except Exception as error:  # Ray raises plain exceptions too, where a cluster does not start in time
+        debug(error)
+        place = f"the Ray cluster at {where}" if where else "a Ray cluster on this machine"
+        raise R2medError(f"{place} cannot be used: {_last_line(error)}") from error
     return ray
+
+
+def _check_listening(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_LISTENING).close()
+    except (OSError, OverflowError) as error:
+        raise R2medError(f"no Ray cluster is listening at {address}; start one with `ray start --head`") from error
 
 
 def _last_line(error: BaseException) -> str:
