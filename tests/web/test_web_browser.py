@@ -309,16 +309,38 @@ def test_a_phone_needs_no_sideways_scrolling(visit, address, path):
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-@pytest.mark.parametrize("width", [390, 768])
-def test_charts_have_their_marks_where_they_can_be_seen(visit, address, width):
+@pytest.mark.parametrize(("width", "layout"), [(390, "narrow"), (768, "middle"), (1440, "wide")])
+def test_charts_are_drawn_for_the_width_they_have(visit, address, width, layout):
     page = visit(f"{address}/system?system=bm25&group=sample", viewport={"width": width, "height": 900})
     for chart in page.locator("svg.chart:visible").all():
+        assert layout in chart.get_attribute("class").split()
         assert chart.bounding_box()["width"] <= width
         sizes = chart.locator("text").evaluate_all("each => each.map((one) => one.getBoundingClientRect().height)")
         assert min(sizes) > 10
     marks = page.locator("svg.chart:visible").first.locator("circle").all()
     assert len(marks) == 8
     assert all(0 < mark.bounding_box()["x"] < width for mark in marks)
+
+
+def test_a_chart_can_be_had_as_a_table_and_as_files(visit, address):
+    page = visit(f"{address}/system?system=bm25&group=sample", color_scheme="dark")
+    place = page.locator("div.charts").first
+    place.locator("summary").click()
+    table = place.locator("details.figures tbody tr").all_inner_texts()
+    assert len(table) == 8
+    files = {}
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as file:
+            place.locator(f".tools button:text-is('{kind}')").click()
+        files[kind] = Path(file.value.path()).read_bytes()
+    assert file.value.suggested_filename == "ndcg-10-of-bm25-by-task.png"
+    assert files["PNG"].startswith(b"\x89PNG")
+    assert len(files["PNG"]) > 5000
+    drawing = files["SVG"].decode()
+    assert drawing.count("<text") > 16, "letters stay text"
+    assert 'fill="rgb(27, 31, 36)"' in drawing, "dark ink, though the page is dark"
+    assert "sample/Biology" in drawing
+    assert page.evaluate("document.documentElement.dataset.theme") is None
 
 
 def test_a_screen_reader_reaches_every_row_of_a_chart(visit, address):

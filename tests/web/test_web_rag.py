@@ -41,7 +41,7 @@ def test_a_study_and_its_questions_are_pages(study):
             name = arm["arm"] + " (oracle)" * arm["oracle"]
             figure = f"{100 * arm['accuracy']['mean']:.2f}"
             assert re.search(rf"<td>{re.escape(name)}</td><td class=\"n\">{figure}</td>", page)
-        assert page.count('role="group"') == 4  # arms and flows, each wide and narrow; one list makes no slope
+        assert page.count('role="group"') == 6  # arms and flows, each in three layouts; one list makes no slope
         ours = next(arm for arm in said["arms"] if arm["arm"] == "ours")
         for change in ("fixed", "broken", "both right", "both wrong"):
             text = client.get("/rag", params={"arm": "ours", "change": change}).text

@@ -41,7 +41,9 @@ class Layout(NamedTuple):
 _LETTER = 8.0
 """About as wide as a letter of a name becomes."""
 WIDE = Layout("wide", 860, 320, 22, 40)
+MIDDLE = Layout("middle", 600, 0, 38, 76)
 NARROW = Layout("narrow", 340, 0, 38, 42)
+"""For cards of a wide page, of a tablet, and of a phone: letters have the same size in all of them."""
 _STROKES = {
     "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
     "\\": "M-1 5L1 7M0 0L6 6M5 -1L7 1",

@@ -13,7 +13,8 @@ from typing import Any
 from markupsafe import Markup
 
 from r2med.measure.bootstrap import Interval
-from r2med.render.chart_layout import NARROW, WIDE, Layout, draw_mark, filled, hatches
+from r2med.render.chart_figures import figures_table
+from r2med.render.chart_layout import MIDDLE, NARROW, WIDE, Layout, draw_mark, filled, hatches
 from r2med.render.charts import (
     ChartPoint,
     DotChart,
@@ -51,14 +52,15 @@ class _Described:
 
 
 def responsive(chart: PageChart) -> Markup:
-    """A chart in both layouts; the style sheet shows the one that has room."""
-    return _in_both_layouts(_Described(chart))
+    """A chart in three layouts, of which the style sheet shows the one that has room, and its figures as a table."""
+    return _in_all_layouts(_Described(chart))
 
 
 @lru_cache(maxsize=128)
-def _in_both_layouts(described: _Described) -> Markup:
+def _in_all_layouts(described: _Described) -> Markup:
     """Drawn once: a page that is asked for again shows the same charts."""
-    return Markup(tag("div", draw(described.chart, WIDE), draw(described.chart, NARROW), class_="charts"))
+    drawings = [draw(described.chart, layout) for layout in (WIDE, MIDDLE, NARROW)]
+    return Markup(tag("div", *drawings, figures_table(described.chart), class_="charts"))
 
 
 def draw(chart: PageChart, layout: Layout = WIDE) -> str:
@@ -171,7 +173,7 @@ def _heat(chart: HeatMap, layout: Layout) -> tuple[float, list[str]]:
 
 
 def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
-    right = 330 if layout.above else 500
+    right = layout.width - 10 if layout.above else 500
     x = replace(chart.x_scale, start=110 if chart.has_free else 60, end=right)
     y = replace(chart.y_scale, start=290, end=28)
 
@@ -204,7 +206,7 @@ def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
 def _shares(chart: ShareChart, layout: Layout) -> tuple[float, list[str]]:
     layout = layout.fitted(chart.rows)
     scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)
-    in_line = 2 if layout.above else max(1, len(chart.series))
+    in_line = layout.width // 170 if layout.above else max(1, len(chart.series))
     width, parts = (layout.width - 20) / in_line, [hatches([series.fill for series in chart.series], layout)]
     for place, series in enumerate(chart.series):
         x, y = 4 + width * (place % in_line), 4 + 20 * (place // in_line)
@@ -274,7 +276,7 @@ _VERDICT_LOOKS = {"positive": ("diamond", "own", True), "band": ("square", "pub"
 
 def _scores(chart: ScoreChart, layout: Layout) -> tuple[float, list[str]]:
     low, high = chart.ends
-    room, right = 0.2 * (high - low), 330 if layout.above else 520
+    room, right = 0.2 * (high - low), layout.width - 10 if layout.above else 520
     x, y = Scale(low - room, high + room, 50, right), Scale(low - room, high + room, 290, 28)
     parts = [words(4, 12, chart.y_axis, class_="tick"), axis(x, 28, 290)]
     parts.append(words((right + 50) / 2, 324, chart.x_axis, class_="tick", text_anchor="middle"))

@@ -58,7 +58,8 @@ def inlined(links: Mapping[str, str], *scripts: str) -> Frame:
     """
     style, script = static("style.css"), "".join(map(static, scripts))
     allowed = f"script-src {_digest(script)}; " if script else ""
-    policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src data:; base-uri 'none'"
+    images = "data: blob:" if script else "data:"
+    policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src {images}; base-uri 'none'"
     return Frame(links, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
 
 

@@ -17,7 +17,7 @@ def draw_flows(chart: FlowChart, layout: Layout) -> tuple[float, list[str]]:
     left, right = (30 if layout.above else layout.label + 60), layout.width - 30
     looks = chart.looks
     parts = [hatches(list(looks.values()), layout)]
-    in_line = 2 if layout.above else len(looks)
+    in_line = layout.width // 170 if layout.above else len(looks)
     for place, (name, fill) in enumerate(looks.items()):
         x, y = 4 + (layout.width - 20) / in_line * (place % in_line), 4 + 20 * (place // in_line)
         parts.append(filled(fill, layout, x=x, y=y, width=13, height=13))
@@ -56,7 +56,7 @@ def _band(left: float, right: float, start: float, end: float, width: float) -> 
 
 def draw_trend(chart: TrendChart, layout: Layout) -> tuple[float, list[str]]:
     """A mark a system with its interval, the fitted line, and lines across for closed and gold."""
-    right = 330 if layout.above else 500
+    right = layout.width - 10 if layout.above else 500
     x, y = replace(chart.x_scale, start=60, end=right), replace(chart.y_scale, start=290, end=28)
     parts = [axis(x, 28, 290), words((right + 50) / 2, 324, chart.x_axis, class_="tick", text_anchor="middle")]
     parts.append(words(4, 12, chart.y_axis, class_="tick"))

@@ -40,7 +40,7 @@ _MANIFEST = ".r2med-site.json"
 _WRITERS = 16
 """Files that are written at once."""
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'none'; "
     "form-action 'none'; base-uri 'none'"
 )
 

@@ -177,13 +177,62 @@
       return `\\begin{tabular}{rl${"r".repeat(heads.length - 2)}}\n\\hline\n${body[0]}\n\\hline\n${body.slice(1).join("\n")}\n\\hline\n\\end{tabular}\n`;
     };
     bar.querySelectorAll("[data-file]").forEach((each) => each.addEventListener("click", () => {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([table(each.dataset.file)], { type: "text/plain" }));
-      link.download = `board.${each.dataset.file}`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      hand(new Blob([table(each.dataset.file)], { type: "text/plain" }), `board.${each.dataset.file}`);
     }));
   }
+
+  // A chart as a file: with the colours that it has on light paper, and every letter as text.
+  const LOOKS = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "text-anchor", "paint-order", "stroke-linejoin"];
+  const picture = (chart) => {
+    const theme = root.dataset.theme;
+    root.dataset.theme = "light";
+    const copy = chart.cloneNode(true);
+    const parts = [...chart.querySelectorAll("*")];
+    [...copy.querySelectorAll("*")].forEach((part, place) => {
+      const looks = getComputedStyle(parts[place]);
+      if (part.closest("defs")) { part.setAttribute("stroke-width", ".9"); return; }
+      for (const name of LOOKS) if (!(name === "fill" && part.getAttribute("fill")?.startsWith("url"))) part.setAttribute(name, looks.getPropertyValue(name));
+    });
+    const back = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [name, text] of Object.entries({ width: "100%", height: "100%", fill: "#ffffff" })) back.setAttribute(name, text);
+    copy.prepend(back);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+    return new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" });
+  };
+  const hand = (blob, name) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const painted = (chart) => new Promise((done, failed) => {
+    const [image, canvas] = [new Image(), document.createElement("canvas")];
+    image.onload = () => {
+      [canvas.width, canvas.height] = [3 * chart.viewBox.baseVal.width, 3 * chart.viewBox.baseVal.height];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      URL.revokeObjectURL(image.src);
+      canvas.toBlob(done, "image/png");
+    };
+    image.onerror = failed;
+    image.src = URL.createObjectURL(picture(chart));
+  });
+  document.querySelectorAll("div.charts").forEach((place) => {
+    const tools = document.createElement("div");
+    tools.className = "tools noprint";
+    const shown = () => [...place.querySelectorAll("svg.chart")].find((chart) => chart.getBoundingClientRect().width) ?? place.querySelector("svg.chart");
+    const name = place.querySelector("svg.chart").getAttribute("aria-label").replace(/[^a-zA-Z0-9]+/g, "-").toLowerCase();
+    for (const [title, act] of [["SVG", async () => hand(picture(shown()), name + ".svg")], ["PNG", async () => hand(await painted(shown()), name + ".png")]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = title;
+      button.setAttribute("aria-label", `${place.querySelector("svg.chart").getAttribute("aria-label")} as ${title}`);
+      button.addEventListener("click", act);
+      tools.append(button);
+    }
+    place.append(tools);
+  });
 
   document.querySelectorAll("form[data-auto] select, form[data-auto] input[type=checkbox]").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
 
