@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError, SpecError
-from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.pipeline.spec import Call, Chain, Comparison, Value, parse
 from r2med.pipeline.system import System
 
 names = st.sampled_from(["bm25", "rrf", "hyde", "search-o1", "a_b", "BAAI/bge-m3", "k1", "depth", "true", "none", "e5"])
@@ -30,7 +30,12 @@ def chains(values: st.SearchStrategy[Value], least: int) -> st.SearchStrategy[Ch
 
 def nested(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
     # As a value a chain has two calls or more: one call alone is a Call.
-    return st.one_of(st.lists(values, max_size=3).map(tuple), calls(values), chains(values, 2))
+    return st.one_of(st.lists(values, max_size=3).map(tuple), calls(values), chains(values, 2), conditions(values))
+
+
+def conditions(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    quantities = st.one_of(st.sampled_from(["nqc", "score-gap"]), calls(values))
+    return st.builds(Comparison, quantities, st.sampled_from("<>"), numbers)
 
 
 values: st.SearchStrategy[Value] = st.recursive(
@@ -46,7 +51,7 @@ def test_parse_is_the_inverse_of_str(chain: Chain) -> None:
 
 
 @settings(deadline=None)
-@given(st.one_of(st.text(max_size=30), st.text(alphabet="ab15.e-+>()[],='\"\\ \n", max_size=30)))
+@given(st.one_of(st.text(max_size=30), st.text(alphabet="ab15.e-+<>()[],='\"\\ \n", max_size=30)))
 def test_any_text_parses_to_a_fixed_point_or_is_a_spec_error(text: str) -> None:
     try:
         chain = parse(text)

@@ -95,7 +95,9 @@ def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger | 
         return PlannedTask(task.name, "in the ledger")
     state = "to compute" if entry is None else "to try again, because it is not complete"
     context = Context(Cache.default(), quiet())
-    forecast = {str(stage): dict(stage.forecast(dataset.collection, context)) for stage in system.walk()}
+    forecast = {
+        str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
+    }
     return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
 
 

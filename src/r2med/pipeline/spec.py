@@ -3,7 +3,7 @@
     system := call (">>" call)*
     call   := NAME [ "(" [ argument ("," argument)* ] ")" ]
     argument := [ NAME "=" ] value
-    value  := number | true | false | none | "text" | NAME | "[" value, ... "]" | system
+    value  := number | true | false | none | "text" | NAME | "[" value, ... "]" | system | call (">" | "<") number
 
 A bare NAME as an argument is a plain string, quoted only where it must be: `replay("my file.tsv")`, `hyde(gpt-4o)`.
 Numbers are finite. A call without arguments keeps its brackets as a value, `rrf(bm25())`: `bm25` alone is a string.
@@ -19,12 +19,12 @@ from typing import Union
 
 from r2med.errors import SpecError
 
-Value = Union[str, int, float, bool, None, "Call", "Chain", tuple["Value", ...]]
+Value = Union[str, int, float, bool, None, "Call", "Chain", "Comparison", tuple["Value", ...]]
 
 _NAME = r"[A-Za-z_./~][\w.:/@+~-]*"
 _TOKEN = re.compile(
     rf"""\s*(?:
-        (?P<then>>>) | (?P<mark>[()\[\],=]) |
+        (?P<then>>>) | (?P<mark>[()\[\],=<>]) |
         (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.:/@+~-])) |
         (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*') |
         (?P<name>{_NAME}|\d[\w.:/@+~-]*)
@@ -72,6 +72,26 @@ class Chain:
 
     def __str__(self) -> str:
         return " >> ".join(map(str, self.calls))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A quantity above or below a number: a condition.
+
+    >>> str(Comparison("score-gap", ">", 0.3))
+    'score-gap>0.3'
+    """
+
+    quantity: str | Call
+    sign: str
+    limit: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", float(self.limit))
+
+    def __str__(self) -> str:
+        whole = self.limit.is_integer() and abs(self.limit) < _LARGEST
+        return f"{_show(self.quantity)}{self.sign}{int(self.limit) if whole else self.limit}"
 
 
 def parse(text: str) -> Chain:
@@ -199,7 +219,18 @@ class _Reader:
             return self.unquote(text)
         if kind != "name":
             raise self.error(f"expected a value, found {text!r}" if text else "expected a value")
-        return self.named()
+        value = self.named()
+        return self.comparison(value) if self.peek(">", "<") else value
+
+    def comparison(self, quantity: Value) -> Comparison:
+        if not isinstance(quantity, str | Call):
+            raise self.error("a condition compares one quantity")
+        sign = self.tokens[self.place][1]
+        self.place += 1
+        kind, text, _ = self.tokens[self.place]
+        if kind != "number":
+            raise self.error(f"expected a number after {sign!r}")
+        return Comparison(quantity, sign, self.number(text))
 
     def number(self, text: str) -> int | float:
         try:

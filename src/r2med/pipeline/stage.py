@@ -21,6 +21,9 @@ from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from r2med.data.dataset import Collection, Generation, Gold
     from r2med.data.run import Run
     from r2med.pipeline.engine import Engine
@@ -193,6 +196,10 @@ class Stage(metaclass=StageType):
         """What running would compute (requests, tokens, texts to encode) and what is there; computes nothing."""
         return {}
 
+    def passes(self, inner: System, collection: Collection) -> Collection:
+        """What a system inside this stage is handed of a collection at the most; all of it unless the stage chooses."""
+        return collection
+
     def key(self) -> str:
         """A hash of everything the output depends on, apart from the input."""
         return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
@@ -260,6 +267,18 @@ class Reranker(Stage):
     @abstractmethod
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """The same documents in a better order; what lies below the depth keeps its order under it."""
+
+
+class Signal(Stage):
+    """Queries and their lists in, a number a query out: how hard each query seems, told without judgements."""
+
+    kind = "signal"
+    harder: ClassVar[str] = "low"
+    """Which end of the scale is the hard one: `low` or `high`."""
+
+    @abstractmethod
+    def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
+        """A number for each query of the collection, in its order; not a number where there is nothing to tell by."""
 
 
 def note_incomplete(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Generation, Gold
     from r2med.data.run import Ranking, Run
 
+Value = TypeVar("Value")
 _QUESTION = "question"
 """The id of a question that is searched with by itself."""
 
@@ -95,10 +97,15 @@ class System:
         """Every stage, those inside other stages' arguments too."""
         for stage in self.stages:
             yield stage
-            for value in vars(stage).values():
-                for inner in value if isinstance(value, tuple) else (value,):
-                    if isinstance(inner, System):
-                        yield from inner.walk()
+            for inner in _inside(stage):
+                yield from inner.walk()
+
+    def handed(self, collection: Collection) -> Iterator[tuple[Stage, Collection]]:
+        """Every stage with what it would be handed at the most, as far as can be told before anything runs."""
+        for stage in self.stages:
+            yield stage, collection
+            for inner in _inside(stage):
+                yield from inner.handed(stage.passes(inner, collection))
 
     def key(self) -> str:
         """A hash of everything this system's output depends on, apart from the data."""
@@ -121,15 +128,7 @@ class System:
         done: tuple[str, ...] = (collection.state,)
         for stage in self.stages:
             done = (*done, stage.key())
-            if done not in context.memo:
-                own = replace(context.for_stage(), timing=Timing())
-                with context.timed("inside"), own.timed("search"):
-                    after = _step(stage, state, own, gold)
-                own.notes.written |= _added(state.collection, after.collection)
-                own.notes.work[cache_key(done=done)[:16]] = _work(stage, own)
-                context.memo[done] = (after, own.notes)
-            state, notes = context.memo[done]
-            context.notes.absorb(str(stage), notes)
+            state = as_step(stage, done, context, partial(_stepped, stage, state, gold))
         return state
 
 
@@ -138,6 +137,22 @@ def _built(value: Any) -> System:
     from r2med.pipeline.registry import build_system
 
     return build_system(value)
+
+
+def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[[Context], Value]) -> Value:
+    """Do a stage's work with notes and a time of its own, or take over what this command computed already.
+
+    `done` names all that the outcome depends on.
+    """
+    if done not in context.memo:
+        own = replace(context.for_stage(), timing=Timing())
+        with context.timed("inside"), own.timed("search"):
+            outcome = do(own)
+        own.notes.work[cache_key(done=done)[:16]] = _work(stage, own)
+        context.memo[done] = (outcome, own.notes)
+    outcome, notes = context.memo[done]
+    context.notes.absorb(str(stage), notes)
+    return outcome
 
 
 def canonical_spec(name: str) -> str:
@@ -152,10 +167,21 @@ def canonical_spec(name: str) -> str:
         return ""
 
 
+def _inside(stage: Stage) -> Iterator[System]:
+    """The systems that a stage is made of."""
+    for value in vars(stage).values():
+        for inner in value if isinstance(value, tuple) else (value,):
+            if isinstance(inner, System):
+                yield inner
+
+
 def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     """The fields of a stage that setting an option everywhere changes."""
     found: dict[str, Any] = {}
+    made = {each.name for each in fields(cast("Any", stage)) if not each.init}
     for name, current in vars(stage).items():
+        if name in made:
+            continue
         if name == option:
             found[name] = value
         elif isinstance(current, System):
@@ -195,6 +221,13 @@ class State(NamedTuple):
         if self.run is None:
             raise SpecError("nothing has been retrieved yet")
         return self.run
+
+
+def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) -> State:
+    """A stage's work on what the one before left, with what it wrote in the notes."""
+    after = _step(stage, state, context, gold)
+    context.notes.written |= _added(state.collection, after.collection)
+    return after
 
 
 def _step(stage: Stage, state: State, context: Context, gold: Gold | None) -> State:

@@ -1,0 +1,252 @@
+"""Routing: a cheap system for most queries and a dear one for those that seem to need it.
+
+Which queries these are is decided by a signal that is known without judgements. Both stages are retrievers like any
+other; the dear systems are handed, and pay for, only the queries that are sent on to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.errors import SpecError
+from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.spec import Call, Comparison, parse
+from r2med.pipeline.stage import Context, Retriever, Signal, Stage
+from r2med.pipeline.system import System, as_step
+from r2med.retrieve.query_signals import ScoreGap
+
+Part = System | Stage | str
+"""A system, in any form."""
+
+SHARE = 0.3
+"""The share of the queries that is sent on when nothing is said."""
+ENDS = ("low", "high")
+BY_GAP = System((ScoreGap(),))
+"""The signal when nothing is said."""
+_SIGNALS = (
+    "score-gap, top-score, nqc, wig, clarity, query-length, agreement(SYSTEM), answer-agreement(LLM), confidence(LLM), "
+    "random"
+)
+
+
+def hardest(values: NDArray[np.float64], names: Sequence[str], share: float, harder: str) -> list[int]:
+    """The places of so large a share of the queries, the hardest; of equal ones the first by name.
+
+    What a signal tells nothing about is hard.
+
+    >>> hardest(np.array([3.0, 1.0, np.nan, 2.0]), ["a", "b", "c", "d"], 0.5, "low")
+    [1, 2]
+    """
+    hardness = np.where(np.isnan(values), np.inf, values if harder == "high" else -values)
+    order = sorted(range(len(names)), key=lambda place: (-hardness[place], names[place]))
+    return sorted(order[: math.floor(share * len(names) + 0.5)])
+
+
+def merged(collection: Collection, kept: Run, sent: Run) -> Run:
+    """The lists of some queries from one run, those of all others from another."""
+    lists = {query: (sent if query in sent else kept)[query] for query in collection.queries.ids}
+    return Run.from_lists({query: (ranking.documents, ranking.scores) for query, ranking in lists.items()})
+
+
+@dataclass(frozen=True)
+class Route(Retriever):
+    """The cheap system for every query; for those that a signal calls hard, the dear one in its place.
+
+    >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
+    'route(bm25, wordllama, by=nqc, share=0.5)'
+    """
+
+    cheap: System
+    dear: System
+    by: System = BY_GAP
+    """The signal."""
+    share: float = SHARE
+    """The share of the queries at hand that goes to the dear system: those that the signal calls hardest."""
+    threshold: float | None = None
+    """In place of the share: a query goes to the dear system when its signal is on the hard side of this number."""
+    harder: str = ""
+    """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
+
+    def __post_init__(self) -> None:
+        for name in ("cheap", "dear", "by"):
+            object.__setattr__(self, name, build_system(getattr(self, name)))
+        self.cheap.check()
+        self.dear.check()
+        signal_of(self.by, "route")
+        if not 0 <= self.share <= 1:
+            raise SpecError(f"route: share must lie between 0 and 1, not {self.share}")
+        if self.threshold is not None and self.share != SHARE:
+            raise SpecError("route: give share or threshold, not both")
+        if self.harder not in ("", *ENDS):
+            raise SpecError(f"route: harder must be low or high, not {self.harder!r}")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "route")
+
+    @property
+    def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
+        """How many documents a list holds at the most: as many as the shorter of the two."""
+        return min(self.cheap.retriever.depth, self.dear.retriever.depth)
+
+    @property
+    def hard_end(self) -> str:
+        """Which end of the signal's scale is the hard one."""
+        return self.harder or signal_of(self.by, "route").harder
+
+    def describe(self) -> Mapping[str, object]:
+        """How the queries are told apart."""
+        rule = {"share": self.share} if self.threshold is None else {"threshold": self.threshold}
+        return {"by": self.by.spec, **rule, "harder": self.hard_end}
+
+    def passes(self, inner: System, collection: Collection) -> Collection:
+        """To the dear system, the share of the queries; with a threshold it may be all of them."""
+        if inner is not self.dear or self.threshold is not None:
+            return collection
+        return collection.select(collection.queries.ids[: math.floor(self.share * len(collection.queries) + 0.5)])
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Search with the cheap system, look at the signal, send the hard queries on."""
+        found = self.cheap.run(collection, context)
+        values = signal_values(self.by, collection, (self.cheap, found), context)
+        names = collection.queries.ids
+        if self.threshold is None:
+            places = hardest(values, names, self.share, self.hard_end)
+            if len(names) == 1 and not places:
+                context.warn(f"{self}: a share of one query is none; give a threshold for single questions")
+        else:
+            places = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
+        sent = [names[place] for place in places]
+        context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
+        if not sent:
+            return found
+        return merged(collection, found, self.dear.run(collection.select(sent), context))
+
+
+def signal_of(system: System, owner: str) -> Signal:
+    """The signal that a value of a spec stands for."""
+    stage = system.stages[0]
+    if len(system.stages) != 1 or not isinstance(stage, Signal):
+        raise SpecError(f"{owner}: {system} is no signal; there are {_SIGNALS}")
+    return stage
+
+
+def signal_values(
+    by: System, collection: Collection, found: tuple[System, Run], context: Context
+) -> NDArray[np.float64]:
+    """What a signal says of each query, from the lists that a system found; a step of its own, with its own bill."""
+    signal, (system, run) = signal_of(by, "route"), found
+    done = (collection.state, system.key(), signal.key())
+    return as_step(signal, done, context, lambda own: signal.values(collection, run, own))
+
+
+def _easy_sign(harder: str) -> str:
+    return ">" if harder == "low" else "<"
+
+
+def _beyond(values: NDArray[np.float64], sign: str, limit: float) -> NDArray[np.bool_]:
+    """Where a signal is above or below a number; never where it tells nothing."""
+    result: NDArray[np.bool_] = values > limit if sign == ">" else values < limit
+    return result
+
+
+def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> float | None:
+    """The signal of the easiest query that was sent on: the threshold that a share amounts to."""
+    sent = values[list(places)]
+    known = sent[~np.isnan(sent)]
+    if not len(known):
+        return None
+    return float(known.max() if harder == "low" else known.min())
+
+
+@dataclass(frozen=True, init=False)
+class Cascade(Retriever):
+    """One system after another, each for the queries whose list by the one before was not good enough.
+
+    >>> str(Cascade("bm25", "wordllama", until=Comparison("score-gap", ">", 0.3)))
+    'cascade(bm25, wordllama, until=score-gap>0.3)'
+    """
+
+    systems: tuple[System, ...] = field(metadata={"rest": True})
+    until: Comparison | tuple[Comparison, ...] = field(kw_only=True)
+    """When a list is good enough: one condition for all, or one for each system but the last."""
+    signals: tuple[System, ...] = field(init=False, repr=False, compare=False)
+
+    def __init__(self, *systems: Part, until: Comparison | str | Sequence[Comparison | str]) -> None:
+        built = tuple(build_system(system) for system in systems)
+        if len(built) < 2:
+            raise SpecError("cascade needs two systems or more, as in cascade(bm25, wordllama, until=score-gap>0.3)")
+        for system in built:
+            system.check()
+        several = isinstance(until, tuple | list)
+        conditions = tuple(map(_condition, until if isinstance(until, tuple | list) else (until,)))
+        if several and len(conditions) != len(built) - 1:
+            raise SpecError(f"cascade: {len(built)} systems need {len(built) - 1} conditions, not {len(conditions)}")
+        object.__setattr__(self, "systems", built)
+        object.__setattr__(self, "until", conditions if several else conditions[0])
+        object.__setattr__(self, "signals", tuple(build_system(_call(each)) for each in conditions))
+        for signal in self.signals:
+            signal_of(signal, "cascade")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "cascade")
+
+    @property
+    def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
+        """How many documents a list holds at the most: as many as the shortest of all."""
+        return min(system.retriever.depth for system in self.systems)
+
+    def describe(self) -> Mapping[str, object]:
+        """When a list is good enough."""
+        return {"until": [str(condition) for condition in self._conditions]}
+
+    @property
+    def _conditions(self) -> tuple[Comparison, ...]:
+        return self.until if isinstance(self.until, tuple) else (self.until,)
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Search with one system after another until every list is good enough or there is no further system."""
+        found = self.systems[0].run(collection, context)
+        left, asked = collection, [len(collection.queries)]
+        for place, system in enumerate(self.systems[1:]):
+            which = place if len(self.signals) > 1 else 0
+            condition = self._conditions[which]
+            values = signal_values(self.signals[which], left, (self.systems[place], found), context)
+            good = _beyond(values, condition.sign, condition.limit)
+            sent = [query for query, enough in zip(left.queries.ids, good, strict=True) if not enough]
+            asked.append(len(sent))
+            if not sent:
+                break
+            left = left.select(sent)
+            found = merged(collection, found, system.run(left, context))
+        context.notes.facts |= {"asked": asked}
+        return found
+
+
+def _condition(value: Comparison | str) -> Comparison:
+    """A condition in any form."""
+    if isinstance(value, Comparison):
+        return value
+    try:
+        call = parse(f"cascade(until={value})").calls[0]
+        condition = call.options[0][1]
+    except SpecError:
+        condition = None
+    if not isinstance(condition, Comparison):
+        raise SpecError(f"cascade: until must be a condition such as score-gap>0.3, not {value}")
+    return condition
+
+
+def _call(condition: Comparison) -> Call:
+    quantity = condition.quantity
+    return quantity if isinstance(quantity, Call) else Call(quantity)
