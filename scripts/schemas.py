@@ -391,6 +391,81 @@ FRONTIER = record(
     }
 )
 
+_BILL = record(
+    {
+        "money": unknown(number("US dollars a query.")),
+        "tokens": unknown(number("Tokens a query.")),
+        "seconds": unknown(number("Seconds a query.")),
+        "machine": string("Where the runs were made."),
+    }
+)
+SAVING = record(
+    {
+        "measure": string(),
+        "by": value("string", "What costs are counted in.", enum=["money", "tokens", "seconds"]),
+        "within": share("How much of the score may be given up."),
+        "systems": array(
+            record({"system": SPEC, "score": number(), "oracle": flag(), "frontier": flag(), **_BILL["properties"]})
+        ),
+        "routes": array(
+            record(
+                {
+                    "cheap": SPEC,
+                    "dear": SPEC,
+                    "signal": SPEC,
+                    "advantage": difference("Over a random choice of queries, on average over all shares."),
+                    "p_holm": share("Its p-value after Holm over the signals of the pair."),
+                    "points": array(
+                        record(
+                            {
+                                "share": share("Of the queries, sent to the dear system."),
+                                "score": number(),
+                                "difference": record(
+                                    {"mean": number(), "low": number(), "high": number()},
+                                    "To the dear system alone, with its 95% interval.",
+                                ),
+                            }
+                        )
+                    ),
+                    "bills": array(_BILL, "Of the cheap and the dear system."),
+                }
+            ),
+            "For every two systems, the signals that kept lists tell.",
+        ),
+        "sentences": array(string(), "What this says, in words."),
+    }
+)
+TUNED = record(
+    {
+        "system": SPEC,
+        "measure": string(),
+        "split": string("How queries were split."),
+        "candidates": count(),
+        "folds": array(
+            record(
+                {
+                    "chosen": SPEC,
+                    "by": number("Its mean on the queries it was chosen by."),
+                    "on": number("Its mean on the others."),
+                    "untuned": number("That of the system as it was written, on the others."),
+                    "sent": unknown(share("Of the others, what a route sent to its dear system.")),
+                    "random": unknown(number("What a random choice of as many would have given.")),
+                }
+            ),
+            "One a split.",
+        ),
+        "gain": unknown(difference("Tuned less as written, on queries not chosen by; null for halves.")),
+        "gain_mean": number("Over splits."),
+        "gain_spread": unknown(number("The standard deviation over splits.")),
+        "over_chance_mean": unknown(number("A route less a random choice of as many queries, over splits.")),
+        "over_chance_spread": unknown(number("The standard deviation over splits.")),
+        "written": number("The mean of the system as it was written, over all queries."),
+        "optimism": number("How much better the chosen one looks on the queries it was chosen by."),
+        "best": SPEC,
+        "idle": array(string(), "Options that no query's measure depends on."),
+    }
+)
+
 COEFFICIENT = record(
     {"value": unknown(number()), "low": unknown(number()), "high": unknown(number())},
     "A coefficient with its 95% interval; null where it is not defined, or questions are too few.",
@@ -1397,6 +1472,8 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "coverage": ("r2med diagnose --coverage --json", "How much of the results is judged.", COVERAGE),
     "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
     "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
+    "frontier": ("r2med frontier --json", "What systems cost, and what routing between them would save.", SAVING),
+    "tune": ("r2med tune --json", "Options chosen on some queries and measured on the others.", TUNED),
     "audit": ("r2med audit --json", "Agreement of label sets, and systems under each of them.", AUDIT),
     "review": (
         "r2med review new --json, r2med review show --json",

@@ -18,6 +18,8 @@ from r2med.diagnose.causes import Cause
 from r2med.diagnose.compare import Comparison
 from r2med.diagnose.frontier import COSTS, Priced, comparable, frontier
 from r2med.diagnose.gap import Gap
+from r2med.diagnose.route_curves import Pair
+from r2med.diagnose.saving import Saving
 from r2med.diagnose.score_series import ScoreSeries
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval
@@ -27,6 +29,8 @@ from r2med.render.scale import Scale, span
 
 SHADES = 9
 """How many steps the heat map's scale has."""
+_PANELS = 3
+"""So many panels go side by side."""
 _NAMED = 10
 """So many systems of a frontier are all named; of more, only those on it."""
 
@@ -332,6 +336,59 @@ def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterC
         number = 1 + sum(point.number is not None for point in points) if named else None
         points.append(ScatterPoint(each.system, cost, 100 * each.score, each in best, number))
     return ScatterChart(f"{measure} against {COSTS[by]}", COSTS[by], f"{measure} x 100", points)
+
+
+class ChartLine(NamedTuple):
+    """One curve: its points, and where the band around it lies."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    straight: bool = False
+    """Whether it is what chance would give: drawn dashed."""
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Curves over one axis, a panel for each set of them, side by side."""
+
+    title: str
+    x_axis: str
+    y_axis: str
+    panels: Sequence[tuple[str, Sequence[ChartLine]]]
+
+    @property
+    def description(self) -> str:
+        """The chart in a sentence."""
+        shown = "; ".join(
+            f"{name}: {', '.join(f'{line.name} {line.y[0]:.1f} to {line.y[-1]:.1f}' for line in lines)}"
+            for name, lines in self.panels
+        )
+        return f"{self.y_axis} against {self.x_axis}. {shown}."
+
+
+def route_chart(found: Saving) -> LineChart:
+    """The routes between every two systems: the most telling signal with its interval, the others, and chance."""
+    if not found.pairs:
+        raise R2medError("there is no route to draw: no system is better than a cheaper one")
+    panels = [(f"{pair.cheap} to {pair.dear}", _route_lines(pair)) for pair in found.pairs[:_PANELS]]
+    return LineChart(
+        f"{found.measure} of routes", "% of queries sent to the dear system", f"{found.measure} x 100", panels
+    )
+
+
+def _route_lines(pair: Pair) -> list[ChartLine]:
+    best, *others = pair.curves
+    x = [100 * point.share for point in best.points]
+    dear = best.points[-1].score
+    low = [100 * (dear + point.difference.low) for point in best.points]
+    high = [100 * (dear + point.difference.high) for point in best.points]
+    lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
+    lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
+    ends = (100 * best.points[0].score, 100 * dear)
+    return [*lines, ChartLine("random choice", (0.0, 100.0), ends, straight=True)]
 
 
 def cause_chart(shares: Mapping[str, Mapping[Cause, float]], axis: str) -> ShareChart:

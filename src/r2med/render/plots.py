@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, require_extra
 from r2med.measure.bootstrap import Interval
-from r2med.render.charts import BarChart, ChartPoint, DotChart, PairedChart, ScatterChart, ShareChart
+from r2med.render.charts import BarChart, ChartPoint, DotChart, LineChart, PairedChart, ScatterChart, ShareChart
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
-from r2med.render.palette import LIGHT, Fill
+from r2med.render.palette import LIGHT, Fill, shades
 from r2med.render.rag_charts import FlowChart, TrendChart
 from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
@@ -34,6 +34,7 @@ PaperChart = (
     | ScoreChart
     | FlowChart
     | TrendChart
+    | LineChart
 )
 """The charts that papers show."""
 WIDTH = 6.5
@@ -400,6 +401,28 @@ def _trend(chart: TrendChart) -> Figure:
         axes.set_ylabel(chart.y_axis)
         labels = [f"{point.number}  {_label(point.name, 28)}" for point in chart.points]
         figure.legend(marks, labels, loc="outside right upper")
+
+
+_DASHES: Any = ("solid", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (8, 3)), (0, (3, 3)))
+
+
+def _lines(chart: LineChart) -> Figure:
+    """Curves, told apart by their dashes as well as their shades; the first has its band."""
+    with _drawing(2.9, len(chart.panels)) as (figure, axes):
+        marks: dict[str, Any] = {}
+        for (name, lines), beside in zip(chart.panels, axes, strict=True):
+            tones = shades(len(lines) + 3)
+            for place, line in enumerate(lines):
+                look: Any = {"color": "0.4", "linestyle": ":"} if line.straight else {
+                    "color": tones[place], "linestyle": _DASHES[place % len(_DASHES)]
+                }  # fmt: skip
+                if line.low:
+                    beside.fill_between(line.x, line.low, line.high, color=tones[place], alpha=0.15, linewidth=0)
+                marks.setdefault(line.name, beside.plot(line.x, line.y, linewidth=1.3, **look)[0])
+            beside.set_title(_label(name, 90 // len(chart.panels)), loc="left")
+            beside.set_xlabel(chart.x_axis)
+        axes[0].set_ylabel(chart.y_axis)
+        figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=4)
         return figure
 
 
@@ -414,4 +437,5 @@ _PENS: dict[type, Callable[[Any], Figure]] = {
     FunnelChart: _funnel,
     UpSetChart: _upset,
     ScoreChart: _scores,
+    LineChart: _lines,
 }

@@ -1,0 +1,71 @@
+"""`r2med tune`: options chosen on some queries, measured on the others."""
+
+from __future__ import annotations
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.diagnose.tuning import TuneOptions, read_over, tune
+from r2med.measure.metrics import Measure
+from r2med.pipeline.engine import Engine
+from r2med.render.saving_tables import show_tuned
+
+
+@click.command("tune", cls=ManyValues)
+@click.argument("system")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: the sample).")
+@click.option(
+    "--over", multiple=True, metavar="NAME=VALUES...", help="Options to try: k1=0.6,0.9,1.2 or b=0..1, a range."
+)
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to choose by.")
+@click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="How many parts of the queries.")
+@click.option("--halves", type=click.IntRange(2), help="In place of folds: so many random halves, with their spread.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="The most that a route may send to its dear system.",
+)
+@click.option("--trials", type=click.IntRange(1), help="Let Optuna suggest so many; without, all combinations.")
+@json_option()
+def command(
+    system: str,
+    tasks: tuple[str, ...],
+    over: tuple[str, ...],
+    metric: str,
+    folds: int,
+    halves: int | None,
+    budget: float,
+    trials: int | None,
+    as_json: bool,
+) -> None:
+    """Choose a system's options on some of the queries, and measure it on the others.
+
+    What a system gains by being tuned is reported only on queries that had no part in the choice, paired with the
+    system as it was written. Queries that share a relevant document stay together. An option is set in every stage
+    that has it; a range is tried at five values, or wherever Optuna looks. A route is tuned without --over: the share
+    of the queries that its dear system answers, as a threshold of its signal.
+
+    Candidates are not kept in the ledger; answers of language models are. Every candidate runs on all queries.
+
+    \b
+    Examples:
+      r2med tune bm25 --over k1=0.6,0.9,1.2,2 b=0.2,0.4,0.75 --tasks sample
+      r2med tune "rrf(bm25, wordllama)" --over weights=[1,1],[2,1],[1,2] --tasks sample
+      r2med tune "route(bm25, replay >> bm25, by=nqc)" --budget 0.5 --halves 20 --tasks sample
+    """
+    options = TuneOptions(
+        measure=Measure.parse(metric),
+        folds=folds,
+        halves=halves or 0,
+        budget=budget,
+        trials=trials or 0,
+        engine=Engine(messages()),
+    )
+    found = tune(system, tasks, read_over(over), options)
+    if as_json:
+        write_json(found.as_dict())
+    else:
+        show_tuned(found, output())
