@@ -30,6 +30,7 @@ PUBLIC = {
     "board": "r2med.verbs.studies",
     "build": "r2med.verbs.making",
     "rag": "r2med.verbs.answering",
+    "tune": "r2med.verbs.tuning_verb",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",

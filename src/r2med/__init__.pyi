@@ -36,5 +36,6 @@ from r2med.verbs.measurement import search as search
 from r2med.verbs.studies import board as board
 from r2med.verbs.studies import compare as compare
 from r2med.verbs.studies import diagnose as diagnose
+from r2med.verbs.tuning_verb import tune as tune
 
 __version__: str

@@ -108,7 +108,6 @@ def test_curves_end_at_the_two_systems_and_chance_is_the_line_between() -> None:
              ("bm25", "replay >> bm25")}  # fmt: skip
     with Ledger() as ledger:
         pair = read_pair(ledger, ("bm25", "replay >> bm25", "wordllama"), TASKS, NDCG)
-    tasks = pair.tasks
     for curve in pair.curves:
         assert curve.points[0].score == pytest.approx(means["bm25"])
         assert curve.points[-1].score == pytest.approx(means["replay >> bm25"])

@@ -15,7 +15,9 @@ from r2med.runs.record import StageRecord
 from r2med.runs.selection import Current, current_data, current_runs
 
 _AGENTS = ("search-o1", "search-r1")
-_FUSIONS = ("rrf", "wsum", "combmnz", "views")
+_ASKING = ("answer-agreement", "confidence")
+"""Signals that ask a language model."""
+_FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
 def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Current:
@@ -66,7 +68,11 @@ def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemPa
     calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
     for stage in stages:
         calls.setdefault(stage.kind, []).append(_call(stage.spec))
-    asking = [*calls["expander"], *calls["reranker"]]
+    asking = [
+        *calls["expander"],
+        *calls["reranker"],
+        *(call for call in calls.get("signal", ()) if call.name in _ASKING),
+    ]
     llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
     return SystemParts(
         "oracle" if oracle else _kind(calls, llms),

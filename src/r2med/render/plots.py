@@ -401,6 +401,7 @@ def _trend(chart: TrendChart) -> Figure:
         axes.set_ylabel(chart.y_axis)
         labels = [f"{point.number}  {_label(point.name, 28)}" for point in chart.points]
         figure.legend(marks, labels, loc="outside right upper")
+        return figure
 
 
 _DASHES: Any = ("solid", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (8, 3)), (0, (3, 3)))
