@@ -47,7 +47,8 @@ def _pair(dear: str, task: str, halves: int) -> None:
         pair = read_pair(ledger, ("bm25", dear, "wordllama"), [task], NDCG)
     ends = pair.curves[0].points
     print(
-        f"\nbm25 {100 * ends[0].score:.2f} to {pair.dear} {100 * ends[-1].score:.2f}, {len(pair.tasks[0].queries)} queries"
+        f"\nbm25 {100 * ends[0].score:.2f} to {pair.dear} {100 * ends[-1].score:.2f},"
+        f" {len(pair.tasks[0].queries)} queries"
     )
     print(
         "| signal | over chance | 95% interval | p (Holm) | tuned, other half: over chance | spread | halves above 0 |"
