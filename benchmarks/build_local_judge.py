@@ -14,12 +14,15 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-import polars as pl
-
-from r2med.build.builder import Builder, init
+from r2med.build.build_plan import SelectSettings
+from r2med.build.builder import Builder, init, status
+from r2med.build.item_store import ItemStore
+from r2med.build.select_questions import POSITIVE, verdict
 from r2med.data import load
+from r2med.errors import R2medError
 from r2med.llm import Limits, session
 from r2med.measure.agreement import Ratings, coefficients
 
@@ -41,22 +44,27 @@ def write_build(folder: Path, questions: int, depth: int) -> None:
 
 
 def compare(folder: Path) -> None:
+    """What the judge said against what is known; from the build's store, for there may be no task in the end."""
     truth = load(TASK).gold.qrels
-    pairs = pl.read_parquet(folder / "judgements.parquet").unique(["query_id", "passage_id"], maintain_order=True)
-    judged = [row for row in pairs.iter_rows(named=True) if row["verdict"] != "unjudged"]
-    known = [bool(truth[row["query_id"]].get(row["passage_id"], 0)) for row in judged]
-    said = [row["verdict"] == "positive" for row in judged]
+    with ItemStore(folder) as store:
+        pairs = dict(store.stream("judge"))
+    judged = {name: each for name, each in pairs.items() if "answers" in each.value}
+    known = [bool(truth[query].get(passage, 0)) for query, passage in (name.split("\t") for name in judged)]
+    said = [verdict(each, SelectSettings()) == POSITIVE for each in judged.values()]
     print(f"{len(pairs)} pairs, {len(judged)} could be judged; of these {sum(known)} are relevant")
-    quotes = pairs["quote_state"].value_counts().sort("quote_state").rows()
-    print(f"scores: {pairs.group_by('answers', 'supports').len().sort('answers', 'supports').rows()}; quotes: {quotes}")
-    table = {(a, b): sum(pair == (a, b) for pair in zip(known, said, strict=True)) for a in (1, 0) for b in (1, 0)}
-    print(f"relevant: {table[1, 1]} called so, {table[1, 0]} not; others: {table[0, 1]} called so, {table[0, 0]} not")
+    scores = Counter((each.value["answers"], each.value["supports"]) for each in judged.values())
+    quotes = Counter(opinion["quote_state"] for each in judged.values() for opinion in each.value["opinions"])
+    print(f"scores: {dict(scores)}; quotes: {dict(quotes)}")
+    if not judged:
+        return
+    table = Counter(zip(known, said, strict=True))
+    print(f"relevant: {table[True, True]} called so, {table[True, False]} not")
+    print(f"others: {table[False, True]} called so, {table[False, False]} not")
     grades = [[float(one), float(other)] for one, other in zip(known, said, strict=True)]
-    names = [row["query_id"] for row in judged]
-    places = [sorted(set(names)).index(name) for name in names]
-    found = coefficients(Ratings.of(grades, places, [0.0, 1.0]), ["raw", "kappa", "ac1"])
-    for name, value in found.items():
-        print(name, value)
+    questions = sorted({name.split("\t")[0] for name in judged})
+    places = [questions.index(name.split("\t")[0]) for name in judged]
+    for coefficient in coefficients(Ratings.of(grades, places, [0.0, 1.0]), ["raw", "kappa", "ac1"]).values():
+        print(coefficient)
 
 
 def main() -> None:
@@ -69,13 +77,16 @@ def main() -> None:
         folder, began = Path(place) / "build", time.perf_counter()
         write_build(folder, arguments.questions, arguments.depth)
         with session(Limits(timeout=600)):
-            built = Builder(folder).run()
-        for count in built.counts:
+            try:
+                Builder(folder).run()
+            except R2medError as error:
+                print(error)
+        for count in status(folder).counts:
             if count.spent.requests or count.step == "select":
                 facts = (count.items, count.kept, count.spent.requests, dict(count.dropped), dict(count.marks))
                 print(count.step, *facts)
         print(f"{time.perf_counter() - began:.0f} s")
-        compare(folder / "task")
+        compare(folder)
 
 
 if __name__ == "__main__":
