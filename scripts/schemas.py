@@ -1320,6 +1320,55 @@ REVIEW = record(
     },
     "How a review stands.",
 )
+_AGREEMENT_ROW = record(
+    {
+        "name": string(),
+        "items": count(),
+        "agreement": table(COEFFICIENT, "Name of a coefficient to its value."),
+    }
+)
+_RATE = unknown(
+    record(
+        {
+            "value": share(),
+            "low": share(),
+            "high": share(),
+            "human": count("Items that people judged."),
+            "predicted": count("Further items that only models judged."),
+            "method": string("prediction-powered, or people alone."),
+        },
+        "A rate with its 95% interval; null where nothing can be said.",
+    )
+)
+REVIEW_AGREEMENT = record(
+    {
+        "review": string(),
+        "scale": array(count(), "Every grade."),
+        "reviewers": array(string(), "Those whose agreement the figures are."),
+        "items": count("Items that two of them at least graded, and that the figures are over."),
+        "questions": count(),
+        "at_random": flag("Whether these items were drawn at random."),
+        "set_aside": count("Items that two graded and that were not drawn at random, which the figures leave out."),
+        "agreement": table(COEFFICIENT, "Name of a coefficient to its value."),
+        "pairs": array(SET_PAIR, "Every two reviewers, models and imports included."),
+        "slices": table(array(_AGREEMENT_ROW), "Way of slicing to its slices."),
+        "periods": array(_AGREEMENT_ROW, "By thirds, in the order of decisions."),
+        "repeats": array(_AGREEMENT_ROW, "Each person's second look against the first."),
+        "gold": array(_AGREEMENT_ROW, "Each reviewer against what is known to be right."),
+        "estimates": record(
+            {
+                "frame": count("Pairs that the random part was drawn from."),
+                "drawn": count(),
+                "precision": _RATE,
+                "overlooked": _RATE,
+                "missed": _RATE,
+            },
+            "How right the labels of the task are, by the random part.",
+        ),
+        "notes": array(string()),
+    },
+    "How far reviewers agree.",
+)
 _SHARE = record(
     {"part": count(), "whole": count(), "value": share(), "low": share(), "high": share()},
     "A share with Wilson's 95% interval.",
@@ -1479,6 +1528,11 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
         "r2med review new --json, r2med review show --json",
         "How a review stands: items, people, agreement so far, and what is unclear.",
         REVIEW,
+    ),
+    "review-agreement": (
+        "r2med review agreement --json",
+        "How far reviewers agree, and how right the labels of the task are.",
+        REVIEW_AGREEMENT,
     ),
     "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),

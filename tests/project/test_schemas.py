@@ -107,6 +107,7 @@ COMMANDS = {
     "audit": ("audit", "sample/Biology", "--labels", "task", "review.csv", "--overlay", "--json"),
     "review": ("review", "new", "other", "--from", "sample/Biology", "bm25", "--items", "12", "--json"),
     "review (judged)": ("review", "show", "pilot", "--json"),
+    "review-agreement": ("review", "agreement", "pilot", "--json"),
     "reviews": ("review", "list", "--json"),
     "answers": ("answers", INFERRED, "--json"),
     "rag": (

@@ -190,8 +190,8 @@ class Audit:
         facts = {name: getattr(self, name) for name in names}
         return facts | {
             "sets": [asdict(each) for each in self.sets],
-            "agreement": _by_name(self.coefficients),
-            "set_pairs": [_pair_dict(each) for each in self.set_pairs],
+            "agreement": by_name(self.coefficients),
+            "set_pairs": [pair_dict(each) for each in self.set_pairs],
             "changes": [_change_dict(each) for each in self.changes],
             "notes": list(self.notes),
         }
@@ -379,13 +379,15 @@ def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: St
     ]
 
 
-def _by_name(found: Mapping[str, Coefficient]) -> dict[str, dict[str, float | None]]:
+def by_name(found: Mapping[str, Coefficient]) -> dict[str, dict[str, float | None]]:
+    """Coefficients in the shape of `--json`."""
     return {name: {"value": each.value, "low": each.low, "high": each.high} for name, each in found.items()}
 
 
-def _pair_dict(pair: SetPair) -> dict[str, Any]:
+def pair_dict(pair: SetPair) -> dict[str, Any]:
+    """Two label sets in the shape of `--json`."""
     slices = {
-        way: [{"slice": each.name, "pairs": each.pairs, **_by_name({"raw": each.raw})["raw"]} for each in members]
+        way: [{"slice": each.name, "pairs": each.pairs, **by_name({"raw": each.raw})["raw"]} for each in members]
         for way, members in pair.slices.items()
     }
     return {
@@ -396,7 +398,7 @@ def _pair_dict(pair: SetPair) -> dict[str, Any]:
         "scale": list(pair.scale),
         "confusion": [list(row) for row in pair.confusion],
         "chance": pair.chance,
-        "agreement": _by_name(pair.coefficients),
+        "agreement": by_name(pair.coefficients),
         "slices": slices,
     }
 

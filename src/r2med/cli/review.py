@@ -8,12 +8,15 @@ from typing import Any
 import click
 
 from r2med.cli.options import ManyValues, Percent, json_option, output, remark, write_json
+from r2med.diagnose.labels import read_labels
 from r2med.errors import counted
+from r2med.render.agreement_report import AGREEMENT_FORMATS, BREAKDOWNS, show_agreement
 from r2med.render.review_tables import show_progress, show_reviews
 from r2med.review.drawing import QUEUES
 from r2med.review.grading_scale import DEFAULT_SCALE, read_guideline, read_scale
 from r2med.review.invitations import invite, join_path, withdraw
 from r2med.review.new_review import ReviewSettings, new_review
+from r2med.review.review_agreement import review_agreement
 from r2med.review.review_progress import every_progress, review_progress
 from r2med.review.review_rows import ADJUDICATOR, REVIEWER
 from r2med.review.review_store import ReviewStore
@@ -147,3 +150,37 @@ def withdraw_person(name: str, person: str) -> None:
         done = withdraw(store, person)
     released = f"; {counted(done.released, 'item')} went back to the others" if done.released else ""
     click.echo(f"{counted(done.links, 'link')} of {person} withdrawn{released}")
+
+
+@command.command("agreement", cls=ManyValues)
+@_NAME
+@click.option("--by", multiple=True, type=click.Choice(BREAKDOWNS), help="Break the figures down, too.")
+@click.option("--labels", type=_FILE, metavar="FILE", help="Classes of questions, as `r2med label` writes them.")
+@click.option("--format", "form", type=click.Choice(list(AGREEMENT_FORMATS)), help="Write Markdown or LaTeX.")
+@json_option()
+def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | None, as_json: bool) -> None:
+    """Say how far the reviewers of NAME agree, and how right the task's own labels are.
+
+    Raw agreement, which grades are given for which, Cohen's kappa, Krippendorff's alpha, Gwet's AC1 and AC2, each
+    with a 95% interval over questions and a sentence on what it means; how far each person agrees with themselves
+    on items that came twice, and with the gold items. Then how many of the labels are right and how many relevant
+    pairs they miss, from the items that were drawn at random and from nothing else.
+
+    \b
+    Examples:
+      r2med review agreement pilot
+      r2med review agreement pilot --by pair slice time
+      r2med review agreement pilot --format latex
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    classes = read_labels(labels) if labels else None
+    with ReviewStore.open(name) as store:
+        found = review_agreement(store, classes)
+    remark(found.notes)
+    if as_json:
+        write_json(found.as_dict())
+    elif form:
+        click.echo(AGREEMENT_FORMATS[form](found, by), nl=False)
+    else:
+        show_agreement(found, output(), by)

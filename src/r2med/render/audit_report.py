@@ -34,9 +34,9 @@ MEANINGS: Mapping[str, str] = {
     " pull it down.",
     "ac2": "as AC1, with grades far apart counting as more of a disagreement.",
 }
-_GRADED = ("weighted-kappa", "ac2")
+GRADED_ONLY = ("weighted-kappa", "ac2")
 """Those that say nothing new where there are only two grades."""
-_RARE = 0.8
+RARE = 0.8
 """The share of one grade from which kappa needs an explanation."""
 _VERDICTS: Mapping[str, str] = {
     "kept": "stays",
@@ -52,7 +52,7 @@ def sections(audit: Audit) -> list[Section]:
     several = len(audit.set_pairs) > 1
     found = [_sets(audit), _agreement(audit), *([_by_pair(audit)] if several else [])]
     for pair in audit.set_pairs:
-        found += [_confusion(pair), *([] if several else [_slices(pair)])]
+        found += [confusion_section(pair), *([] if several else [_slices(pair)])]
     for change in audit.changes:
         found += [_systems(change, audit), *([_conclusions(change)] if change.conclusions else [])]
     return found
@@ -72,33 +72,33 @@ def _sets(audit: Audit) -> Section:
 def _shown(audit: Audit) -> list[str]:
     """The coefficients that say something on this scale."""
     graded = any(len(pair.scale) > 2 for pair in audit.set_pairs)
-    return [name for name in NAMES if graded or name not in _GRADED]
+    return [name for name in NAMES if graded or name not in GRADED_ONLY]
 
 
 def _agreement(audit: Audit) -> Section:
     shown = _shown(audit)
     found = audit.coefficients
-    rows = [(NAMES[name], _two_digits(found[name].value), _ends(found[name])) for name in shown]
+    rows = [(NAMES[name], two_digits(found[name].value), ends(found[name])) for name in shown]
     meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in shown]
     if len(audit.sets) > 2:
         meanings.append(
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
     title = "Agreement, with 95% intervals over questions"
-    why = [_why_low(pair) for pair in audit.set_pairs if pair.constant or pair.commonest[1] >= _RARE]
+    why = [why_low(pair) for pair in audit.set_pairs if pair.constant or pair.commonest[1] >= RARE]
     return Section(title, ("measure", "value", "95% interval"), rows, [*meanings, *why])
 
 
 def _by_pair(audit: Audit) -> Section:
     shown = _shown(audit)
     rows: list[list[Cell]] = [
-        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(_two_digits(pair.coefficients[name].value) for name in shown)]
+        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name].value) for name in shown)]
         for pair in audit.set_pairs
     ]
     return Section("Agreement of each two sets", ("label sets", "pairs", *(NAMES[name] for name in shown)), rows)
 
 
-def _why_low(pair: SetPair) -> str:
+def why_low(pair: SetPair) -> str:
     """Why kappa is low where nearly all pairs have one grade."""
     grade, share = pair.commonest
     for name in pair.constant:
@@ -114,7 +114,8 @@ def _why_low(pair: SetPair) -> str:
     )
 
 
-def _confusion(pair: SetPair) -> Section:
+def confusion_section(pair: SetPair) -> Section:
+    """Which grades two raters give to the same pairs."""
     rows = [
         (f"{pair.a}: {grade}", *(f"{count:,}" for count in row), f"{sum(row):,}")
         for grade, row in zip(pair.scale, pair.confusion, strict=True)
@@ -137,7 +138,7 @@ def _rate(raw: Coefficient) -> str:
 
 def _slices(pair: SetPair) -> Section:
     rows = [
-        (f"{way}: {each.name}", f"{each.pairs:,}", percent(each.raw.value), _ends(each.raw, 100, 1))
+        (f"{way}: {each.name}", f"{each.pairs:,}", percent(each.raw.value), ends(each.raw, 100, 1))
         for way, members in pair.slices.items()
         for each in members
     ]
@@ -233,12 +234,14 @@ def _stability(change: LabelChange) -> list[str]:
     ]
 
 
-def _two_digits(value: float | None) -> Figure:
+def two_digits(value: float | None) -> Figure:
+    """A coefficient, or a dash where it is not defined."""
     text = "-" if value is None else f"{value:.3f}"
     return Figure(text, "-" if value is None else f"{value:.2f}")
 
 
-def _ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
+def ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
+    """The ends of an interval, or a dash where there is none."""
     if found.low is None or found.high is None:
         return "-"
     return f"{times * found.low:.{digits}f} to {times * found.high:.{digits}f}"
