@@ -104,6 +104,7 @@ RESULT = record(
     cached=flag("Whether it was taken from the ledger."),
     cost=COST,
     oracle=flag("Whether a stage read the gold answers: a ceiling, not a system."),
+    recall_lost=number("The share of the exact lists that an approximate search did not find; absent if exact."),
     incomplete=table(string(), "Query to the reason why a stage could not serve it."),
 )
 FAILURE = record({**WHERE, "error": string()}, "A system that could not be measured on a task.")
@@ -192,6 +193,7 @@ LINE = record(
     published_average=number("The average as its authors printed it."),
     oracle=flag("Whether a stage read the gold answers."),
     incomplete=count("Queries that a stage could not serve."),
+    recall_lost=number("The share of the exact lists that approximate search did not find; absent if exact."),
     disputed=flag("Whether sources disagree about it."),
     runs=table(string(), "Task to the run's id in the ledger."),
     intervals=table(ENDS, "Task, or average, to the interval; local runs only."),

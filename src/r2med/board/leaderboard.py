@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
-from r2med.board.model import OTHER_DATA, OWN, Board, BoardRow, Line, SystemParts, percent
+from r2med.board.model import OTHER_DATA, OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts, percent
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import groups, registry
@@ -191,6 +191,7 @@ def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
         if line.row.stated is not None and line.row.stated != line.average
     ]
     notes += [incomplete_note(row) for row in rows if row.incomplete]
+    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in rows) else []
     notes += _about_runs(view, rows, runs)
     if view.baseline:
         notes.append(about_marks(view.baseline))

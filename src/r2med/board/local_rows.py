@@ -11,7 +11,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.record import StageRecord
+from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.selection import Current, current_data, current_runs
 
 _AGENTS = ("search-o1", "search-r1")
@@ -56,7 +56,14 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
         incomplete=sum(len(entry.incomplete) for entry in entries.values()),
         runs={task: entry.id for task, entry in entries.items()},
         cost=Cost.of_runs(list(entries.values())),
+        recall_lost=mean_recall_lost([entry.record for entry in entries.values()]),
     )
+
+
+def mean_recall_lost(records: Sequence[RunRecord]) -> float | None:
+    """What approximate searches lost of the exact lists, on the average over tasks; None where all were exact."""
+    lost = [record.recall_lost for record in records if record.recall_lost is not None]
+    return sum(lost) / len(lost) if lost else None
 
 
 def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemParts:

@@ -18,6 +18,7 @@ OWN = "own"
 """The source of a row that was measured here."""
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
+RECALL_LOST = "≈: so many of 100 documents of the exact lists were not found by approximate search"
 OTHER_DATA = "°"
 """Behind a figure that was measured on other data than the task has now."""
 
@@ -70,6 +71,8 @@ class BoardRow:
     """How many tokens of a query a published system read; None where nobody said."""
     max_document: int | None = None
     note: str = ""
+    recall_lost: float | None = None
+    """The share of the exact lists that an approximate search did not find; None where search is exact."""
 
     @property
     def own(self) -> bool:
@@ -136,7 +139,8 @@ class Line:
             "max_document": row.max_document,
             "note": row.note,
         }
-        return found | {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
+        found |= {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
+        return found | ({} if row.recall_lost is None else {"recall_lost": row.recall_lost})
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,8 +8,8 @@ from functools import reduce
 from operator import add
 
 from r2med.board.board_significance import Sample, about_marks, intervals, significance
-from r2med.board.local_rows import parts_of
-from r2med.board.model import OWN, Board, BoardRow, Line
+from r2med.board.local_rows import mean_recall_lost, parts_of
+from r2med.board.model import OWN, RECALL_LOST, Board, BoardRow, Line
 from r2med.data.task_names import GROUP_NOTES
 from r2med.runs.report import Report, Result, failure_lines
 
@@ -74,11 +74,14 @@ def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRo
         incomplete=sum(len(result.incomplete) for result in results),
         runs={result.task: result.run_id for result in results if result.run_id},
         cost=reduce(add, [result.cost for result in results]),
+        recall_lost=mean_recall_lost([result.record for result in results]),
     )
 
 
 def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
     notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
+    if any(line.row.recall_lost is not None for line in lines):
+        notes.append(RECALL_LOST)
     notes += failure_lines(report.failures, report.names)
     notes += [about_marks(shown.baseline)] if shown.baseline else []
     return [*notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]

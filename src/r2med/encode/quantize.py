@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,31 +159,43 @@ class Int8Index(CoarseIndex):
     """A byte a number. Each dimension has a scale of its own: its largest number, over all documents, becomes 127."""
 
     @classmethod
-    def build(cls, rows: Sized, how: Similarity, rescore: int = 0) -> Int8Index:
+    def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Int8Index:
         """Read the vectors twice: for the scales, and for the codes. For cosine they are brought to length 1 first."""
         count, dimension = rows.shape
         largest = np.zeros(dimension, dtype=np.float32)
         for _, block in _blocks(rows, how):
             np.maximum(largest, np.abs(block).max(axis=0), out=largest)
         scale = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
-        codes = np.empty((count, dimension), dtype=np.int8)
+        codes = _room(folder, (count, dimension), np.dtype(np.int8))
         for places, block in _blocks(rows, how):
             codes[places] = np.rint(block / scale).astype(np.int8)
+        _keep_scale(folder, scale)
         return cls(ByteCodes(codes), scale, rows, how, rescore)
+
+    @classmethod
+    def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> Int8Index:
+        """The codes that were built in a folder, mapped."""
+        return cls(ByteCodes(_mapped(folder)), np.load(folder / _SCALE), rows, how, rescore)
 
 
 class BinaryIndex(CoarseIndex):
     """A bit a number: whether it is above zero. A bit stands for plus or minus one over the root of the dimension."""
 
     @classmethod
-    def build(cls, rows: Sized, how: Similarity, rescore: int = 0) -> BinaryIndex:
+    def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> BinaryIndex:
         """Read the vectors once."""
         count, dimension = rows.shape
-        codes = np.empty((count, -(-dimension // 8)), dtype=np.uint8)
+        codes = _room(folder, (count, -(-dimension // 8)), np.dtype(np.uint8))
         for places, block in _blocks(rows, Similarity("dot")):
             codes[places] = np.packbits(block > 0, axis=1)
         scale = np.array([dimension**-0.5], dtype=np.float32)
+        _keep_scale(folder, scale)
         return cls(BitCodes(codes, dimension), scale, rows, how, rescore)
+
+    @classmethod
+    def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> BinaryIndex:
+        """The codes that were built in a folder, mapped."""
+        return cls(BitCodes(_mapped(folder), rows.shape[1]), np.load(folder / _SCALE), rows, how, rescore)
 
 
 QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, "binary": BinaryIndex}
@@ -196,6 +209,26 @@ def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int =
     36
     """
     return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
+
+
+_CODES, _SCALE = "codes.npy", "scale.npy"
+
+
+def _room(folder: Path | None, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Room for codes: in memory, or in a mapped file of a folder."""
+    if folder is None or 0 in shape:
+        return np.empty(shape, dtype=kind)
+    return np.lib.format.open_memmap(folder / _CODES, "w+", kind, shape)
+
+
+def _keep_scale(folder: Path | None, scale: Vectors) -> None:
+    if folder is not None:
+        np.save(folder / _SCALE, scale, allow_pickle=False)
+
+
+def _mapped(folder: Path) -> NDArray[Any]:
+    found: NDArray[Any] = np.load(folder / _CODES, mmap_mode="r").view(np.ndarray)
+    return found
 
 
 def _blocks(rows: VectorRows, how: Similarity) -> Iterator[tuple[slice, Vectors]]:

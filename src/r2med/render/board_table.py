@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line, percent
+from r2med.board.model import AVERAGE, OTHER_DATA, RECALL_LOST, Board, Line, percent
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.measure.bootstrap import Interval
 from r2med.runs.cost import COST_HEADINGS
@@ -164,6 +164,7 @@ class BoardTable:
             ("(oracle)" in signs, "An oracle was shown the answers and has no rank"),
             ("≠" in signs, "≠: sources disagree"),
             ("*" in signs, "*: some queries are incomplete"),
+            (any(row.line.row.recall_lost is not None for row in self.rows), RECALL_LOST),
             (self.mixed, f"{OTHER_DATA}: measured on other data, not ranked"),
             (any(cell.brackets for cell in cells), "In brackets: an average published without its tasks"),
             (any(cell.text == NONE for cell in cells), "A dash: no figure"),
@@ -260,6 +261,8 @@ def _signs(line: Line) -> list[Sign]:
         signs.append(Sign("(oracle)", "oracle", "It was shown the gold answers: a ceiling, never ranked"))
     if row.incomplete:
         signs.append(Sign("*", f"{row.incomplete} incomplete"))
+    if row.recall_lost is not None:
+        signs.append(Sign(f"≈{percent(row.recall_lost, 1)}", f"{percent(row.recall_lost, 1)}% of the exact lists lost"))
     if line.disputed:
         signs.append(Sign("≠", "≠ disputed", "Sources disagree about this system; see the notes"))
     return signs

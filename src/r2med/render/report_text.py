@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from r2med.board.model import RECALL_LOST
 from r2med.board.report_rows import Shown, boards_from_report
 from r2med.data.task_names import GROUP_NOTES
 from r2med.render.board_table import board_table
@@ -44,6 +45,8 @@ def _footnotes(report: Report, console: Console) -> None:
         reasons = [reason for result in lost for reason in result.incomplete.values()]
         if reasons:
             say(console, f"* {system}: {_incomplete(reasons)}")
+    if any(result.record.recall_lost is not None for result in report.results):
+        say(console, RECALL_LOST)
     warnings: dict[str, list[str]] = {}
     for result in report.results:
         for sentence in result.warnings:

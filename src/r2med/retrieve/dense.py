@@ -8,29 +8,42 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.data.rows import shorten
 from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
+from r2med.encode.approximate import ApproximateSettings, recall_lost
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
-from r2med.encode.quantize import QUANTIZED, QuantizedIndex, build_index, first_dimensions
+from r2med.encode.quantize import (
+    QUANTIZED,
+    BinaryIndex,
+    Int8Index,
+    QuantizedIndex,
+    Sized,
+    build_index,
+    first_dimensions,
+)
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user_encoder import TwoMethods, address_of, state_of
-from r2med.encode.vector_search import Similarity, VectorHits
-from r2med.encode.vector_store import PRECISIONS, StoredVectors
+from r2med.encode.vector_search import Similarity, VectorHits, search
+from r2med.encode.vector_store import PRECISIONS
 from r2med.errors import R2medError, SpecError, counted, suggest
 from r2med.models.source import existing_folder, looks_like_path
 from r2med.models.user_class import is_class
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
-from r2med.pipeline.spec import Call
+from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.query_text import TextParts, parts
+from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from r2med.data.dataset import Collection
 
 
@@ -61,7 +74,9 @@ class Dense(Retriever):
     quantize: str = field(default="", kw_only=True)
     """int8 or binary; empty for floats."""
     rescore: int = field(default=0, kw_only=True)
-    """How many quantised candidates for each place of the list are ranked anew by floats; 0 for none."""
+    """How many candidates for each place of the list are ranked anew by floats; 0 for none, or two of an index."""
+    index: object = field(default="", kw_only=True)
+    """faiss or usearch, perhaps with options, for approximate search; empty for reading all vectors."""
     join: str = field(default="", kw_only=True)
     """How generated texts join the query: mean, concat, replace, "repeat(n)"; empty for the published way."""
     store: str = field(default="float32", kw_only=True)
@@ -116,11 +131,23 @@ class Dense(Retriever):
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if self.dim < 0 or self.rescore < 0:
             raise SpecError(f"{self.model}: dim and rescore must not be negative")
-        if self.rescore and not self.quantize:
-            raise SpecError(f"{self.model}: rescore={self.rescore} needs quantize=int8 or quantize=binary")
+        if self.rescore and not (self.quantize or self.index):
+            raise SpecError(f"{self.model}: rescore={self.rescore} needs quantize=int8 or quantize=binary, or an index")
+        if self.index and self.quantize:
+            raise SpecError(f"{self.model}: either quantize or index; an index has its own way to keep vectors small")
+        if self.index:
+            self._approximate()
         if self.join not in ("", "mean"):
             query_copies(self.join)
         self._check_settings()
+
+    def _approximate(self) -> ApproximateSettings:
+        """The index with its settings; a name alone and a name without options are the same."""
+        if isinstance(self.index, str) and "(" in self.index:
+            object.__setattr__(self, "index", parse(self.index).calls[0])
+        if isinstance(self.index, Call) and not (self.index.args or self.index.options):
+            object.__setattr__(self, "index", self.index.name)
+        return ApproximateSettings.read(self.index)
 
     def _check_settings(self) -> None:
         """Refuse settings that the model cannot have, as far as that can be told without reading its files."""
@@ -174,13 +201,15 @@ class Dense(Retriever):
 
     @property
     def requirements(self) -> Requirements:
-        """What the encoder needs."""
-        return self.encoder().requirements
+        """What the encoder needs, or else the index."""
+        needed = self.encoder().requirements
+        return replace(needed, extra=needed.extra or self._approximate().extra) if self.index else needed
 
     def fingerprint(self) -> Mapping[str, object]:
         """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
-        return {role.value: sorted(encoder.settings(role).items()) for role in Role}
+        found: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
+        return found | ({"index": self._approximate().fingerprint()} if self.index else {})
 
     def describe(self) -> Mapping[str, object]:
         """Every setting, the encoder's included."""
@@ -198,6 +227,7 @@ class Dense(Retriever):
             "dim": self.dim or "all",
             "quantize": self.quantize or "none",
             "rescore": self.rescore,
+            **({"index": str(self.index)} if self.index else {}),
             "join": self.join or "as published",
             "store": self.store,
         }
@@ -218,23 +248,47 @@ class Dense(Retriever):
         collection = _searchable(collection, context)
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
-            index = self._index(stored, encoder.similarity, context)
+            how = Similarity(encoder.similarity, context.engine.memory // 4)
+            rows = first_dimensions(stored, self.dim)
+            index = self._index(rows, how, collection, encoder, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
         context.notes.facts |= {
             "similarity": encoder.similarity,
             "dimension": self.dim or stored.shape[1],
-            "index": self.quantize or self.store,
+            "index": str(self.index) or self.quantize or self.store,
             "index_bytes": index.nbytes,
         }
         ids = collection.documents.ids
         shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
         hits = index.search(queries, self.depth + shared, id_order(ids))
+        if self.index or self.quantize:
+            context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
         run = _run(collection, hits)
         return run.without_self().cut(self.depth) if shared else run
 
-    def _index(self, stored: StoredVectors, similarity: str, context: Context) -> QuantizedIndex:
-        how = Similarity(similarity, context.engine.memory // 4)
-        return build_index(first_dimensions(stored, self.dim), how, self.quantize, self.rescore)
+    def _index(
+        self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
+    ) -> QuantizedIndex:
+        """Documents ready for searching; what is large, or slow to build, is kept."""
+
+        def key(kind: object) -> str:
+            settings = sorted(encoder.settings(Role.DOCUMENT).items())
+            documents = collection.documents.fingerprint
+            return cache_key(
+                documents=documents, settings=settings, kind=kind, dim=self.dim, store=self.store, how=how.name
+            )
+
+        if self.index:
+            engine = self._approximate()
+            name = key(engine.fingerprint())
+            folder = context.cache.sound_entry("ann", name, lambda folder: engine.write(rows, how, folder))
+            return engine.open(rows, how, folder, self.rescore)
+        if self.quantize and rows.nbytes > context.engine.memory // 4:
+            coarse = QUANTIZED[self.quantize]
+            name = key(self.quantize)
+            folder = context.cache.sound_entry("codes", name, lambda folder: _built(coarse, rows, how, folder))
+            return coarse.open(rows, how, self.rescore, folder)
+        return build_index(rows, how, self.quantize, self.rescore)
 
     def _parts(self, collection: Collection) -> list[TextParts]:
         made = collection.generations or ((),) * len(collection.queries)
@@ -264,6 +318,21 @@ _SETTINGS = frozenset(entry.name for entry in fields(Dense)) - {"model", "option
 def _no_option(model: str, name: str) -> SpecError:
     hint = suggest(name, _SETTINGS) or f"; it takes {', '.join(sorted(_SETTINGS))}"
     return SpecError(f"{model} has no option {name!r}{hint}")
+
+
+def _built(coarse: type[Int8Index] | type[BinaryIndex], rows: Sized, how: Similarity, folder: Path) -> None:
+    coarse.build(rows, how, folder=folder)
+
+
+_CHECKED = 200
+"""For how many queries, at the most, an approximate list is compared with the exact one."""
+
+
+def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int64], how: Similarity) -> float:
+    """The share of the exact lists that an approximate search did not find, over queries evenly drawn from all."""
+    chosen = np.unique(np.linspace(0, len(queries) - 1, min(len(queries), _CHECKED)).astype(np.intp))
+    exact = search(queries[chosen], rows, hits.places.shape[1], ties, how)
+    return round(recall_lost(hits.places[chosen], exact.places), 6)
 
 
 def _searchable(collection: Collection, context: Context) -> Collection:

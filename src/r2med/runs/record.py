@@ -196,6 +196,15 @@ class RunRecord:
         return [account for _, account in dict.fromkeys(_noted(self.notes))]
 
     @property
+    def recall_lost(self) -> float | None:
+        """The share of the exact lists that an approximate search did not find, the worst of several; None of none.
+
+        >>> RunRecord(notes={"rrf": {"minilm": {"recall_lost": 0.02}}}).recall_lost
+        0.02
+        """
+        return max(_losses(self.notes), default=None)
+
+    @property
     def unsearched(self) -> set[str]:
         """Queries that a retriever could not search with, as it noted."""
         noted = [facts.get("unsearched", ()) for facts in self.notes.values() if isinstance(facts, Mapping)]
@@ -264,6 +273,16 @@ def _stated(content: Json) -> dict[str, Any]:
         for name, value in content.items()
         if value is not None
     }
+
+
+def _losses(notes: Any) -> Iterator[float]:
+    """What approximate searches noted, however deep."""
+    if isinstance(notes, dict):
+        for name, value in notes.items():
+            if name == "recall_lost" and isinstance(value, int | float):
+                yield float(value)
+            else:
+                yield from _losses(value)
 
 
 def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Account]]:

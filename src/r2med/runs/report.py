@@ -82,6 +82,8 @@ class Result:
             found |= {"run": self.run_id, "cached": self.cached}
         if self.oracle:
             found["oracle"] = True
+        if self.record.recall_lost is not None:
+            found["recall_lost"] = self.record.recall_lost
         if self.incomplete:
             found["incomplete"] = dict(self.incomplete)
         return found
