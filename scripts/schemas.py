@@ -1371,6 +1371,59 @@ REVIEW_AGREEMENT = record(
     },
     "How far reviewers agree.",
 )
+REVIEW_EXPORT = record(
+    {
+        "path": string("What was written."),
+        "form": string(),
+        "labels": count(),
+        "settings": record(
+            {"binary": flag("Whether every relevant grade is written as 1.")},
+            "How the labels were come by.",
+            rule=string("A ruling first, then the rule."),
+            reviewers=array(string(), "Whose labels count."),
+            labels=count(),
+            ruled=count("Labels that an adjudicator decided."),
+            undecided=count("Items on which reviewers differ, and which are left out."),
+        ),
+        "fingerprint": string("Of the new version of the task; empty for other forms."),
+        "before": string("Of the version that was reviewed."),
+        "changed": count("Judgements that are other than they were."),
+        "added": count("Pairs that nobody had judged."),
+        "notes": array(string()),
+    }
+)
+REVIEW_JUDGE = record(
+    {
+        "reviewer": string(),
+        "items": count(),
+        "graded": count(),
+        "written": count("Decisions that were not there before."),
+        "unread": count("Replies without a grade of the scale, which count as nothing."),
+        "failed": count("Requests without a reply."),
+        "invented": count("Quotes that the passage does not have."),
+        "first_unread": string(),
+        "cost": unknown(number("US dollars; null where a price is not known.")),
+    }
+)
+REVIEW_JUDGE_PLAN = record(
+    {
+        "requests": count(),
+        "cached": count("Requests that are answered already."),
+        "prompt_tokens": count("Of requests that are still to be asked."),
+        "completion_tokens": count("A guess."),
+        "cost": unknown(number("US dollars; null where a price is not known.")),
+        "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
+    }
+)
+REVIEW_IMPORT = record(
+    {
+        "reviewers": table(count(), "Reviewer to the labels that came in under this name."),
+        "written": count("Decisions that were not there before."),
+        "unknown": count("Labels of pairs that are no items of the review."),
+        "first_unknown": string(),
+        "skipped": count("Answers that their tool calls cancelled, discarded or a draft."),
+    }
+)
 _SHARE = record(
     {"part": count(), "whole": count(), "value": share(), "low": share(), "high": share()},
     "A share with Wilson's 95% interval.",
@@ -1535,6 +1588,14 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
         "r2med review agreement --json",
         "How far reviewers agree, and how right the labels of the task are.",
         REVIEW_AGREEMENT,
+    ),
+    "review-export": ("r2med review export --json", "What was written of a review.", REVIEW_EXPORT),
+    "review-import": ("r2med review import --json", "What came in from a file.", REVIEW_IMPORT),
+    "review-judge": ("r2med review judge --json", "What a model said of a review.", REVIEW_JUDGE),
+    "review-judge-plan": (
+        "r2med review judge --dry-run --json",
+        "What asking a model would take.",
+        REVIEW_JUDGE_PLAN,
     ),
     "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),

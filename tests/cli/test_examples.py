@@ -44,6 +44,8 @@ from r2med.llm.scripted import scripted_file
 from r2med.rerank import reranker_cards
 from r2med.retrieve.engine_request import read_request
 from r2med.review.grading_scale import read_scale
+from r2med.review.review_rows import DraftDecision
+from r2med.review.review_store import ReviewStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 
@@ -237,6 +239,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         call("submit", "bm25", "--tasks", "sample/Biology", "--out", "ours.zip")
         call("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "20")
         call("review", "invite", "pilot", "Dr. Ada")
+        with ReviewStore.open("pilot") as store:
+            drafts = [(item.number, DraftDecision("graded", item.number % 4)) for item in store.items()]
+            store.record_all(store.reviewer("Dr. Ada").id, drafts)
         call("nano", "build", "path/to/folder", "--out", "my-nano", "--docs", "1000")
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):

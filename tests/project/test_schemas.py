@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         output("run", "bm25", "--tasks", "translated")
         output("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "12", "--overlap", "1")
         judge_all("pilot")
+        output("review", "export", "pilot", "--to", "csv", "--out", "labels.csv")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
         (folder / "out" / "runs").rename(folder / "lists")
         next((folder / "lists").glob("sample-Biology.bm25.*")).rename(folder / "list.trec")
@@ -108,6 +109,13 @@ COMMANDS = {
     "review": ("review", "new", "other", "--from", "sample/Biology", "bm25", "--items", "12", "--json"),
     "review (judged)": ("review", "show", "pilot", "--json"),
     "review-agreement": ("review", "agreement", "pilot", "--json"),
+    "review-export": (
+        *("review", "export", "pilot", "--to", "task", "--out", "reviewed"),
+        *("--rule", "median", "--reviewer", "one", "two", "--json"),
+    ),
+    "review-import": ("review", "import", "pilot", "labels.csv", "--as", "them", "--json"),
+    "review-judge": ("review", "judge", "pilot", "--llm", "scripted:said.jsonl", "--as", "judge", "--json"),
+    "review-judge-plan": ("review", "judge", "pilot", "--llm", "gpt-4o", "--dry-run", "--json"),
     "reviews": ("review", "list", "--json"),
     "answers": ("answers", INFERRED, "--json"),
     "rag": (

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from r2med.cli.options import ManyValues, Percent, json_option, output, remark, write_json
+from r2med.cli.review_labels import export_command, import_command, judge_command
 from r2med.diagnose.labels import read_labels
 from r2med.errors import counted
 from r2med.render.agreement_report import AGREEMENT_FORMATS, BREAKDOWNS, show_agreement
@@ -31,7 +32,8 @@ def command() -> None:
     """Have people and models judge passages, blind and one at a time, and keep every decision.
 
     `new` makes a project, `invite` prints a link for a person, who opens it in a browser while `r2med serve` runs,
-    `show` tells how far everybody is.
+    `show` tells how far everybody is, `agreement` how far they agree. `judge` has a model label the same items,
+    `import` brings labels in from elsewhere, `export` writes what came of it all.
 
     \b
     Examples:
@@ -184,3 +186,7 @@ def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | N
         click.echo(AGREEMENT_FORMATS[form](found, by), nl=False)
     else:
         show_agreement(found, output(), by)
+
+
+for _each in (export_command, judge_command, import_command):
+    command.add_command(_each)
