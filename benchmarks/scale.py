@@ -240,14 +240,7 @@ def run(engine: str, folder: Path, work: Path, python: str) -> Iterator[dict[str
 
 def show(output: Path) -> None:
     """The results as a table, an engine and a size a row; processor seconds, each step's smallest."""
-    found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
-    for line in output.read_text().splitlines():
-        row = json.loads(line)
-        if row["failed"]:
-            continue
-        steps = found.setdefault((row["size"], row["engine"]), {})
-        before = steps.get(row["step"])
-        steps[row["step"]] = row if before is None or row["cpu"] < before["cpu"] else before
+    found = smallest(output)
     heads = ["passages", "engine", "docs/cpu s", "build s", "cpu s", "bytes/doc", "memory MB", *KINDS]
     print("| " + " | ".join(heads) + " |")
     print("|---:|---|" + "---:|" * (len(heads) - 2))
@@ -263,6 +256,45 @@ def show(output: Path) -> None:
     print("\nThe last three: processor milliseconds a query, the whole process of 100, and (the queries alone).")
 
 
+COLOURS = {"r2med": "#0b6e4f", "tantivy": "#c8553d", "lucene": "#3d5a98", "bm25s": "#8a6d1d"}
+
+
+def smallest(output: Path) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
+    """What was measured, by size and engine, then by step: of several rounds the one with the least processor time."""
+    found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
+    for line in output.read_text().splitlines():
+        row = json.loads(line)
+        if row["failed"]:
+            continue
+        steps = found.setdefault((row["size"], row["engine"]), {})
+        before = steps.get(row["step"])
+        steps[row["step"]] = row if before is None or row["cpu"] < before["cpu"] else before
+    return found
+
+
+def draw(output: Path, picture: Path) -> None:
+    """Both axes in powers of ten: processor seconds of building, and of 100 vignettes with the index kept."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "r2med", "svg.fonttype": "none", "font.size": 9})
+    from matplotlib import pyplot
+
+    found = smallest(output)
+    figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    for panel, step, title in zip(panels, ("build", "query"), ("building the index", "100 vignettes"), strict=True):
+        for engine, colour in COLOURS.items():
+            points = sorted(
+                (size, steps[step]["cpu"]) for (size, name), steps in found.items() if name == engine and step in steps
+            )
+            if points:
+                panel.loglog(*zip(*points, strict=True), marker="o", color=colour, label=engine)
+        panel.set(title=f"{title}, whole process", xlabel="passages", ylabel="processor seconds")
+        panel.grid(alpha=0.3)
+    panels[0].legend(frameon=False)
+    figure.savefig(picture, metadata={"Date": None})
+
+
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Where results are added, a line each.")
@@ -270,6 +302,7 @@ def show(output: Path) -> None:
 @click.option("--engine", "engines", multiple=True, type=click.Choice(list(BUILD)), default=tuple(BUILD))
 @click.option("--peers", default=sys.executable, help="An interpreter that has the other engines.")
 @click.option("--work", type=click.Path(path_type=Path), help="Where indexes are built; FOLDER/work by default.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw what was measured into this file (SVG).")
 @click.option("--show", "only_show", is_flag=True, help="Print the table of what was measured before.")
 def main(
     folder: Path,
@@ -278,6 +311,7 @@ def main(
     engines: tuple[str, ...],
     peers: str,
     work: Path | None,
+    plot: Path | None,
     only_show: bool,
 ) -> None:
     """Measure BM25 engines on the collections of FOLDER."""
@@ -290,6 +324,8 @@ def main(
                 with output.open("a") as file:
                     file.write(json.dumps({"size": size, "engine": engine, "load": round(load, 1), **found}) + "\n")
     show(output)
+    if plot is not None:
+        draw(output, plot)
 
 
 if __name__ == "__main__":

@@ -416,8 +416,15 @@ def read_toml(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text("utf-8"))
 
 
-def _read_settings(_: Path) -> object:
-    return config.aliases() or (config.server_sets() and config.request_settings().given())
+def _read_settings(file: Path) -> object:
+    readers: dict[str, Callable[[], object]] = {
+        "aliases": config.aliases,
+        "servers": config.server_sets,
+        "requests": lambda: config.request_settings().given(),
+        "limits": lambda: config.memory_limit() != config.MEMORY,
+        "engine": config.engine_settings,
+    }
+    return all(readers[table]() for table in read_toml(file))
 
 
 def _read_build_plan(file: Path) -> object:
