@@ -194,3 +194,19 @@ def test_ids_of_a_few_other_documents_are_left_out_and_said(file: Path, bm25: Ru
     assert result.metrics == pytest.approx(scores("bm25")["bm25"], abs=1e-12)
     assert any("'elsewhere' for query bio-q01; they are left out" in line for line in result.warnings)
     assert any("1 query not of sample/Biology left out, the first 'q-of-others'" in line for line in result.warnings)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_not_imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash that is recorded would be of one file, the lists of another."""
+    from r2med.data.run_files import read_run
+
+    def swapped(path: Path):
+        path.write_text(path.read_text().replace(" Q0 ", " Q1 "))
+        return read_run(path)
+
+    monkeypatch.setattr("r2med.retrieve.imported_lists.read_run", swapped)
+    done = CliRunner().invoke(app, ["import", str(file), "--task", TASK, "--as", "theirs"])
+    assert done.exit_code != 0
+    assert "was replaced while it was imported" in done.output + str(done.exception)
+    with Ledger() as ledger:
+        assert ledger.entries(system="theirs") == []

@@ -1,7 +1,7 @@
 """How documents get into each search engine: an index with the right fields, batches of documents, and a count.
 
-Requests are those of the engines' public references. Every document carries the task's own id; where an engine wants
-ids of its own kind, that one is derived from ours, so that sending a document twice replaces it.
+Requests are written from the engines' public documentation. Every document carries the task's own id; where an engine
+wants ids of its own kind, that one is derived from ours, so that sending a document twice replaces it.
 """
 
 from __future__ import annotations

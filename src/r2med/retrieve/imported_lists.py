@@ -83,14 +83,13 @@ class ImportedLists(Retriever):
     @cached_property
     def _hash(self) -> str:
         assert self.source is not None
-        try:
-            return hashlib.sha256(self.source.read_bytes()).hexdigest()
-        except OSError as error:
-            raise DataError(f"{self.source}: cannot be read ({error.strerror})") from error
+        return _file_hash(self.source)
 
     def _from_file(self, collection: Collection, context: Context) -> Run:
         assert self.source is not None
         run, warnings = read_run(self.source)
+        if _file_hash(self.source) != self._hash:
+            raise DataError(f"{self.source}: was replaced while it was imported; import it again")
         wanted = collection.queries
         others = [query for query in run.queries if query not in wanted.position]
         if len(others) == len(run.queries):
@@ -135,3 +134,10 @@ class ImportedLists(Retriever):
             if (entry.record.data.documents, entry.record.data.queries) == data:
                 return entry, entry.record.notes[self.name]
         raise DataError(f"{self.name} was imported for other documents or queries than {task} has now; {again}")
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error

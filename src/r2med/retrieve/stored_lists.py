@@ -7,7 +7,6 @@ reciprocal rank fusion, and not to be read as a similarity.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ from r2med.data.tasks import candidate_configs
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
+from r2med.storage.cache import cache_key
+from r2med.storage.file_digests import confirm_unchanged, file_digest
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -58,15 +59,16 @@ class StoredLists(Retriever):
         """What the output depends on that the data brings along: the lists' content, or the commit they come from."""
         if collection.task.hub and collection.origin is not None:
             return {"commit": collection.origin.name}
-        digest = hashlib.sha256()
-        for file in candidate_files(collection, self.lists):
-            digest.update(file.read_bytes())
-        return {"lists": digest.hexdigest()[:32]}
+        digests = [file_digest(file) for file in candidate_files(collection, self.lists)]
+        return {"lists": digests[0] if len(digests) == 1 else cache_key(files=digests)[:32]}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's stored list."""
         if any(collection.generations):
             context.warn(f"{self}: lists are stored, so what was generated for the queries plays no part in them")
         run = candidates(collection, self.lists)
+        if not collection.task.hub:
+            for file in candidate_files(collection, self.lists):
+                confirm_unchanged(file)
         context.notes.facts |= {"lists": self.lists, **self.inputs(collection)}
         return run.cut(self.depth)

@@ -35,15 +35,19 @@ def file_digest(path: Path) -> str:
     taken = _TAKEN.get()
     if taken is not None and path in taken:
         return taken[path]
+    digest = _hash(path)
+    if taken is not None:
+        taken[path] = digest
+    return digest
+
+
+def _hash(path: Path) -> str:
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
     except OSError as error:
         raise DataError(f"{str(path)!r}: cannot be read: {reason(error)}") from error
     except ValueError as error:
         raise DataError(f"{str(path)!r}: cannot be read: {error}") from error
-    if taken is not None:
-        taken[path] = digest
-    return digest
 
 
 def confirm(path: Path, read: str) -> None:
@@ -51,3 +55,8 @@ def confirm(path: Path, read: str) -> None:
     taken = _TAKEN.get()
     if taken is not None and taken.get(path, read) != read:
         raise DataError(f"{path}: was replaced while the run was made; run it again")
+
+
+def confirm_unchanged(path: Path) -> None:
+    """After a file was read by others: an error where it is no longer the one whose hash was taken before."""
+    confirm(path, _hash(path))
