@@ -555,6 +555,7 @@ AUDIT = record(
         "binary": flag("Whether every grade from 1 on counts as 1."),
         "filled": flag("Whether what a set does not list counts as 0."),
         "overlaid": flag("Whether systems are scored by the first set as corrected by the other."),
+        "holes": flag("Whether other sets only fill what the first does not judge."),
         "pairs": count("Pairs of a query and a document that two sets at least judged."),
         "queries": count("The queries of these pairs."),
         "sets": array(

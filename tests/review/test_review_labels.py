@@ -14,11 +14,14 @@ import r2med
 from r2med.cli.main import app
 from r2med.data.qrels import read_label_sets
 from r2med.llm.scripted import scripted
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import join_path
 from r2med.review.model_reviewer import ModelReviewer
 from r2med.review.review_rows import DraftDecision, Ruling
 from r2med.review.review_store import ReviewStore
+from r2med.runs.ledger import Ledger
 from r2med.storage.sqlite import seal
 
 SCRIPT = [
@@ -248,3 +251,35 @@ def test_what_cannot_be_imported_is_one_line_and_leaves_nothing(pilot, tmp_path:
 def test_what_cannot_be_exported_is_one_line(pilot, tmp_path: Path, words: tuple[str, ...], message: str):
     assert message in refused("review", "export", *words, "--out", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_holes_are_filled_by_a_reviewer_and_scores_are_before_and_after():
+    call("run", "bm25", "bm25-classic", "--tasks", "sample/Biology")
+    sources = ("sample/Biology", "bm25", "bm25-classic")
+    call("review", "new", "gaps", "--from", *sources, "--queue", "holes", "--items", "30")
+    with ReviewStore.open("gaps") as store:
+        found = [(item.number, DraftDecision("graded", 3 * (item.number % 2))) for item in store.items()]
+        store.record_all(store.add_reviewer("m", "model").id, found)
+        asked = {each.number: each.query for each in store.questions()}
+        filled = {(asked[item.question], item.document): item.number % 2 for item in store.items()}
+    words = ("audit", "sample/Biology", "--labels", "task", "review:gaps:m", "--holes", "--binary")
+    change = json.loads(call(*words, "--json"))["changes"][0]
+    qrels = r2med.load("sample/Biology").gold.qrels
+    merged = {query: dict(judged) for query, judged in qrels.items()}
+    for (query, document), grade in filled.items():
+        merged[query][document] = grade
+    with Ledger() as ledger:
+        runs = {entry.system: ledger.run(entry) for entry in ledger.entries() if entry.task == "sample/Biology"}
+    measure = Measure("nDCG", 10)
+    for row in change["systems"]:
+        for labels, value in ((qrels, row["a"]), (merged, row["b"])):
+            assert value == pytest.approx(score(runs[row["system"]], labels, [measure]).values(measure).mean())
+        top = [(q, d) for q in runs[row["system"]].queries for d in runs[row["system"]][q].documents[:10]]
+        assert row["holes_a"] > row["holes_b"]
+        assert row["holes_a"] == pytest.approx(sum(d not in qrels[q] for q, d in top) / len(top))
+    assert "30 pairs" in " ".join(call(*words).split())
+    own = Path(__file__).parents[2] / "src/r2med/data/sample/Biology/qrels.jsonl"
+    assert "no hole to fill" in refused("audit", "sample/Biology", "--labels", "task", str(own), "--holes")
+    assert "goes with neither" in refused(*words, "--fill")
+    assert "has no reviewer 'n'" in refused(*words[:4], "review:gaps:n", "--holes")
+    assert "no review absent" in refused(*words[:4], "review:absent")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.build.label_noise import ErrorModel, JudgedLists, Stability, simulate
-from r2med.build.label_sets import LabelSet, SharedPairs, binary, fill, overlay, read_sets, share_pairs
-from r2med.data.dataset import Dataset
+from r2med.build.label_sets import LabelSet, SharedPairs, beyond, binary, fill, overlay, read_sets, share_pairs
+from r2med.data.dataset import Dataset, Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
 from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means
@@ -45,6 +45,8 @@ class AuditOptions:
     """Whether a pair that one set judges and another does not counts as 0 in the other."""
     overlaid: bool = False
     """Whether systems are scored by the first set as corrected by the other, instead of by the other alone."""
+    holes: bool = False
+    """Whether other sets only fill what the first does not judge."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ class Audit:
     binary: bool
     filled: bool
     overlaid: bool
+    holes: bool
+    """Whether other sets only fill what the first does not judge."""
     sets: Sequence[SetFacts]
     pairs: int
     """Pairs of a query and a document that two sets at least judged."""
@@ -186,7 +190,7 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
-        names = ("task", "measure", "binary", "filled", "overlaid", "pairs", "queries")
+        names = ("task", "measure", "binary", "filled", "overlaid", "holes", "pairs", "queries")
         facts = {name: getattr(self, name) for name in names}
         return facts | {
             "sets": [asdict(each) for each in self.sets],
@@ -197,23 +201,31 @@ class Audit:
         }
 
 
-def audit(ledger: Ledger, dataset: Dataset, sources: Sequence[str], options: AuditOptions) -> Audit:
+def audit(
+    ledger: Ledger,
+    dataset: Dataset,
+    sources: Sequence[str],
+    options: AuditOptions,
+    known: Mapping[str, Qrels] | None = None,
+) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
-    given = read_sets(sources, dataset)
+    given = read_sets(sources, dataset, known)
     plain = binary(given) if options.binary else given
-    sets = fill(plain) if options.filled else plain
+    sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
     shared = share_pairs(sets)
     notes = _notes(plain, options)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
     overlapping = _overlapping(sets)
-    changes = [_change(one, other, runs, options) for one, other in overlapping if one is sets[0] and runs]
+    judged = plain[0] if options.holes else sets[0]
+    changes = [_change(one, other, runs, options, judged) for one, other in overlapping if one is sets[0] and runs]
     return Audit(
         task=dataset.name,
         measure=str(options.measure),
         binary=options.binary,
         filled=options.filled,
-        overlaid=options.overlaid,
+        overlaid=options.overlaid or options.holes,
+        holes=options.holes,
         sets=[SetFacts(each.name, len(each.qrels), each.judged, each.relevant, each.left_out) for each in given],
         pairs=len(shared.pairs),
         queries=int(shared.ratings.questions.max()) + 1,
@@ -232,13 +244,13 @@ def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
         if each.left_out
     ]
     only = [each.name for each in sets if each.relevant == each.judged]
-    if only and not options.filled:
+    if only and not options.filled and not options.holes:
         notes.append(f"{' and '.join(only)}: relevant documents only; --fill counts what a set does not list as 0")
     if len({each.highest for each in sets if each.highest > 0}) > 1:
         highest = ", ".join(f"{each.name} {each.highest}" for each in sets)
         notes.append(f"the highest grades differ ({highest}); --binary counts every grade from 1 on as 1")
     for other in sets[1:]:
-        if other.judged < sets[0].judged / 2 and not options.overlaid:
+        if other.judged < sets[0].judged / 2 and not options.overlaid and not options.holes:
             notes.append(
                 f"{other.name} judges {other.judged:,} pairs where {sets[0].name} judges {sets[0].judged:,};"
                 f" --overlay scores systems by {sets[0].name} as corrected by {other.name}"
@@ -317,9 +329,11 @@ def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[d
     return {name: known[name] for name in best[:MOST_SYSTEMS]}, notes
 
 
-def _change(base: LabelSet, other: LabelSet, runs: Mapping[str, Run], options: AuditOptions) -> LabelChange:
-    """The systems under two label sets."""
-    after = overlay(base, other) if options.overlaid else other
+def _change(
+    base: LabelSet, other: LabelSet, runs: Mapping[str, Run], options: AuditOptions, judged: LabelSet
+) -> LabelChange:
+    """The systems under two label sets; holes are what `judged` says nothing of."""
+    after = overlay(base, other) if options.overlaid or options.holes else other
     with_a, with_b = positive(base.qrels), positive(after.qrels)
     queries = [query for query in with_a if query in with_b]
     counts = (len(queries), len(with_a) - len(queries), len(with_b) - len(queries))
@@ -331,7 +345,7 @@ def _change(base: LabelSet, other: LabelSet, runs: Mapping[str, Run], options: A
     systems = [
         SystemChange(name, float(a.mean()), float(b.mean()), difference_interval([b - a]), *holes)
         for (name, run), a, b in zip(ranked.items(), one, two, strict=True)
-        for holes in [[_holes(run, labels, queries) for labels in (base, after)]]
+        for holes in [[_holes(run, labels, queries) for labels in (judged, after)]]
     ]
     conclusions = _conclusions(list(ranked), one, two, stability)
     return LabelChange(base.name, other.name, *counts, systems, *_tau(one, two), conclusions, stability)

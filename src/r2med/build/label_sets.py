@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +48,14 @@ class LabelSet:
         return self.qrels.get(query, {}).get(document)
 
 
-def read_sets(sources: Sequence[str], dataset: Dataset) -> tuple[LabelSet, ...]:
-    """The label sets that names stand for: the word `task`, files of judgements, files with a column of reviewers."""
-    raw = [each for source in sources for each in _raw_sets(source, dataset)]
+def read_sets(
+    sources: Sequence[str], dataset: Dataset, known: Mapping[str, Qrels] | None = None
+) -> tuple[LabelSet, ...]:
+    """The label sets that names stand for: the word `task`, files of judgements, files with a column of reviewers.
+
+    `known` has the judgements of names that somebody else has looked up.
+    """
+    raw = [each for source in sources for each in _raw_sets(source, dataset, known or {})]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
@@ -61,8 +66,11 @@ def read_sets(sources: Sequence[str], dataset: Dataset) -> tuple[LabelSet, ...]:
     return tuple(_known(name, source, qrels, dataset) for name, (source, _, qrels) in zip(names, raw, strict=True))
 
 
-def _raw_sets(source: str, dataset: Dataset) -> Iterator[tuple[str, str, Qrels]]:
+def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, Qrels]) -> Iterator[tuple[str, str, Qrels]]:
     """Source, reviewer and judgements of each set behind a name."""
+    if source in known:
+        yield source, "", known[source]
+        return
     if source == OF_TASK:
         yield source, "", dataset.gold.qrels
         return
@@ -132,6 +140,28 @@ def overlay(base: LabelSet, other: LabelSet) -> LabelSet:
     queries = [*base.qrels, *(query for query in other.qrels if query not in base.qrels)]
     merged = {query: {**base.qrels.get(query, {}), **other.qrels.get(query, {})} for query in queries}
     return LabelSet(other.name, merged, other.left_out)
+
+
+def beyond(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
+    """The first set with 0 for what only others judge, and of each other one what the first does not judge."""
+    first = sets[0]
+    others = [LabelSet(each.name, _unjudged(first, each), each.left_out) for each in sets[1:]]
+    for each in others:
+        if not each.qrels:
+            raise R2medError(f"{each.name} judges no pair that {first.name} does not, so that there is no hole to fill")
+    holes = [(query, document) for each in others for query, judged in each.qrels.items() for document in judged]
+    zeros: dict[str, dict[str, int]] = {}
+    for query, document in holes:
+        zeros.setdefault(query, {})[document] = 0
+    return (overlay(LabelSet(first.name, zeros), first), *others)
+
+
+def _unjudged(first: LabelSet, other: LabelSet) -> dict[str, dict[str, int]]:
+    left = {
+        query: {document: grade for document, grade in judged.items() if first.grade(query, document) is None}
+        for query, judged in other.qrels.items()
+    }
+    return {query: judged for query, judged in left.items() if judged}
 
 
 @dataclass(frozen=True)

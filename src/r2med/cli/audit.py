@@ -10,11 +10,14 @@ import click
 from r2med.build.audit import AuditOptions, audit
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 from r2med.data import load
+from r2med.data.dataset import Qrels
 from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.render.audit_report import FORMATS, show_audit
 from r2med.render.charts import stability_chart
 from r2med.render.plots import ENDINGS, save
+from r2med.review.resolved_labels import reviewed_qrels
+from r2med.review.review_store import ReviewStore
 from r2med.runs.ledger import Ledger
 
 
@@ -24,14 +27,15 @@ from r2med.runs.ledger import Ledger
     "--labels",
     multiple=True,
     required=True,
-    metavar="task|FILE...",
-    help="Label sets: the word `task` (its own), files of judgements, files with a column of reviewers.",
+    metavar="task|FILE|review:NAME...",
+    help="Label sets: `task` (its own), files of judgements or of reviewers, a review (or review:NAME:REVIEWER).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
 @click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
 @click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
 @click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
 @click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
+@click.option("--holes", is_flag=True, help="Only fill what the first set does not judge, by the other.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw how stable the order is.")
 @click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
@@ -48,21 +52,25 @@ def command(
 
     A set that lists relevant documents only (as R2MED's) has few pairs in common with another: --fill counts what
     it does not list as 0. A review of some pairs is no full set: --overlay scores by A, corrected by it. Where one
-    set has more grades than another, --binary counts only relevant or not.
+    set has more grades than another, --binary counts only relevant or not. With --holes, the other set says only what
+    A does not: documents at the top of a list that nobody judged, and the scores before and after.
 
     \b
     Examples:
+      r2med audit sample/Biology --labels task review:pilot --holes --binary
       r2med audit sample/Biology --labels task --labels review.csv --overlay
       r2med audit sample/Biology --labels task second.qrels --fill --systems bm25 wordllama
       r2med audit sample/Biology --labels reviewers.csv --format md
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
+    if given["holes"] and (given["filled"] or given["overlaid"]):
+        raise click.UsageError("--holes goes with neither --fill nor --overlay")
     measure = Measure.parse(given.pop("metric"))
     _check_plot(plot)
     dataset = load(task)
     with Ledger() as ledger:
-        found = audit(ledger, dataset, labels, AuditOptions(measure, **given))
+        found = audit(ledger, dataset, labels, AuditOptions(measure, **given), _reviewed(labels, dataset.name))
     remark(found.notes)
     if as_json:
         write_json(found.as_dict())
@@ -73,6 +81,20 @@ def command(
     if plot:
         save(stability_chart(found), plot)
         click.echo(f"the figure is in {plot}", err=True)
+
+
+def _reviewed(labels: tuple[str, ...], task: str) -> dict[str, Qrels]:
+    """The labels of the reviews that are named."""
+    found: dict[str, Qrels] = {}
+    for source in labels:
+        if source.startswith(_REVIEW):
+            name, _, reviewer = source.removeprefix(_REVIEW).partition(":")
+            with ReviewStore.open(name) as store:
+                found[source] = reviewed_qrels(store, task, reviewer)
+    return found
+
+
+_REVIEW = "review:"
 
 
 def _check_plot(path: Path | None) -> None:

@@ -59,7 +59,7 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
         click.echo(
             f"{done.changed:,} changed, {done.added:,} new; fingerprint {done.fingerprint}, before {done.before}"
         )
-        click.echo(f"see: r2med audit {done.path} --labels task", err=True)
+        click.echo(f"see: r2med run bm25 --tasks {done.path}", err=True)
 
 
 @click.command("judge", cls=ManyValues)

@@ -65,6 +65,9 @@ def _sets(audit: Audit) -> Section:
     ]
     both = "Both judged" if len(audit.sets) == 2 else "Two sets at least judged"
     filled = " What a set does not list counts as 0." if audit.filled else ""
+    if audit.holes:
+        filled = f" These are the holes that {audit.sets[0].name} leaves and others fill: it counts them as 0."
+        both = "The others judged"
     said = f"{both} {audit.pairs:,} pairs of a question and a document, of {audit.queries:,} questions.{filled}"
     return Section(f"Labels of {audit.task}", ("label set", "queries", "judged", "relevant", "not"), rows, [said])
 

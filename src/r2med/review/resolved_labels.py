@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r2med.data.dataset import Qrels
 from r2med.errors import R2medError
 from r2med.review.review_progress import grades_by_item
 from r2med.review.review_rows import PERSON, ReviewItem, ReviewQuestion
@@ -75,12 +76,17 @@ class ResolvedLabels:
 
 
 def resolve_labels(
-    store: ReviewStore, rule: str = "majority", reviewers: Sequence[str] = (), *, binary: bool = False
+    store: ReviewStore,
+    rule: str = "majority",
+    reviewers: Sequence[str] = (),
+    *,
+    binary: bool = False,
+    ruled: bool = True,
 ) -> ResolvedLabels:
     """One label an item; the grades of people count, or of the reviewers that are named.
 
     A grade below the scale's `relevant_from` is written as 0, that grade as 1, the next one as 2; with `binary`, every
-    relevant one as 1.
+    relevant one as 1. Rulings go first, unless they shall not count.
     """
     if rule not in RULES:
         raise R2medError(f"there is no rule {rule!r}; choose {', '.join(RULES)}")
@@ -89,24 +95,39 @@ def resolve_labels(
     for name in reviewers:
         store.reviewer(name)
     said = grades_by_item(store.standing())
-    rulings = store.rulings()
+    rulings = store.rulings() if ruled else {}
     questions = {each.number: each for each in store.questions()}
     found, undecided = [], 0
     for item in store.items():
         given = {names[who]: grade for who, grade in said.get(item.number, {}).items() if names[who] in chosen}
-        ruled = rulings[item.number].grade if item.number in rulings else None
-        if ruled is None and not given:
+        decided = rulings[item.number].grade if item.number in rulings else None
+        if decided is None and not given:
             continue
-        grade = ruled if ruled is not None else RULES[rule](list(given.values()))
+        grade = decided if decided is not None else RULES[rule](list(given.values()))
         if grade is None:
             undecided += 1
             continue
         score = written_score(grade, store.project.scale.relevant_from, binary=binary)
-        by = RULED if ruled is not None else rule
+        by = RULED if decided is not None else rule
         found.append(ResolvedLabel(item, questions[item.question], grade, score, by, given))
     if not found:
         raise R2medError(_nothing(store, undecided))
     return ResolvedLabels(found, undecided, rule, sorted(chosen), binary)
+
+
+def reviewed_qrels(store: ReviewStore, task: str, reviewer: str = "") -> Qrels:
+    """What a review says about the pairs of a task, or one of its reviewers does."""
+    found: dict[str, dict[str, int]] = {}
+    for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
+        if label.question.task == task:
+            found.setdefault(label.question.query, {})[label.item.document] = label.score
+    if not found:
+        raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {_tasks(store)}")
+    return found
+
+
+def _tasks(store: ReviewStore) -> str:
+    return ", ".join(store.project.data)
 
 
 def written_score(grade: int, relevant_from: int, *, binary: bool = False) -> int:
