@@ -73,7 +73,7 @@ def faults(page) -> list[str]:
     return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
 
 
-def test_two_people_and_an_adjudicator_from_invitation_to_rulings(enter, pilot):
+def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(enter, pilot, tmp_path):
     ada = enter("Dr. Ada", **DESKTOP)
     ada.keyboard.press("Tab")  # by keys alone, from the welcome on
     while ada.evaluate("document.activeElement.textContent.trim()") != "Begin":
@@ -149,30 +149,9 @@ def test_two_people_and_an_adjudicator_from_invitation_to_rulings(enter, pilot):
     keeper.goto(f"{pilot}/review/pilot/progress?token={TOKEN}")
     assert "Dr. Ben" in keeper.locator("table").inner_text()
     assert faults(keeper) == []
-
-
-def test_the_page_says_when_the_server_is_gone_and_a_selection_is_a_proof(browser, tmp_path, monkeypatch):
-    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
-    run("review", "new", "pilot", "--from", TASK, "--items", "6", "--overlap", "1")
-    context = browser.new_context(**DESKTOP)
-    page = context.new_page()
-    with served(tmp_path / "ledger.sqlite") as address:
-        page.goto(run("review", "invite", "pilot", "Ada", "--url", address).strip())
-        page.click("a.button.primary")
-        page.wait_for_selector(".desk mark")
-        page.evaluate(
-            """() => { const mark = document.querySelector('.passage mark'); const range = document.createRange();
-            range.selectNodeContents(mark); getSelection().removeAllRanges(); getSelection().addRange(range); }"""
-        )
-        word = page.locator(".passage mark").first.inner_text()
-        page.keyboard.press("h")
-        page.wait_for_selector(f"[data-said]:has-text('Marked: {word}')")
-        press(page, "2")
-        here = page.url
-    page.keyboard.press("1")
-    page.wait_for_selector("[data-alert]:has-text('This was not saved')")
-    assert page.url == here
-    context.close()
+    exported = tmp_path / "pilot.qrels"
+    run("review", "export", "pilot", "--to", "trec", "--out", str(exported))
+    grades = {line.split()[2]: int(line.split()[3]) for line in exported.read_text("utf-8").splitlines()}
     with ReviewStore.open("pilot") as store:
-        (row,) = store.decisions()
-        assert store.item(row.item).text[slice(*row.span)] == word
+        ruled = {store.item(number).document for number in rulings}
+    assert {document for document, grade in grades.items() if grade > 0} == ruled
