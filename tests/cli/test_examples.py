@@ -114,7 +114,7 @@ NOT_RUN: dict[str, str] = {
     'r2med run "hyde(local) >> bm25"': SLOW,
     'r2med run "minilm(dtype=int8)"': SLOW,
     "r2med audit path/to/scifact --labels labels/pool.tsv labels/planted.tsv": SCIFACT,
-    'r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" --tasks path/to/scifact': SCIFACT,
+    'r2med run bm25 bm25-classic minilm wordllama "rrf(bm25, wordllama)" --tasks path/to/scifact': SCIFACT,
 }
 
 
