@@ -22,6 +22,7 @@ import r2med
 from r2med.cli.main import app as program
 from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.review.invitations import invite, join_path, withdraw
+from r2med.review.review_agreement import review_agreement
 from r2med.review.review_rows import ReviewItem, ReviewProject, ReviewQuestion
 from r2med.review.review_store import ReviewStore, create_review
 from r2med.web.access import Access
@@ -98,6 +99,7 @@ def test_a_link_opens_one_desk_and_nothing_else(application, store):
         assert item_page(ada)[0] == "/review/pilot/item/1"
         assert item_page(ben, "other")[0] == "/review/other/item/1"
         for path in ("/", "/runs", "/review", "/review/pilot/progress", "/review/other", "/review/other/item/1",
+                     "/review/pilot/agreement",
                      "/review/other/undo", "/document?task=x", "/search", "/review/absent"):  # fmt: skip
             assert ada.get(path).status_code == 403, path
         assert ada.post("/review/other/item/1", data={"say": "1"}).status_code == 403
@@ -292,6 +294,12 @@ def test_an_adjudicator_sees_labels_without_names_and_names_a_cause(application,
     assert "67% <span" in progress
     assert "3 × the guideline is ambiguous" in progress
     assert "sentence 2: Judge whether the passage helps" in progress
+    shown = review_agreement(store)
+    page = keeper.get("/review/pilot/agreement").text
+    assert f"{shown.coefficients['kappa'].value:.3f}" in page
+    assert "Agreement by slice" in page
+    assert "From the 12 pairs that were drawn at random out of" in page
+    assert 'href="/review/pilot/agreement"' in progress
 
 
 def test_a_disk_that_cannot_be_written_is_said_and_nothing_is_lost(application, store):

@@ -19,8 +19,11 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from r2med.errors import R2medError
+from r2med.render.agreement_report import BREAKDOWNS, agreement_sections
 from r2med.render.html import Frame, render
+from r2med.render.sections import wide
 from r2med.review.desk import Desk, RulingCard
+from r2med.review.review_agreement import review_agreement
 from r2med.review.review_progress import every_progress
 from r2med.review.review_rows import (
     ADJUDICATOR,
@@ -60,6 +63,7 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
     return [
         Route("/review", pages.keeper(_list_page)),
         Route(f"{place}/progress", pages.keeper(_progress_page)),
+        Route(f"{place}/agreement", pages.keeper(_agreement_page)),
         Route(f"{place}/join/{{secret}}", pages.join),
         Route(place, pages.show(_start)),
         Route(f"{place}/item/{{position:int}}", pages.show(_item_page)),
@@ -326,3 +330,9 @@ def _list_page(door: ReviewDoor, request: Request) -> Page:
 def _progress_page(door: ReviewDoor, request: Request) -> Page:
     desk = door.desk(request.path_params["name"])
     return "review_progress.html", {"progress": desk.progress(), "causes": CAUSES}
+
+
+def _agreement_page(door: ReviewDoor, request: Request) -> Page:
+    """What `r2med review agreement` prints, with every breakdown."""
+    found = review_agreement(door.desk(request.path_params["name"]).store)
+    return "review_agreement.html", {"found": found, "sections": agreement_sections(found, BREAKDOWNS), "wide": wide}
