@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reviewing import make_project
 
 import r2med
 from r2med.cli.main import app
 from r2med.data.qrels import read_label_sets
+from r2med.errors import R2medError
 from r2med.llm.scripted import scripted
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import join_path
+from r2med.review.label_imports import foreign_labels
 from r2med.review.model_reviewer import ModelReviewer
 from r2med.review.review_rows import DraftDecision, Ruling
 from r2med.review.review_store import ReviewStore
@@ -78,9 +83,7 @@ def test_from_an_invitation_to_judgements_that_every_verb_reads(tmp_path: Path):
         eve = store.add_reviewer("Eve", role="adjudicator")
         store.rule(Ruling(0, eve.id, contested, 0, "slip", None, "", None, ""), "t")
     out = tmp_path / "Biology-v2"
-    done = json.loads(
-        call("review", "export", "pilot", "--to", "task", "--rule", "median", "--out", str(out), "--json")
-    )
+    done = json.loads(call("review", "export", "pilot", "--to", "task", "--rule", "max", "--out", str(out), "--json"))
     assert (done["settings"]["ruled"], done["settings"]["undecided"], done["changed"]) == (1, 0, 2)
     before, after = r2med.load("sample/Biology"), r2med.load(out)
     assert done["fingerprint"] == after.fingerprint != before.fingerprint == done["before"]
@@ -92,12 +95,12 @@ def test_from_an_invitation_to_judgements_that_every_verb_reads(tmp_path: Path):
     for (query, document), (_, now) in changes.items():
         assert after.gold.qrels[query][document] == int(now)
     record = json.loads((out / "review.json").read_text())
-    assert (record["rule"], record["reviewers"]) == ("ruling, then median", ["Ada", "Ben", "Eve"])
+    assert (record["rule"], record["reviewers"]) == ("ruling, then max", ["Ada", "Ben", "Eve"])
     call("validate", str(out))
     call("run", "bm25", "--tasks", str(out))
     files = {form: str(tmp_path / f"pilot.{form}") for form in ("trec", "r2med", "beir", "csv")}
     for form, path in files.items():
-        call("review", "export", "pilot", "--to", form, "--rule", "median", "--binary", "--out", path)
+        call("review", "export", "pilot", "--to", form, "--rule", "max", "--binary", "--out", path)
     sets = {form: read_label_sets(path) for form, path in files.items()}
     assert sets["trec"] == sets["r2med"] == sets["beir"]
     assert set(sets["csv"]) == {"Ada", "Ben", "Eve"}
@@ -235,6 +238,32 @@ def test_what_cannot_be_imported_is_one_line_and_leaves_nothing(pilot, tmp_path:
     assert message in refused("review", "import", "pilot", str(tmp_path / name), "--as", "them", *more)
     with ReviewStore.open("pilot") as store:
         assert store.reviewers() == []
+
+
+ODD = st.recursive(
+    st.sampled_from([None, 0, 2.5, "", "x", "q1"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["rel", "value", "values", "type", "result", "text", "choices"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["annotations", "responses"]), ODD, ODD)
+def test_whatever_a_tool_writes_is_read_or_refused_in_one_line(tool: str, said, more):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.json"
+        ids = {"query_id": "q1", "doc_id": "d1"}
+        first = {tool: [said, {"result": [more], "values": more}], "data": ids, "fields": ids}
+        path.write_text(json.dumps([first, {tool: more, "data": said, "fields": ids}]))
+        try:
+            list(foreign_labels(path))
+        except R2medError as error:
+            assert "\n" not in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(

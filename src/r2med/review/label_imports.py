@@ -70,7 +70,7 @@ class ImportSettings:
 def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> ImportedLabels:
     """Read a file of labels into a project."""
     skipped: list[str] = []
-    labels = list(_labels(expanded(path), settings.question, skipped))
+    labels = list(foreign_labels(expanded(path), settings.question, skipped))
     items = _items(store, settings.task)
     known = [label for label in labels if (label.query, label.document) in items]
     strange = [label for label in labels if (label.query, label.document) not in items]
@@ -157,8 +157,9 @@ def parse_grades(text: str) -> dict[str, int]:
 # -------------------------------------------------------------------------------------------------- files
 
 
-def _labels(path: Path, question: str, skipped: list[str]) -> Iterator[ForeignLabel]:
-    """The labels of a file of any kind."""
+def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = None) -> Iterator[ForeignLabel]:
+    """The labels of a file of any kind; the places of answers that are none are added to `skipped`."""
+    skipped = [] if skipped is None else skipped
     records = list(_records(path))
     if records and any("annotations" in record or "completions" in record for _, record in records):
         for place, record in records:
@@ -223,29 +224,38 @@ def _ids(path: Path, place: str, *tables: object) -> tuple[str, str]:
     return found[0], found[1]
 
 
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _label_studio(
     path: Path, place: str, record: Mapping[str, Any], question: str, skipped: list[str]
 ) -> Iterator[ForeignLabel]:
     """The annotations of a task of Label Studio: a rating, a number or a choice of each."""
     query, document = _ids(path, place, record.get("data"))
-    for annotation in record.get("annotations") or record.get("completions") or ():
+    for annotation in _tables(record.get("annotations") or record.get("completions")):
         if annotation.get("was_cancelled"):
             skipped.append(place)
             continue
         answers, notes = {}, []
-        for region in annotation.get("result") or ():
-            kind, value = region.get("type"), region.get("value") or {}
+        for region in _tables(annotation.get("result")):
+            kind, value = region.get("type"), _table(region.get("value"))
             if kind in ("choices", "rating", "number"):
                 answers[str(region.get("from_name"))] = value.get(kind)
             elif kind == "textarea":
-                notes += [str(text) for text in value.get("text") or ()]
+                texts = value.get("text")
+                notes += list(map(str, texts)) if isinstance(texts, list) else [str(texts)]
         who = annotation.get("completed_by")
         name = str(who.get("email") or who.get("id")) if isinstance(who, dict) else "" if who is None else str(who)
-        value = _answer(path, place, answers, question)
-        if value is None:
+        said = _answer(path, place, answers, question)
+        if said is None:
             skipped.append(place)
             continue
-        yield ForeignLabel(name, query, document, value, " ".join(notes), place)
+        yield ForeignLabel(name, query, document, said, " ".join(notes), place)
 
 
 def _answer(path: Path, place: str, answers: Mapping[str, object], question: str) -> object:
@@ -286,10 +296,10 @@ def _responses(found: object) -> Iterator[tuple[str, str, object, str]]:
     """User, question, value and status of each answer."""
     if isinstance(found, dict):
         for name, answers in found.items():
-            for each in answers if isinstance(answers, list) else ():
+            for each in _tables(answers):
                 yield str(each.get("user_id") or ""), str(name), each.get("value"), str(each.get("status") or "")
         return
-    for each in found if isinstance(found, list) else ():
-        for name, answer in (each.get("values") or {}).items():
+    for each in _tables(found):
+        for name, answer in _table(each.get("values")).items():
             value = answer.get("value") if isinstance(answer, dict) else answer
             yield str(each.get("user_id") or ""), str(name), value, str(each.get("status") or "")

@@ -20,7 +20,7 @@ from r2med.llm.reading import read_object
 from r2med.models.prompts import Template, bundled, delimited
 from r2med.pipeline.engine import Engine
 from r2med.review.grading_scale import GradeScale
-from r2med.review.review_rows import GRADED, MODEL, DraftDecision, ProofSpan, Reviewer, ReviewItem, ReviewQuestion
+from r2med.review.review_rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewItem, ReviewQuestion
 from r2med.review.review_store import ReviewStore
 
 
@@ -71,12 +71,13 @@ class ModelReviewer:
 
     def judge(self, engine: Engine) -> ModelJudging:
         """Ask, and append what can be read."""
-        reviewer = self._reviewer()
+        self._refuse_another()
         with engine.progress(f"judge {self.store.project.name}", len(self._items)) as bar:
             replies = current_client().ask_all(self.requests(), bar)
         scale = self.store.project.scale
         read = [_read(reply, item, scale) for reply, item in zip(replies, self._items, strict=True)]
         drafts = [(item.number, draft) for item, draft in zip(self._items, read, strict=True) if draft is not None]
+        reviewer = self.store.add_reviewer(self.name, MODEL, settings=self._settings)
         written = self.store.record_all(reviewer.id, drafts)
         failed = [reply for reply in replies if isinstance(reply, Failed)]
         unread = [r for r, draft in zip(replies, read, strict=True) if draft is None and isinstance(r, Reply)]
@@ -85,20 +86,24 @@ class ModelReviewer:
         counts = (len(self._items), len(drafts), written, len(unread), len(failed), invented)
         return ModelJudging(reviewer.name, *counts, said, account(replies).cost)
 
-    def _reviewer(self) -> Reviewer:
-        """The reviewer that this model is; another model under the same name is refused."""
-        settings = {
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What its labels depend on."""
+        return {
             "model": self.model.id,
             "server": self.model.server,
             "sampling": sampling_settings(self.model.sampling),
             "prompt": self._template.hash,
         }
-        found = self.store.add_reviewer(self.name, MODEL, settings=settings)
-        if dict(found.settings) != settings:
-            raise R2medError(
-                f"{self.name} is another model or was asked in other words here; give this one a name: --as NAME"
-            )
-        return found
+
+    def _refuse_another(self) -> None:
+        """Refuse a name that somebody else has, before anything is asked."""
+        for each in self.store.reviewers():
+            if each.name == self.name and (each.kind, dict(each.settings)) != (MODEL, self._settings):
+                raise R2medError(
+                    f"{self.name} is somebody else here, another model or asked in other words;"
+                    " give this one a name: --as NAME"
+                )
 
 
 def _scale_text(scale: GradeScale) -> str:
