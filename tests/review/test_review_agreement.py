@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import krippendorff
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from r2med.cli.main import app
 from r2med.render.agreement_report import AGREEMENT_FORMATS, BREAKDOWNS
+from r2med.review.dealing import Dealer
 from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.review.label_estimates import Votes, estimate_labels, missed_share
 from r2med.review.review_agreement import review_agreement
@@ -53,7 +55,7 @@ def graded(name: str = "pilot", *, odd: int = 40) -> ReviewStore:
     return store
 
 
-def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_everywhere():
+def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_everywhere(tmp_path: Path):
     with graded() as store:
         labels = store.labels()
     pairs = [(labels["Ada"][n], labels["Ben"][n]) for n in labels["Ada"] if n <= 60]
@@ -69,7 +71,8 @@ def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_e
     assert found["reviewers"] == ["Ada", "Ben"]  # the model is compared with them, and is not one of them
     assert {(pair["a"], pair["b"]) for pair in found["pairs"]} == {("Ada", "Ben"), ("Ada", "m"), ("Ben", "m")}
     kappa = f"{values['kappa']:.3f}"
-    slices = call("review", "agreement", "pilot", "--by", "slice")
+    (tmp_path / "systems.tsv").write_text("task\tquery\tlabel\nmade-up\tq2\tnerves\n")
+    slices = call("review", "agreement", "pilot", "--by", "slice", "--labels", str(tmp_path / "systems.tsv"))
     with ReviewStore.open("pilot") as store:
         again = review_agreement(store)
     for text in (slices, *(write(again, BREAKDOWNS) for write in AGREEMENT_FORMATS.values())):
@@ -77,6 +80,13 @@ def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_e
     # On what was chosen because it is odd they never agree, and the headline does not hide or hold that.
     assert re.search(r"drawn: holes +40 +0\.000", slices)
     assert "near the cut" in slices
+    assert re.search(r"label: nerves +\d", slices)
+    right = {n: labels["Ada"][n] == 3 for n in range(10, 101, 10) if n in labels["Ada"]}
+    ada = next(row for row in found["gold"] if row["name"] == "Ada")
+    assert (ada["items"], ada["agreement"]["raw"]["value"]) == (
+        len(right),
+        pytest.approx(np.mean(list(right.values()))),
+    )
 
 
 def test_items_that_were_not_drawn_at_random_feed_no_estimate():
@@ -126,6 +136,21 @@ def test_the_interval_of_the_missed_share_covers_it():
         found = missed_share(Votes(human, model.astype(float), (~label).astype(float)))
         inside += found.low <= true <= found.high
     assert inside >= 0.85 * rounds
+
+
+def test_a_second_look_is_compared_with_the_first_and_counts_nowhere_else():
+    with make_project(questions=12, passages=8, overlap=1.0, repeat=0.2) as store:
+        ada, dealer, number = store.add_reviewer("Ada"), Dealer(store), 0
+        while (place := dealer.next_open(ada)) is not None:
+            number += 1
+            grade = 3 if place.again and place.item % 2 else place.item % 2
+            store.record(ada.id, place.position, DraftDecision("graded", grade), f"t{number}")
+        again = [row.item for row in store.standing() if row.again]
+        (row,) = review_agreement(store).repeats
+        assert len(again) > 4
+        assert (row.name, row.items) == ("Ada", len(again))
+        assert row.coefficients["raw"].value == pytest.approx(np.mean([item % 2 == 0 for item in again]))
+        assert {*store.labels()["Ada"].values()} == {0, 1}
 
 
 def test_kappa_is_explained_where_nearly_all_is_irrelevant():
