@@ -94,7 +94,7 @@ def test_a_long_text_costs_no_more_than_is_read_of_it():
 
 
 def test_windows_are_encoded_one_after_another(monkeypatch):
-    monkeypatch.setattr(batching, "_WINDOW", 16)
+    monkeypatch.setattr(batching, "WINDOW", 16)
     encoder, texts = HashEncoder(), numbered(50)
     vectors = encode_all(encoder, texts, Role.DOCUMENT, context())
     assert set(encoder.encoded[:16]) == set(texts.texts[:16])

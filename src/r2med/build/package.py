@@ -30,6 +30,7 @@ from r2med.build.prompt_files import PLACES, prompt
 from r2med.build.select_questions import DEV, TEST, Selection
 from r2med.diagnose.labels import write_labels
 from r2med.errors import R2medError
+from r2med.runs.cost import money
 from r2med.storage.files import draft_folder, unwritable
 
 _FORMAT = 1
@@ -228,17 +229,6 @@ def remarks(count: Count) -> list[str]:
         for reasons, prefix in kinds
         for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     ]
-
-
-def money(cost: float | None) -> str:
-    """Dollars for people; a price that is not known is a question mark.
-
-    >>> money(None), money(1.5), money(0.00012)
-    ('?', '1.50', '0.0001')
-    """
-    if cost is None:
-        return "?"
-    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
 
 
 def _cell(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from r2med.build.package import money, remarks
+from r2med.build.package import remarks
 from r2med.render.consoles import say
 from r2med.render.grid import Table, key, numbers
+from r2med.runs.cost import money
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.build.package import money
 from r2med.data.task_names import task_names
 from r2med.errors import counted
 from r2med.measure.significance import p_text
 from r2med.render.grid import Column, Figure, Table, key, numbers, percent
+from r2med.runs.cost import money
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

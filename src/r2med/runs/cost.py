@@ -136,6 +136,17 @@ def dollars_text(value: float) -> str:
     return f"{value:.2f}" if value >= 0.01 or not value else f"{value:.2g}"
 
 
+def money(cost: float | None) -> str:
+    """Dollars for people; a price that is not known is a question mark.
+
+    >>> money(None), money(1.5), money(0.00012)
+    ('?', '1.50', '0.0001')
+    """
+    if cost is None:
+        return "?"
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
+
+
 def seconds_text(value: float) -> str:
     """Seconds with three places, more for what would be nothing.
 
