@@ -386,12 +386,12 @@ JSON = [block for block in BLOCKS if block.language == "json"]
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     for block in BLOCKS:
-        assert block.language in ("", "console", "text", "python", "toml", "json", "bibtex", "markdown"), block
+        assert block.language in ("", "console", "text", "python", "toml", "json", "bibtex", "markdown", "sql"), block
         if block.language == "":
             strange = [
                 line
                 for line in block.text.splitlines()
-                if not re.match(r"(r2med|make|pip|python|\.venv/bin/\w+) ", line)
+                if not re.match(r"(r2med|make|pip|python|ray|export|\.venv/bin/\w+) ", line)
             ]
             assert strange == [], block
         assert block.language not in ("toml", "markdown") or block.file, f"{block} does not say which file it is"

@@ -150,7 +150,7 @@ def test_answers_are_listed_and_dropped_by_model_and_by_use(serve):
     assert "no answers of 'tiny' are kept" in said("cache", "clear", "answers", "--model", "tiny", code=1)
     assert "removed 9 answers" in said("cache", "clear", "answers")
     assert "removed 0 scores" in said("cache", "clear", "scores")
-    assert "name a model, answers or scores" in said("cache", "clear", code=2)
+    assert "name a model, answers, scores or replies" in said("cache", "clear", code=2)
 
 
 def test_a_plan_says_what_it_does_not_know_and_shows_one_prompt():
