@@ -16,7 +16,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from r2med.build.build_items import Document, Question
 from r2med.build.build_plan import RuleSettings, read_plan
-from r2med.build.builder import Builder, init
+from r2med.build.builder import Builder, init, show
 from r2med.build.chunks import count_tokens, cut, passages_of
 from r2med.build.fold_duplicates import NEAR, SAME, find_duplicates
 from r2med.build.judging import occurs
@@ -325,12 +325,11 @@ def test_documents_that_say_the_same_are_folded_into_the_first(folder):
         "mine": {"depth": 1},
     }
     write_tables(folder, tables)
-    builder = Builder(folder)
-    built = builder.run()
+    built = Builder(folder).run()
     assert next(count for count in built.counts if count.step == "fold").dropped == {SAME: 2, NEAR: 1}
     # The source of a question is judged although no search finds it, under the document that it was folded into.
-    found = builder.outcomes["mine"]["q2"].value["candidates"]
-    assert found["d0"][-1] == ["source", "source", 0]
+    found = {each["passage"]: each["found"] for each in show(folder, "q2")["candidates"]}
+    assert found["d0"][-1] == {"system": "source", "view": "source", "rank": 0}
 
 
 def test_a_source_that_is_not_among_the_documents_is_marked(folder):

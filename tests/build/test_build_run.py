@@ -6,10 +6,12 @@ import html
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
+from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -21,6 +23,7 @@ from click.testing import CliRunner
 import r2med
 from llm.chat_server import ChatServer, Say
 from r2med.build.builder import Builder, show, status
+from r2med.build.item_store import ItemStore, Outcome
 from r2med.cli.main import app
 from r2med.data import load
 from r2med.data.validate import validate
@@ -157,6 +160,51 @@ def test_a_second_run_asks_nothing_and_writes_the_same_bytes(tmp_path):
     Builder(folder).run()
     assert files_of(task) == first
     assert model.asked == []
+
+
+def test_judgements_that_are_missing_stale_damaged_or_of_no_pair_are_put_right_and_no_other_is_asked_for(tmp_path):
+    model = Counted()
+    folder = write_plan(tmp_path / "b", "thinker")
+    with session():
+        Builder(folder).run()
+    task, rows = files_of(folder / "task"), judge_rows(folder)
+    names = sorted(rows)
+    missing, stale, damaged = names[::3], names[1::3], names[2]
+    with sqlite3.connect(folder / "build.sqlite") as file:
+        file.executemany("DELETE FROM item WHERE step = 'judge' AND id = ?", [(name,) for name in missing])
+        file.execute("UPDATE item SET value = X'7B7D' WHERE step = 'judge' AND id = ?", (damaged,))
+        file.execute("DELETE FROM item WHERE step = 'finished'")
+    with ItemStore(folder) as store:
+        store.put("judge", [(name, "another", Outcome({"unread": 0})) for name in (*stale, "no question\tno passage")])
+    (home() / "llm.sqlite").unlink()
+    model.asked.clear()
+    with session():
+        Builder(folder).run()
+    assert judge_rows(folder) == rows
+    assert files_of(folder / "task") == task
+    assert len(model.asked) == len(missing) + len(stale) + 1
+
+
+def judge_rows(folder: Path) -> dict[str, tuple[object, ...]]:
+    with sqlite3.connect(folder / "build.sqlite") as file:
+        return {row[1]: row for row in file.execute("SELECT * FROM item WHERE step = 'judge'")}
+
+
+def test_the_seed_sets_the_order_in_which_pairs_are_asked_about(tmp_path):
+    asked = []
+    for seed in (0, 1):
+        model = Counted()
+        folder = write_plan(tmp_path / str(seed), "thinker", judge={"models": ["thinker"], "seed": seed})
+        with session(Limits(concurrency=1)):
+            Builder(folder).run()
+        (home() / "llm.sqlite").unlink()
+        ids = sorted(judge_rows(folder), key=lambda name: blake2b(f"{seed}\t{name}".encode(), digest_size=8).digest())
+        texts = dict(load(folder / "task").collection.documents)
+        asked.append([prompt for prompt in model.asked if prompt.startswith("You judge")])
+        assert len(asked[-1]) == len(ids)
+        assert all(texts[name.partition("\t")[2]] in prompt for name, prompt in zip(ids, asked[-1], strict=True))
+    assert asked[0] != asked[1]
+    assert sorted(asked[0]) == sorted(asked[1])
 
 
 @pytest.mark.parametrize("changed", ["questions.jsonl", "guideline.md", "plan.toml"])

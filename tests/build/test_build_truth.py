@@ -10,6 +10,7 @@ import pytest
 from building import judgement, part, write_rows, write_tables
 
 from r2med.build.builder import Builder, init
+from r2med.build.item_store import ItemStore
 from r2med.data import load
 from r2med.llm import add_model, scripted
 
@@ -85,14 +86,15 @@ def truth():
 
 def pools(builder: Builder, view: str = "") -> dict[str, set[str]]:
     """Each question's candidates, of all views or of one alone."""
-    return {
-        question: {
-            passage
-            for passage, ways in outcome.value["candidates"].items()
-            if not view or any(way[1] == view for way in ways)
+    with ItemStore(builder.folder) as store:
+        return {
+            question: {
+                passage
+                for passage, ways in outcome.value["candidates"].items()
+                if not view or any(way[1] == view for way in ways)
+            }
+            for question, outcome in store.stream("mine")
         }
-        for question, outcome in builder.outcomes["mine"].items()
-    }
 
 
 def found(truth: Truth, pool: dict[str, set[str]]) -> int:

@@ -14,9 +14,18 @@ from r2med.build.build_seal import build_key, is_finished, seal_build
 from r2med.build.chunks import Span, cut, passages_of
 from r2med.build.fold_duplicates import find_duplicates, fold
 from r2med.build.hub_sources import fetch_sources
-from r2med.build.item_store import KEPT, STORE, Count, ItemStore, Outcome, count_outcomes, count_reasons
+from r2med.build.item_store import (
+    KEPT,
+    STORE,
+    Count,
+    ItemStore,
+    Outcome,
+    collector_paused,
+    count_outcomes,
+    count_reasons,
+)
 from r2med.build.judged_pool import TASK
-from r2med.build.judging import Pair, foresee_judging, in_order, judging_step
+from r2med.build.judging import Pair, foresee_judging, judging_step
 from r2med.build.mining import PassageCorpus, guessed_pool, mining_step, names_of
 from r2med.build.package import Package
 from r2med.build.prompt_files import check_prompts
@@ -198,13 +207,15 @@ class Builder:
         self._keep("read", outcomes | {place: Outcome(dropped=why) for place, why in unusable.items()})
         documents = self._read_documents()
         folded = self._find_folded(documents)
-        stay = fold(documents, folded)
-        return questions, PassageCorpus(self._chunk(stay), names_of(documents, folded))
+        with collector_paused():
+            stay = fold(documents, folded)
+            return questions, PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
         if source.path.is_file() or is_task_folder(source.path):
-            documents = read_table_documents(source)
+            with collector_paused():
+                documents = read_table_documents(source)
             self._done(count_reasons("documents", ["" if each.text else _NO_TEXT for each in documents]))
             found = [document for document in documents if document.text]
         else:
@@ -282,12 +293,10 @@ class Builder:
     def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
         for each in question_steps(self.plan):
             questions = self._pass(each, questions)
-        mined = self._step(mining_step(self.plan, corpus, self.engine), questions)
-        questions = [question for question in questions if not mined[question.id].dropped]
+        pools = self._mine(questions, corpus)
+        questions = list(pools)
         self._refuse_none("mine", questions)
-        pools = {question: list(mined[question.id].value["candidates"]) for question in questions}
-        pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
-        found = self._judge(in_order(pairs, self.plan.judge.seed))
+        found = self._judge(pools, corpus)
         outcomes = {}
         for question, pool in pools.items():
             verdicts = {name: found[f"{question.id}\t{name}"] for name in pool}
@@ -299,20 +308,41 @@ class Builder:
             self._pass(label_step(self.plan), selection.questions)
         return selection
 
-    def _judge(self, pairs: Sequence[Pair]) -> dict[str, str]:
-        """The verdict of each pair; what judges said stays in the store, for it can be more than memory holds."""
-        make_items(judging_step(self.plan), pairs, self._store, self.engine)
+    def _mine(self, questions: Sequence[Question], corpus: PassageCorpus) -> dict[Question, list[str]]:
+        """The candidates of each question that has any."""
+        found: dict[str, list[str]] = {}
+
+        def look(name: str, outcome: Outcome) -> None:
+            if not outcome.dropped:
+                found[name] = list(outcome.value["candidates"])
+
+        self._large_step(mining_step(self.plan, corpus, self.engine), questions, look)
+        return {question: found[question.id] for question in questions if question.id in found}
+
+    def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
+        """The verdict of each pair."""
         verdicts: dict[str, str] = {}
 
-        def judged() -> Iterator[Outcome]:
-            for name, outcome in self._store.stream("judge"):
-                verdicts[name] = verdict(outcome, self.plan.select)
+        def look(name: str, outcome: Outcome) -> None:
+            verdicts[name] = verdict(outcome, self.plan.select)
+
+        with collector_paused():
+            pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
+        self._large_step(judging_step(self.plan), pairs, look)
+        return verdicts
+
+    def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
+        """A step whose outcomes stay in the store, for they can be more than memory holds; each is looked at once."""
+        make_items(step, items, self._store, self.engine)
+
+        def outcomes() -> Iterator[Outcome]:
+            for name, outcome in self._store.stream(step.name):
+                look(name, outcome)
                 yield outcome
 
-        count = count_outcomes("judge", judged())
+        count = count_outcomes(step.name, outcomes())
         refuse_silence(count)
         self._done(count)
-        return verdicts
 
 
 @dataclass(frozen=True)

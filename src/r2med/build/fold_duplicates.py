@@ -75,7 +75,7 @@ def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[D
     for identifier, first in duplicates.items():
         also.setdefault(first, []).append(identifier)
     return [
-        replace(document, also=tuple(also.get(document.id, ())))
+        replace(document, also=tuple(also[document.id])) if document.id in also else document
         for document in documents
         if document.id not in duplicates
     ]

@@ -6,15 +6,17 @@ is broken, counts as not there and is made again; nothing else is.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from r2med.storage.sqlite import Database, Format, seal
+from r2med.storage.sqlite import DamagedError, Database, Format, seal
 
 STORE = "build.sqlite"
 KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
@@ -92,6 +94,21 @@ class Count:
     spent: Spent = field(default_factory=Spent)
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """A stretch in which hundreds of thousands of objects are made that all stay.
+
+    Python would look for garbage among them again and again, which takes longer than making them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class KeptRow(NamedTuple):
     """An item of a step as it is kept."""
 
@@ -115,6 +132,7 @@ class ItemStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @collector_paused()
     def kept(self, step: str) -> dict[str, KeptRow]:
         """Every sound row of a step."""
         return {row[0]: KeptRow(row[1], _outcome(row)) for row in self._rows(step) if _whole(step, row)}
@@ -141,13 +159,20 @@ class ItemStore:
 
     def keys(self, step: str) -> dict[str, str]:
         """The key of each row that was not failed, empty for one that was; values and seals are not looked at."""
-        rows = self._file.stream("SELECT id, key, state FROM item WHERE step = ?", (step,))
-        return {identifier: "" if state == FAILED else key for identifier, key, state in rows}
+        key = f"CASE state WHEN '{FAILED}' THEN '' ELSE key END"
+        return dict(self._file.stream(f"SELECT id, {key} FROM item WHERE step = ?", (step,)))
 
     def outcome(self, step: str, identifier: str) -> Outcome | None:
         """One row; None where there is none."""
         rows = self._file.rows(f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id = ?", (step, identifier))
         return next((_outcome(row) for row in rows if _whole(step, row)), None)
+
+    def sound(self, step: str, identifier: str) -> Outcome:
+        """One row that was there a moment ago."""
+        found = self.outcome(step, identifier)
+        if found is None:
+            raise DamagedError(f"{self._file.path}: {identifier!r} of {step} is lost; run the same command again")
+        return found
 
     def put(self, step: str, rows: Iterable[tuple[str, str, Outcome]]) -> None:
         """Keep items with their keys, all or none of them."""

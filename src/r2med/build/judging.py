@@ -12,7 +12,10 @@ import statistics
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from r2med.build.build_items import Passage, Question
 from r2med.build.build_plan import BuildPlan, JudgeSettings
@@ -44,7 +47,7 @@ class Pair(NamedTuple):
     @property
     def id(self) -> str:
         """The ids of both, with a tab between."""
-        return f"{self.question.id}\t{self.passage.id}"
+        return _identify(self)
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,14 @@ def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[P
 
     question_keys: dict[str, str] = {}
     passage_keys: dict[str, str] = {}
+    end = str(start) if start else ""
 
-    def question_key(question: Question) -> str:
-        return step_key("question", texts=(question.text, question.answer, question.reasoning))
+    def key_of_question(question: Question) -> str:
+        texts = (question.text, question.answer, question.reasoning)
+        return question_keys.setdefault(question.id, same + step_key("question", texts=texts))
+
+    def key_of_passage(passage: Passage) -> str:
+        return passage_keys.setdefault(passage.id, step_key("passage", text=passage.shown) + end)
 
     def work(pair: Pair) -> Asking:
         unread = 0
@@ -187,14 +195,15 @@ def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[P
 
     def key(pair: Pair) -> str:
         question, passage = pair
-        if question.id not in question_keys:
-            question_keys[question.id] = question_key(question)
-        if passage.id not in passage_keys:
-            passage_keys[passage.id] = step_key("passage", text=passage.shown)
-        parts = same + question_keys[question.id] + passage_keys[passage.id] + (str(start) if start else "")
-        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+        first = question_keys.get(question.id) or key_of_question(question)
+        second = passage_keys.get(passage.id) or key_of_passage(passage)
+        return hashlib.blake2b((first + second).encode(), digest_size=16).hexdigest()
 
-    return Step(name, lambda pair: pair.id, key, work=work)
+    return Step(name, _identify, key, work=work, order=partial(in_order, seed=settings.seed))
+
+
+def _identify(pair: Pair) -> str:
+    return f"{pair[0].id}\t{pair[1].id}"
 
 
 def foresee_judging(plan: BuildPlan, start: int = 0) -> Callable[[Pair], list[Request]]:
@@ -205,7 +214,9 @@ def foresee_judging(plan: BuildPlan, start: int = 0) -> Callable[[Pair], list[Re
 
 def in_order(pairs: Sequence[Pair], seed: int) -> list[Pair]:
     """The pairs in an order that only the seed and their ids decide."""
-    return sorted(pairs, key=lambda pair: hashlib.blake2b(f"{seed}\t{pair.id}".encode(), digest_size=8).digest())
+    hashes = [hashlib.blake2b(f"{seed}\t{_identify(pair)}".encode(), digest_size=8).digest() for pair in pairs]
+    order = np.argsort(np.frombuffer(b"".join(hashes), ">u8"), kind="stable")
+    return [pairs[place] for place in order.tolist()]
 
 
 def _values(pair: Pair, plan: BuildPlan) -> dict[str, str]:

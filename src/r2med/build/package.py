@@ -147,7 +147,7 @@ class Package:
         """Of every pair that was judged, those of questions that were dropped last included."""
         for question, outcome in self.steps["select"].items():
             judged = self._store.below("judge", question)
-            found = self.steps["mine"][question].value["candidates"]
+            found = self._store.sound("mine", question).value["candidates"]
             for passage, verdict in outcome.value["verdicts"].items():
                 row = {"query_id": question, "passage_id": passage, "verdict": verdict}
                 yield from _opinion_rows(row, judged[passage].value, found[passage])

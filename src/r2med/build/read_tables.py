@@ -97,11 +97,12 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     found = Findings()
     numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, found)
     seen: set[str] = set()
+    name = path.name
     for number, row in numbered:
         if not seen:
             _check_columns(f"{path}:{number}", row, columns)
         seen.update(row)
-        yield f"{path.name}:{number}", row
+        yield f"{name}:{number}", row
     for problem in found.of(ERROR):
         raise DataError(str(problem))
     if not seen:

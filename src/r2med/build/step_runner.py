@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from r2med.build.build_plan import BuildPlan
-from r2med.build.item_store import Count, ItemStore, Outcome, Spent, count_outcomes
+from r2med.build.item_store import Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
 from r2med.errors import R2medError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.pipeline.engine import Engine, Progress
@@ -31,6 +31,10 @@ class NoReply(R2medError):
     """A request of an item that no server answered: the item is asked about again the next time."""
 
 
+def _as_they_come(items: list[Item]) -> list[Item]:
+    return items
+
+
 @dataclass(frozen=True)
 class Step(Generic[Item]):
     """A step over items: what an item is called, what its outcome depends on, and how it is made."""
@@ -44,6 +48,8 @@ class Step(Generic[Item]):
     make: Callable[[Sequence[Item]], Iterable[Outcome]] | None = None
     """For items that ask none: outcomes in order, of a batch."""
     batch: int = 256
+    order: Callable[[list[Item]], list[Item]] = _as_they_come
+    """The order in which items are made."""
 
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> dict[str, Outcome]:
@@ -56,33 +62,53 @@ def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: 
 
 
 def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> None:
-    """Have the outcome of every item in the store, and nothing else of the step.
-
-    Which items are missing is told by their keys alone. The seals of all are looked at once the last one is made, and
-    what is damaged is made again.
-    """
-    names = [step.identify(item) for item in items]
-    keys = {name: step.key(item) for name, item in zip(names, items, strict=True)}
-    kept = store.keys(step.name)
-    store.forget(step.name, kept.keys() - keys.keys())
-    missing = [item for name, item in zip(names, items, strict=True) if kept.get(name) != keys[name]]
-    del kept, names
-    missing = missing or _damaged(step, items, store)
-    while missing:
+    """Have the outcome of every item in the store, and nothing else of the step."""
+    for missing in _rounds(step, items, store):
+        if not missing:
+            continue
         with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
             bar.advance(len(items) - len(missing))
 
-            def keep(identifier: str, outcome: Outcome, bar: Progress = bar, writer: _Writer = writer) -> None:
-                writer.add(identifier, keys[identifier], outcome)
+            def keep(item: Item, key: str, outcome: Outcome, bar: Progress = bar, writer: _Writer = writer) -> None:
+                writer.add(step.identify(item), key, outcome)
                 bar.advance()
 
             _make(step, missing, keep)
-        missing = _damaged(step, items, store)
 
 
-def _damaged(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
+def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
+    """What is left to make: the items that are not kept, then those that were made of something else, then what is
+    damaged, until nothing is. What is no item of the step is forgotten.
+
+    There may be hundreds of thousands of items, and the first of those that are missing need not wait until the keys
+    of those that are there are known; seals are looked at once the last one is made.
+    """
+    kept = store.keys(step.name)
+    absent, there, keys = _parted(step, items, kept)
+    store.forget(step.name, kept)
+    yield step.order(absent)
+    yield step.order([item for item, key in zip(there, keys, strict=True) if key != step.key(item)])
+    del there, keys
+    while damaged := _damaged(step, items, store):
+        yield damaged
+
+
+@collector_paused()
+def _parted(step: Step[Item], items: Iterable[Item], kept: dict[str, str]) -> tuple[list[Item], list[Item], list[str]]:
+    """The items that are not kept, those that are, and the keys of these, which are taken out of `kept`."""
+    absent, there, keys = [], [], []
+    for item in items:
+        if key := kept.pop(step.identify(item), ""):
+            there.append(item)
+            keys.append(key)
+        else:
+            absent.append(item)
+    return absent, there, keys
+
+
+def _damaged(step: Step[Item], items: Iterable[Item], store: ItemStore) -> list[Item]:
     broken = set(store.broken(step.name))
-    return [item for item in items if step.identify(item) in broken] if broken else []
+    return step.order([item for item in items if step.identify(item) in broken]) if broken else []
 
 
 def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
@@ -91,14 +117,16 @@ def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> lis
     return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
 
 
-def _make(step: Step[Item], missing: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
+def _make(step: Step[Item], missing: Sequence[Item], keep: Callable[[Item, str, Outcome], None]) -> None:
+    """Make items. Keys are taken before: what changes meanwhile is made again the next time."""
     if step.make is None:
         _ask(step, missing, keep)
         return
     for start in range(0, len(missing), step.batch):
         batch = missing[start : start + step.batch]
-        for item, outcome in zip(batch, step.make(batch), strict=True):
-            keep(step.identify(item), outcome)
+        keys = [step.key(item) for item in batch]
+        for item, key, outcome in zip(batch, keys, step.make(batch), strict=True):
+            keep(item, key, outcome)
 
 
 class _Writer:
@@ -126,14 +154,15 @@ class _Writer:
         self.write()
 
 
-def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[str, Outcome], None]) -> None:
+def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[Item, str, Outcome], None]) -> None:
     """Work on items that ask, as many at a time as keep the servers busy."""
     client = current_client()
     waiting = iter(items)
 
     async def work() -> None:
         for item in waiting:
-            keep(step.identify(item), await _drive(step, item))
+            key = step.key(item)
+            keep(item, key, await _drive(step, item))
 
     async def everything() -> None:
         workers = [asyncio.ensure_future(work()) for _ in range(min(len(items), client.workers))]
