@@ -310,5 +310,6 @@ def test_holes_are_filled_by_a_reviewer_and_scores_are_before_and_after():
     own = Path(__file__).parents[2] / "src/r2med/data/sample/Biology/qrels.jsonl"
     assert "no hole to fill" in refused("audit", "sample/Biology", "--labels", "task", str(own), "--holes")
     assert "goes with neither" in refused(*words, "--fill")
+    assert "exclude each other" in refused(*(word for word in words if word != "--holes"), "--fill", "--overlay")
     assert "has no reviewer 'n'" in refused(*words[:4], "review:gaps:n", "--holes")
     assert "no review absent" in refused(*words[:4], "review:absent")

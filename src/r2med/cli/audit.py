@@ -66,6 +66,9 @@ def command(
         raise click.UsageError("--json and --format exclude each other")
     if given["holes"] and (given["filled"] or given["overlaid"]):
         raise click.UsageError("--holes goes with neither --fill nor --overlay")
+    if given["filled"] and given["overlaid"]:
+        # What only the first set judges would become 0 in the other, and that 0 would correct the first.
+        raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
     measure = Measure.parse(given.pop("metric"))
     _check_plot(plot)
     dataset = load(task)
