@@ -170,3 +170,19 @@ def test_wrong_input_is_one_line(arguments, words) -> None:
 @given(st.lists(st.floats(-9, 9).map(lambda value: round(value, 2)), min_size=1, max_size=4))
 def test_values_are_read_as_they_are_typed(values) -> None:
     assert read_over([f"k1={','.join(map(str, values))}"])["k1"] == tuple(values)
+
+
+def test_a_signal_looks_the_same_in_every_panel_of_a_figure() -> None:
+    pytest.importorskip("matplotlib")
+    from r2med.render.charts import ChartLine, LineChart
+    from r2med.render.plots import draw
+
+    x = [0.0, 100.0]
+    one, other = ChartLine("nqc", x, [1.0, 2.0], [0.5, 1.5], [1.5, 2.5]), ChartLine("wig", x, [1.0, 3.0])
+    chance = ChartLine("random choice", x, [1.0, 2.0], straight=True)
+    figure = draw(LineChart("t", "x", "y", [("a", [one, other, chance]), ("b", [other, one, chance])]))
+    looks = [{(line.get_color(), line.get_linestyle()) for line in panel.lines} for panel in figure.axes]
+    first = [[(line.get_color(), line.get_linestyle()) for line in panel.lines] for panel in figure.axes]
+    assert looks[0] == looks[1]
+    assert first[0][0] == first[1][1]
+    assert first[0][0] != first[0][1]

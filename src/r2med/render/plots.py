@@ -408,21 +408,23 @@ _DASHES: Any = ("solid", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)), (0
 
 
 def _lines(chart: LineChart) -> Figure:
-    """Curves, told apart by their dashes as well as their shades; the first has its band."""
+    """Curves, told apart by their dashes as well as their shades; a name looks the same in every panel."""
+    names = list(dict.fromkeys(line.name for _, lines in chart.panels for line in lines if not line.straight))
+    tones = shades(len(names) + 3)
+    looks: dict[str, Any] = {
+        name: {"color": tones[place], "linestyle": _DASHES[place % len(_DASHES)]} for place, name in enumerate(names)
+    }
     with _drawing(2.9, len(chart.panels)) as (figure, axes):
         marks: dict[str, Any] = {}
-        for (name, lines), beside in zip(chart.panels, axes, strict=True):
-            tones = shades(len(lines) + 3)
-            for place, line in enumerate(lines):
-                look: Any = {"color": "0.4", "linestyle": ":"} if line.straight else {
-                    "color": tones[place], "linestyle": _DASHES[place % len(_DASHES)]
-                }  # fmt: skip
+        for (title, lines), beside in zip(chart.panels, axes, strict=True):
+            for line in lines:
+                look = looks.get(line.name, {"color": "0.4", "linestyle": ":"})
                 if line.low:
-                    beside.fill_between(line.x, line.low, line.high, color=tones[place], alpha=0.15, linewidth=0)
+                    beside.fill_between(line.x, line.low, line.high, color=look["color"], alpha=0.15, linewidth=0)
                 marks.setdefault(line.name, beside.plot(line.x, line.y, linewidth=1.3, **look)[0])
-            beside.set_title(_label(name, 90 // len(chart.panels)), loc="left")
-            beside.set_xlabel(chart.x_axis)
+            beside.set_title(_label(title, 90 // len(chart.panels)), loc="left")
         axes[0].set_ylabel(chart.y_axis)
+        figure.supxlabel(chart.x_axis, fontsize=8)
         figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=4)
         return figure
 
