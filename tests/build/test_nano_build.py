@@ -15,6 +15,7 @@ import pytest
 from sources import content, folder, tree
 
 from data.folders import LAYOUTS, Content, write_r2med
+from r2med import evaluate
 from r2med.build import nano_set_builder
 from r2med.build.nano_recipe import Recipe
 from r2med.build.nano_set_builder import build
@@ -22,7 +23,6 @@ from r2med.data import load
 from r2med.data.nano_candidates import candidates, offered
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
-from r2med.pipeline.evaluate import evaluate
 from r2med.pipeline.system import System
 
 SMALL = Recipe(documents=25, dense="bm25-classic")
