@@ -31,8 +31,10 @@ _COMMON = 4
 """A term is common when one document in so many has it; common terms come last in a sum."""
 _SCORES_AT_ONCE = 16_000_000
 """How many scores are held at a time; queries scored together share the work of weighting a term's postings."""
-_FEW = 50_000
-"""Among so few documents each is scored exactly."""
+_FEW = 200_000
+"""Among so few documents the sums of all are made in double precision, a batch of queries at a time."""
+_FEW_AT_ONCE = 4_000_000
+"""How many of these sums are held at a time."""
 _RARE = 64
 """Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
 _IN_QUESTION = 256
@@ -80,11 +82,62 @@ class Scorer:
         `hidden` is the document that a query shall not see, -1 for none.
         """
         documents = len(self.index.lengths)
+        if documents <= max(_FEW, 2 * depth):
+            yield from self._best_of_few(queries, depth, hidden)
+            return
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
         for start in range(0, len(queries), size):
             batch, unseen = queries[start : start + size], hidden[start : start + size]
             for weights, places, place in zip(batch, self._in_question(batch, depth, unseen), unseen, strict=True):
                 yield self._ranked(weights, places, depth, place)
+
+    def _best_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
+        """The best by rows of sums that are exact for every document which may be among them."""
+        size = max(1, _FEW_AT_ONCE // max(1, len(self.index.lengths)))
+        for start in range(0, len(queries), size):
+            span = slice(start, start + size)
+            for row in self._sums_of_few(queries[span], depth, hidden[span]):
+                best = top(row, depth, self.index.ties)
+                best = best[row[best] > 0]
+                yield BestDocuments(best, row[best])
+
+    def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> NDArray[np.float64]:
+        """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
+        cannot be among the best, so common terms are added only for those still in question."""
+        rows = np.zeros((len(queries), len(self.index.lengths)))
+        users = _users(queries)
+        # In the order of terms, so that documents with equal text get equal sums.
+        for number in sorted(number for number in users if not self._is_common(number)):
+            places, impacts = self._impacts(number)
+            for query, weight in users[number]:
+                np.add.at(rows[query], places, weight * impacts)
+        for row, place in zip(rows, hidden, strict=True):
+            if place >= 0:
+                row[place] = -np.inf
+        left = [self._left(row, weights, depth) for row, weights in zip(rows, queries, strict=True)]
+        for number in sorted(number for number in users if self._is_common(number)):
+            places, impacts = self._impacts(number)
+            everywhere = np.zeros(len(self.index.lengths))
+            everywhere[places] = impacts
+            for query, weight in users[number]:
+                rows[query][left[query]] += weight * everywhere[left[query]]
+        return rows
+
+    def _left(self, row: NDArray[np.float64], weights: Weights, depth: int) -> NDArray[np.intp] | slice:
+        """The documents that may be among the best once common terms are added to a row of sums."""
+        if depth >= len(row):
+            return slice(None)
+        to_come = sum(self._most(number, weight) for number, weight in weights.items() if self._is_common(number))
+        worst_of_best = np.partition(row, len(row) - depth)[len(row) - depth]
+        # Ranks are compared in single precision; the margin is wider than its rounding.
+        places = np.flatnonzero(row + to_come >= worst_of_best * (1 - 1e-6))
+        return places if 8 * len(places) < len(row) else slice(None)
+
+    def _impacts(self, number: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Where a term occurs, and what it weighs in each of those documents."""
+        documents, frequencies = self.index.postings(number)
+        places = documents.astype(np.intp)
+        return places, self.idf(number) * (frequencies / (frequencies + self._exact_dampings[places]))
 
     def _ranked(self, weights: Weights, places: NDArray[np.int32], depth: int, hidden: int) -> BestDocuments:
         scores = self._exact(weights, places)
@@ -108,8 +161,6 @@ class Scorer:
     def _frequencies(self, number: int, places: NDArray[np.int32]) -> tuple[NDArray[np.intp], Places]:
         """Which of the documents at ascending places have a term, and how often each does."""
         documents, frequencies = self.index.postings(number)
-        if len(places) == len(self.index.lengths):
-            return documents.astype(np.intp), frequencies
         if 16 * len(places) > len(documents):
             rank = np.searchsorted(places, documents)
             found = np.flatnonzero(places[np.minimum(rank, len(places) - 1)] == documents) if len(places) else rank[:0]
@@ -122,11 +173,7 @@ class Scorer:
         self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]
     ) -> Iterator[NDArray[np.int32]]:
         """For each query the documents, in ascending order, among which its best certainly are."""
-        documents = len(self.index.lengths)
-        if documents <= max(_FEW, 2 * depth):
-            yield from [np.arange(documents, dtype=np.int32)] * len(queries)
-            return
-        rows = np.zeros((len(queries), documents), dtype=np.float32)
+        rows = np.zeros((len(queries), len(self.index.lengths)), dtype=np.float32)
         sums = [
             _Sums(row, depth, len(weights), sum(self._most(number, weight) for number, weight in weights.items()))
             for row, weights in zip(rows, queries, strict=True)
@@ -139,10 +186,7 @@ class Scorer:
             yield query.candidates(self)
 
     def _add_all(self, queries: Sequence[Weights], sums: Sequence[_Sums]) -> None:
-        users: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for query, weights in enumerate(queries):
-            for number, weight in weights.items():
-                users[number].append((query, weight))
+        users = _users(queries)
         add = scatter(len(self.index.lengths))
         for number in sorted(users, key=self.holding):
             postings: tuple[Places, NDArray[np.float32]] | None = None
@@ -172,14 +216,27 @@ class Scorer:
         return _COMMON * self.holding(number) > len(self.index.lengths)
 
     @cached_property
+    def _exact_dampings(self) -> NDArray[np.float64]:
+        return self.damping(self.index.lengths.astype(np.float64))
+
+    @cached_property
     def _dampings(self) -> NDArray[np.float32]:
-        return self.damping(self.index.lengths.astype(np.float64)).astype(np.float32)
+        return self._exact_dampings.astype(np.float32)
 
     def add_for(self, places: NDArray[np.int32], number: int, weight: float, scores: NDArray[np.float64]) -> None:
         """Add what a term weighs in the documents at ascending places to their scores."""
         here, frequencies = self._frequencies(number, places)
         above = frequencies.astype(np.float64)
         scores[here] += self._most(number, weight) * (above / (above + self._dampings[places[here]]))
+
+
+def _users(queries: Sequence[Weights]) -> Mapping[int, list[tuple[int, float]]]:
+    """Which queries have each term, by their places, and how much it counts in each."""
+    users: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for query, weights in enumerate(queries):
+        for number, weight in weights.items():
+            users[number].append((query, weight))
+    return users
 
 
 @dataclass
