@@ -14,8 +14,8 @@ from r2med.cli.main import app
 from r2med.encode import spread_encoding
 from r2med.encode.spread_encoding import TextWorker
 from r2med.encode.static import WordLlamaEncoder
-from r2med.engine.blocks import BlockStore
 from r2med.engine.shards import Shards
+from r2med.engine.work_blocks import BlockStore
 from r2med.errors import R2medError
 from r2med.rerank import spread_scoring
 

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.engine.blocks import Block, Job, Spread, block_key, carried, grouped
+from r2med.engine.work_blocks import Block, Job, Spread, block_key, carried, grouped
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.config import EngineSettings
-from r2med.engine.blocks import Block, BlockStore, Job, Worker
+from r2med.engine.work_blocks import Block, BlockStore, Job, Worker
 from r2med.errors import R2medError, debug, require_extra
 
 OLDEST = (2, 50)

@@ -16,7 +16,7 @@ from secrets import token_hex
 
 import orjson
 
-from r2med.engine.blocks import Block, Job
+from r2med.engine.work_blocks import Block, Job
 from r2med.errors import Postponed, R2medError, counted
 from r2med.storage.home import home
 

@@ -9,7 +9,7 @@ from r2med.pipeline.engine import Engine
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.engine.blocks import Spread
+    from r2med.engine.work_blocks import Spread
 
 
 class SpreadingEngine(Engine):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
     from r2med.data.tasks import Task
-    from r2med.engine.blocks import Spread
+    from r2med.engine.work_blocks import Spread
     from r2med.models.tokenizer import Tokenizer
     from r2med.rerank.reranker_cards import RerankerCard
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import orjson
 
-from r2med.engine.blocks import Block, Job, Spread, block_key, carried, grouped
+from r2med.engine.work_blocks import Block, Job, Spread, block_key, carried, grouped
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_scores import WINDOW, PairScores, Scored, ScoreStore, Scoring, WantedPair
 from r2med.storage.cache import cache_key
