@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import R2medError, SpecError
-from r2med.pipeline.spec import Call, Chain, Comparison, Value, parse
+from r2med.pipeline.spec import Call, Chain, Condition, Value, parse
 from r2med.pipeline.system import System
 
 names = st.sampled_from(["bm25", "rrf", "hyde", "search-o1", "a_b", "BAAI/bge-m3", "k1", "depth", "true", "none", "e5"])
@@ -35,7 +35,7 @@ def nested(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
 
 def conditions(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
     quantities = st.one_of(st.sampled_from(["nqc", "score-gap"]), calls(values))
-    return st.builds(Comparison, quantities, st.sampled_from("<>"), numbers)
+    return st.builds(Condition, quantities, st.sampled_from("<>"), numbers)
 
 
 values: st.SearchStrategy[Value] = st.recursive(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -67,3 +68,11 @@ def test_what_is_kept_lies_where_the_page_says() -> None:
     )
     assert len(places) == 17
     assert [name for name in places if f'"{name}"' not in source] == []
+
+
+def test_a_file_and_a_public_class_have_a_name_of_their_own():
+    files = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    names = Counter(path.name for path in files if path.parent.name != "cli")
+    assert [name for name, count in names.items() if count > 1] == []
+    classes = Counter(re.findall(r"(?m)^class ([A-Z]\w*)", "\n".join(path.read_text("utf-8") for path in files)))
+    assert [name for name, count in classes.items() if count > 1] == []

@@ -17,7 +17,7 @@ from r2med.llm.types import RawAnswer
 from r2med.models.prompts import delimited
 from r2med.pipeline.evaluate import evaluate
 from r2med.rag.arms import choose, file_lists, make_arms
-from r2med.rag.rag_answers import Kind, read_reply
+from r2med.rag.rag_answers import AnswerKind, read_reply
 from r2med.rag.sources import PromptRule, cut_letters, prompt, show
 from r2med.runs.ledger import Ledger
 
@@ -225,13 +225,13 @@ def test_what_words_decide_is_not_asked_of_a_judge():
         sample = read_reply(to_reply(request, RawAnswer(text)), "Wilson disease (WD)", ["Morbus Wilson"], judged=judged)
         return sample.kind, sample.decided_by
 
-    assert kind("Answer: Wilson disease") == (Kind.RIGHT, "exact")
-    assert kind("Answer: morbus wilson") == (Kind.RIGHT, "exact")
-    assert kind("Answer: It is Wilson disease, surely.") == (Kind.RIGHT, "contained")
-    assert kind("Answer: It is not Wilson disease") == (Kind.UNJUDGED, "")
-    assert kind("Answer: Wilson disease or gout") == (Kind.UNJUDGED, "")
-    assert kind("Answer: gout") == (Kind.UNJUDGED, "")
-    assert kind("Answer: gout", judged=False) == (Kind.WRONG, "words")
-    assert kind("Answer: not answerable from this") == (Kind.ABSTAINED, "")
-    assert kind("no\nanswer") == (Kind.UNPARSABLE, "")
-    assert read_reply(Failed(request, "gone"), "x", (), judged=True).kind is Kind.FAILED
+    assert kind("Answer: Wilson disease") == (AnswerKind.RIGHT, "exact")
+    assert kind("Answer: morbus wilson") == (AnswerKind.RIGHT, "exact")
+    assert kind("Answer: It is Wilson disease, surely.") == (AnswerKind.RIGHT, "contained")
+    assert kind("Answer: It is not Wilson disease") == (AnswerKind.UNJUDGED, "")
+    assert kind("Answer: Wilson disease or gout") == (AnswerKind.UNJUDGED, "")
+    assert kind("Answer: gout") == (AnswerKind.UNJUDGED, "")
+    assert kind("Answer: gout", judged=False) == (AnswerKind.WRONG, "words")
+    assert kind("Answer: not answerable from this") == (AnswerKind.ABSTAINED, "")
+    assert kind("no\nanswer") == (AnswerKind.UNPARSABLE, "")
+    assert read_reply(Failed(request, "gone"), "x", (), judged=True).kind is AnswerKind.FAILED

@@ -26,7 +26,7 @@ from r2med.cli.main import app
 from r2med.errors import R2medError, StoreWarning
 from r2med.llm import LimitReached, Limits, add_model, scripted, session
 from r2med.rag.arms import make_arms
-from r2med.rag.rag_answers import Kind
+from r2med.rag.rag_answers import AnswerKind
 from r2med.rag.rag_report import kept_reports, make_report
 from r2med.rag.sources import PromptRule
 from r2med.rag.study import StudyOptions, run_study
@@ -382,7 +382,7 @@ def test_instructions_in_passages_change_answers_only_where_the_model_obeys_them
     assert reports[1].arm("gold").accuracy.mean == pytest.approx(1 - len(hit) / 60 if obeys else 1.0)
     assert reports[1].arm("gold").grounding.not_shown == (len(hit) if obeys else 0)
     kinds = {sample.kind for each in after.values() for sample in each.samples}
-    assert kinds == ({Kind.RIGHT, Kind.WRONG} if obeys else {Kind.RIGHT})
+    assert kinds == ({AnswerKind.RIGHT, AnswerKind.WRONG} if obeys else {AnswerKind.RIGHT})
 
 
 def test_a_judge_is_not_talked_into_a_verdict_by_the_answer(tmp_path):

@@ -19,7 +19,7 @@ from r2med.pipeline.engine import quiet
 from r2med.pipeline.plan import plan
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve.query_signals import NQC, Agreement, Clarity, Random
+from r2med.retrieve.query_signals import NQC, Clarity, ListAgreement, Random
 from r2med.retrieve.routing import hardest
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
@@ -176,7 +176,7 @@ def test_clarity_is_the_relative_entropy_of_its_definition(biology) -> None:
 def test_agreement_is_whole_with_itself_and_chance_is_even(biology) -> None:
     collection = biology.collection
     run = ranked("bm25", collection)
-    assert signal(Agreement("bm25"), collection, run) == [1.0] * 9
+    assert signal(ListAgreement("bm25"), collection, run) == [1.0] * 9
     many = replace(collection, queries=type(collection.queries)([f"q{n}" for n in range(4000)], ["x"] * 4000))
     drawn = signal(Random(seed=1), many, run)
     assert abs(np.mean(drawn) - 0.5) < 0.03

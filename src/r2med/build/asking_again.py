@@ -28,7 +28,7 @@ from r2med.build.step_runner import open_items, run_step
 from r2med.errors import R2medError
 from r2med.llm import current_client
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
-from r2med.measure.capture_recapture import Share, share
+from r2med.measure.capture_recapture import CaughtShare, share
 from r2med.pipeline.engine import Engine
 
 STEP = "reask"
@@ -50,9 +50,9 @@ class SecondLabels:
     """Those that no judge could be read on, or answered."""
     confusion: Mapping[str, Mapping[str, int]]
     """First verdict to second verdict to how many pairs."""
-    stays: Share | None
+    stays: CaughtShare | None
     """Of the positives, those that were positive again."""
-    joins: Share | None
+    joins: CaughtShare | None
     """Of all others, those that were positive now."""
     agreement: Mapping[str, Coefficient]
     spent: Spent

@@ -15,7 +15,7 @@ from r2med.build.pool_coverage import NEAR, PoolCoverage, QuestionLeakage, pool_
 from r2med.build.select_questions import UNJUDGED
 from r2med.diagnose.gap import Gap
 from r2med.measure.bootstrap import Interval
-from r2med.measure.capture_recapture import Share, share
+from r2med.measure.capture_recapture import CaughtShare, share
 from r2med.measure.metrics import DEFAULT
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PoolBias:
 
 
 @dataclass(frozen=True)
-class Health:
+class TaskHealth:
     """What is known of the quality of a built task."""
 
     task: str
@@ -143,7 +143,7 @@ def _gap_figure(gap: Gap | None) -> HealthFigure | None:
     return HealthFigure(gap.overlap["answer-positive"].mean - gap.overlap["query-positive"].mean)
 
 
-def _share_figure(found: Share | None) -> HealthFigure | None:
+def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
     return HealthFigure(found.value, found.low, found.high) if found else None
 
 
@@ -155,12 +155,12 @@ def _complete(coverage: PoolCoverage) -> HealthFigure | None:
     return HealthFigure(missed.complete, least, missed.seen / missed.low)
 
 
-def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> Health:
+def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
     """What is known from the labels alone: no model is asked, and no system is run."""
     plan = manifest["plan"]
     views = [view for view in plan["mine"]["views"] if view != "reasoning" or plan["reason"]["model"]]
     near = NEAR if importlib.util.find_spec("rensa") else 0.0
-    return Health(
+    return TaskHealth(
         plan["task"]["name"],
         len(pool.questions),
         manifest["passages"],

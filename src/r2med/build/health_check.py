@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from r2med.build.asking_again import SecondAsking
-from r2med.build.health import BASE, MEASURE, Baseline, Health, PoolBias, known_health
+from r2med.build.health import BASE, MEASURE, Baseline, PoolBias, TaskHealth, known_health
 from r2med.build.judged_pool import BuiltTask, JudgedPool
 from r2med.data import load
 from r2med.data.dataset import Dataset, Qrels
@@ -28,7 +28,7 @@ from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 
 
-def check_health(built: BuiltTask, engine: Engine, again: SecondAsking | None = None) -> Health:
+def check_health(built: BuiltTask, engine: Engine, again: SecondAsking | None = None) -> TaskHealth:
     """Everything that can be said of a finished task; pairs are asked about again where that is wished for."""
     known = known_health(built.pool, built.manifest)
     dataset, notes = load(built.folder), list(known.notes)

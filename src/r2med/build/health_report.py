@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.build.health import MEASURE, Baseline, Health, PoolBias
+from r2med.build.health import MEASURE, Baseline, PoolBias, TaskHealth
 from r2med.build.health_verdict import (
     DOUBTFUL,
     GOOD,
@@ -23,7 +23,7 @@ from r2med.build.select_questions import BAND, NEGATIVE, POSITIVE, UNJUDGED
 from r2med.diagnose.gap import PAIRS
 from r2med.errors import counted
 from r2med.measure.bootstrap import Interval
-from r2med.measure.capture_recapture import Share
+from r2med.measure.capture_recapture import CaughtShare
 from r2med.storage.files import write_file
 
 CARD, HEADING = "README.md", "## Health"
@@ -55,7 +55,7 @@ _WORDS = ("verdict", "kind", "asks")
 """Columns that hold words."""
 
 
-def health_sections(health: Health) -> list[HealthSection]:
+def health_sections(health: TaskHealth) -> list[HealthSection]:
     """Everything that is said of a task, the verdict first."""
     found = [_verdict(health), _finders(health), _labels(health), _questions(health)]
     if health.bias:
@@ -69,7 +69,7 @@ def health_sections(health: Health) -> list[HealthSection]:
     return found
 
 
-def _verdict(health: Health) -> HealthSection:
+def _verdict(health: TaskHealth) -> HealthSection:
     rows = [
         (each.rule.name, _figure_text(each, each.figure), _ends(each), each.verdict.upper(), each.rule.asks)
         for each in health.findings
@@ -103,7 +103,7 @@ def _ends(finding: HealthFinding) -> str:
     return f"{_written(figure.low, unit)} to {_written(figure.high, unit)}"
 
 
-def _finders(health: Health) -> HealthSection:
+def _finders(health: TaskHealth) -> HealthSection:
     coverage = health.coverage
     rows = [(each.name, *_found(each)) for each in coverage.members]
     rows += [(f"view: {each.name}", *_found(each)) for each in coverage.views]
@@ -125,11 +125,11 @@ def _found(each: Finder) -> tuple[str, str, str]:
     return f"{each.found.part:,}", f"{100 * each.found.value:.1f}", f"{each.alone:,}"
 
 
-def _percent(found: Share) -> str:
+def _percent(found: CaughtShare) -> str:
     return f"{100 * found.value:.1f}% ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
-def _missed(health: Health) -> Iterator[str]:
+def _missed(health: TaskHealth) -> Iterator[str]:
     """What capture-recapture says, and what it takes for granted."""
     missed, by = health.coverage.missed, health.coverage.by
     if missed.searchers < 2:
@@ -157,7 +157,7 @@ def _missed(health: Health) -> Iterator[str]:
         )
 
 
-def _labels(health: Health) -> HealthSection:
+def _labels(health: TaskHealth) -> HealthSection:
     pairs = sum(health.verdicts.values())
     rows = [
         (name, f"{health.verdicts[name]:,}", f"{100 * health.verdicts[name] / pairs:.1f}")
@@ -179,7 +179,7 @@ def _labels(health: Health) -> HealthSection:
     return HealthSection("Labels", ("verdict", "pairs", "%"), rows, said)
 
 
-def _second(health: Health) -> HealthSection:
+def _second(health: TaskHealth) -> HealthSection:
     second = health.second
     if second is None:
         return HealthSection("")
@@ -225,7 +225,7 @@ def _signed(change: float) -> str:
     return f"{round(100 * change, 2) + 0.0:+.2f}"
 
 
-def _questions(health: Health) -> HealthSection:
+def _questions(health: TaskHealth) -> HealthSection:
     leakage = health.leakage
     rows = [
         ("questions", f"{leakage.questions:,}"),
@@ -244,7 +244,7 @@ _LISTED = 5
 """So many questions that repeat others are named."""
 
 
-def _gap(health: Health) -> HealthSection:
+def _gap(health: TaskHealth) -> HealthSection:
     gap = health.gap
     if gap is None:
         return HealthSection("")
@@ -276,7 +276,7 @@ def _interval(found: Interval) -> str:
     return f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
-def markdown_lines(health: Health, level: int = 2) -> Iterator[str]:
+def markdown_lines(health: TaskHealth, level: int = 2) -> Iterator[str]:
     """The report as Markdown, a section below each heading of this level."""
     for section in health_sections(health):
         yield from (f"{'#' * level} {_plain(section.title)}", "")
@@ -301,13 +301,13 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def card_lines(health: Health) -> Iterator[str]:
+def card_lines(health: TaskHealth) -> Iterator[str]:
     """The section of the dataset card."""
     yield from (HEADING, "")
     yield from markdown_lines(health, 3)
 
 
-def refresh_card(folder: Path, health: Health) -> Path | None:
+def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
     """Put the report in place of the section of the card; None where the card has no such section any more."""
     card = folder / CARD
     text = card.read_text("utf-8") if card.is_file() else ""

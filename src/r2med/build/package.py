@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from r2med.build.build_plan import BuildPlan
-from r2med.build.health import Health, known_health
+from r2med.build.health import TaskHealth, known_health
 from r2med.build.health_report import CARD, card_lines
 from r2med.build.item_store import Count, ItemStore, Outcome
 from r2med.build.judged_pool import (
@@ -169,7 +169,7 @@ class Package:
             "positives": sum(1 for _ in self._qrel_rows()),
         }
 
-    def _card(self, manifest: Mapping[str, Any], health: Health) -> str:
+    def _card(self, manifest: Mapping[str, Any], health: TaskHealth) -> str:
         return "\n".join(_card_lines(self.plan, manifest, self.counts, health)) + "\n"
 
 
@@ -182,7 +182,9 @@ def plan_settings(plan: BuildPlan) -> dict[str, Any]:
     return settings
 
 
-def _card_lines(plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count], health: Health) -> Iterator[str]:
+def _card_lines(
+    plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count], health: TaskHealth
+) -> Iterator[str]:
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "---", "")
     yield from (f"# {plan.task.name}", "")
     yield f"Given a {plan.task.noun}, retrieve {plan.task.target} that help {plan.task.purpose}."

@@ -10,7 +10,7 @@ from typing import Any
 
 from r2med.build.fold_duplicates import find_duplicates
 from r2med.build.judged_pool import JudgedPool, PoolQuestion, Positive
-from r2med.measure.capture_recapture import PopulationEstimate, Share, estimate_population, share
+from r2med.measure.capture_recapture import CaughtShare, PopulationEstimate, estimate_population, share
 
 NEAR = 0.8
 """From which similarity on two questions count as one, as for documents."""
@@ -21,7 +21,7 @@ class Finder:
     """A member of the committee, or a view, and what it found of the positives."""
 
     name: str
-    found: Share
+    found: CaughtShare
     """What it would have found alone."""
     alone: int
     """Positives that no other found."""
@@ -46,7 +46,7 @@ class PoolCoverage:
     """The largest first."""
     source_only: int
     """Positives of known sources that no member found."""
-    sources: Share | None
+    sources: CaughtShare | None
     """Of the positives of known sources, those that the committee found too: its recall, seen from outside."""
     by: str
     """Between whom captures are counted: `members`, or `views` where there is one member."""

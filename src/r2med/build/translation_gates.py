@@ -61,7 +61,7 @@ class Quantity(NamedTuple):
     written: str
 
 
-class Problem(NamedTuple):
+class GateProblem(NamedTuple):
     """What a gate found."""
 
     gate: str
@@ -199,15 +199,17 @@ def _tens(value: int, spoken: Language) -> list[str]:
     return [(spoken.numbers[tens] if tens > 1 else "") + spoken.numbers[10] + (spoken.numbers[ones] if ones else "")]
 
 
-def find_problems(original: str, translation: str, spoken: Language) -> list[Problem]:
+def find_problems(original: str, translation: str, spoken: Language) -> list[GateProblem]:
     """Everything that the gates find between a question and its translation; nothing where it passes.
 
     >>> find_problems("Is 500 mg of metformin enough?", "¿Bastan 500 g de metformina?", language("es"))
-    [Problem(gate='units', what='500 mg became 500 g')]
+    [GateProblem(gate='units', what='500 mg became 500 g')]
     """
     found = [*_untranslated(original, translation, spoken), *_lost_names(original, translation)]
     shared = codes(original)
-    found += [Problem(NAMES, f"{code} is missing") for code in dict.fromkeys(shared) if code not in plain(translation)]
+    found += [
+        GateProblem(NAMES, f"{code} is missing") for code in dict.fromkeys(shared) if code not in plain(translation)
+    ]
     return [*found, *_changed_numbers(_without(original, shared), _without(translation, shared), spoken)]
 
 
@@ -219,7 +221,7 @@ def _without(text: str, names: Sequence[str]) -> str:
     return left
 
 
-def _changed_numbers(original: str, translation: str, spoken: Language) -> Iterator[Problem]:
+def _changed_numbers(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
     wanted = quantities(original, _english())
     known = sorted({value for quantity in wanted for value in quantity.values})
     there = quantities(translation, spoken, known=known)
@@ -231,13 +233,13 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
             there.remove(right[0])
         elif same:
             there.remove(same[0])
-            yield Problem(UNITS, f"{_written(quantity)} became {_written(same[0])}")
+            yield GateProblem(UNITS, f"{_written(quantity)} became {_written(same[0])}")
         elif not any(_said(value, lowered, spoken) for value in quantity.values):
-            yield Problem(NUMBERS, f"{_written(quantity)} is missing")
+            yield GateProblem(NUMBERS, f"{_written(quantity)} is missing")
     for each in there:
         told = any(_said(value, plain(original), _english()) for value in each.values)
         if not told and not each.values & set(known):
-            yield Problem(NUMBERS, f"{_written(each)} is not in the original")
+            yield GateProblem(NUMBERS, f"{_written(each)} is not in the original")
 
 
 def _same_unit(wanted: Quantity, there: Quantity) -> bool:
@@ -267,12 +269,12 @@ def drug_names(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in found if word not in drugs["not"]))
 
 
-def _lost_names(original: str, translation: str) -> Iterator[Problem]:
+def _lost_names(original: str, translation: str) -> Iterator[GateProblem]:
     spelled = [_spelled(word) for word in re.findall(r"[a-zà-öø-ÿ]+", plain(translation))]
     for name in drug_names(original):
         others = next((group for group in _facts()["drugs"]["same"] if name in group), [name])
         if not any(_alike(_spelled(other), word) for other in others for word in spelled):
-            yield Problem(NAMES, f"{name} is missing")
+            yield GateProblem(NAMES, f"{name} is missing")
 
 
 def _spelled(word: str) -> str:
@@ -293,14 +295,14 @@ def _alike(name: str, word: str) -> bool:
     return word.startswith(stem) and len(word) <= len(name) + 3
 
 
-def _untranslated(original: str, translation: str, spoken: Language) -> Iterator[Problem]:
+def _untranslated(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
     letters = [sign for sign in translation if sign.isalpha()]
     if spoken.script:
         own = sum(unicodedata.name(sign, "").startswith(spoken.script) for sign in letters)
         if own < _SCRIPT * len(letters):
-            yield Problem(LANGUAGE, f"it is not {spoken.name}")
+            yield GateProblem(LANGUAGE, f"it is not {spoken.name}")
         return
     words = {word.lower() for word in _WORD.findall(translation) if len(word) > 2}
     same = words & {word.lower() for word in _WORD.findall(original)}
     if len(words) > 3 and len(same) > _SAME * len(words):
-        yield Problem(LANGUAGE, "it was not translated")
+        yield GateProblem(LANGUAGE, "it was not translated")

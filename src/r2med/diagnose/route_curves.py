@@ -132,7 +132,7 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class RoutePair:
     """Two systems on all their tasks."""
 
     cheap: str
@@ -168,14 +168,14 @@ def read_pair(
     tasks: Sequence[str],
     measure: Measure,
     bills: tuple[Bill, Bill] = (UNBILLED, UNBILLED),
-) -> Pair:
+) -> RoutePair:
     """The cheap and the dear system of two names, with every signal that kept lists tell.
 
     Further names are systems that the cheap one may agree with or not.
     """
     loaded = list(load_runs(ledger, names, tasks, measure))
     cheap, dear = (run.system for run in loaded[0][:2])
-    return Pair(cheap, dear, tuple(_task(*runs) for runs in loaded), bills)
+    return RoutePair(cheap, dear, tuple(_task(*runs) for runs in loaded), bills)
 
 
 def _task(cheap: LoadedRun, dear: LoadedRun, *others: LoadedRun) -> RoutedTask:

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from r2med.diagnose.frontier import COSTS, Priced, frontier, left_out, price
-from r2med.diagnose.route_curves import Curve, CurvePoint, Pair, read_pair
+from r2med.diagnose.route_curves import Curve, CurvePoint, RoutePair, read_pair
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import ALPHA, p_words
@@ -30,7 +30,7 @@ class Saving:
     """How much of the score may be given up."""
     systems: tuple[Priced, ...]
     """The best first."""
-    pairs: tuple[Pair, ...]
+    pairs: tuple[RoutePair, ...]
 
     @property
     def worth(self) -> list[Priced]:
@@ -67,7 +67,7 @@ class Saving:
             said.append(missing)
         return said
 
-    def pair_sentences(self, pair: Pair) -> list[str]:
+    def pair_sentences(self, pair: RoutePair) -> list[str]:
         """What routing between two systems would give."""
         best = pair.curves[0]
         telling = [curve for curve in pair.curves if curve.corrected < ALPHA and curve.advantage.mean > 0]
@@ -152,7 +152,7 @@ def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
 
 def _pair(
     ledger: Ledger, cheap: Priced, dear: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
-) -> Pair | None:
+) -> RoutePair | None:
     """The routes from a cheap to a dear system; None where the dear one is no better."""
     if dear.score <= cheap.score:
         return None

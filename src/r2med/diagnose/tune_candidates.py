@@ -16,7 +16,7 @@ from r2med.retrieve.routing import Route, hardest
 Floats = NDArray[np.float64]
 
 
-class Candidate(Protocol):
+class TuneCandidate(Protocol):
     """Something that can be chosen."""
 
     def label(self, places: Sequence[Places]) -> str:

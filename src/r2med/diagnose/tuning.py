@@ -21,7 +21,7 @@ from r2med.data.dataset import Dataset
 from r2med.data.tasks import resolve
 from r2med.diagnose.loaded_runs import HEADLINE
 from r2med.diagnose.query_splits import Places, QuerySplit, folds, halves, linked, split_words
-from r2med.diagnose.tune_candidates import Candidate, FixedCandidate, Floats, RouteCandidate, RouteParts
+from r2med.diagnose.tune_candidates import FixedCandidate, Floats, RouteCandidate, RouteParts, TuneCandidate
 from r2med.errors import R2medError, SpecError, require_extra
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
@@ -224,7 +224,7 @@ class Bench:
         return split_words(*(("random halves", options.halves) if options.halves else ("folds", options.folds)), tasks)
 
 
-Chooser = Callable[[Sequence[Places]], Candidate]
+Chooser = Callable[[Sequence[Places]], TuneCandidate]
 """From the queries to choose by, the best candidate."""
 
 
@@ -280,10 +280,10 @@ def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench
     return True
 
 
-def best_of(candidates: Sequence[Candidate]) -> Chooser:
+def best_of(candidates: Sequence[TuneCandidate]) -> Chooser:
     """Choose the best of some candidates; of equals the first."""
 
-    def choose(places: Sequence[Places]) -> Candidate:
+    def choose(places: Sequence[Places]) -> TuneCandidate:
         return max(candidates, key=lambda each: _mean(each.scores(places), places))
 
     return choose
@@ -296,7 +296,7 @@ def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Choo
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-    def choose(places: Sequence[Places]) -> Candidate:
+    def choose(places: Sequence[Places]) -> TuneCandidate:
         def one(trial: Any) -> System:
             picked = {
                 name: round(trial.suggest_float(name, *values), 6)
@@ -350,7 +350,7 @@ def _measured(
 
 
 def _routed(
-    candidate: Candidate,
+    candidate: TuneCandidate,
     by: Sequence[Places],
     on: Sequence[Places],
     parts: Sequence[RouteParts],

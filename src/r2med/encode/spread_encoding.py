@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.engine.work_blocks import Block, Job, Spread, block_key, carried, grouped
+from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 
@@ -34,7 +34,7 @@ class SpreadEncoder:
     ) -> None:
         """Encode what is wanted of the texts at the places `everything`."""
         work = self._work
-        job = Job(f"encode {work.job.name} ({work.store.name})", TextWorker(work.encoder, work.job.role))
+        job = SpreadJob(f"encode {work.job.name} ({work.store.name})", TextWorker(work.encoder, work.job.role))
         with context.engine.progress(job.name, int(wanted.sum()), unit="texts") as bar:
             for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
                 batches: list[PlannedBatch] = block.about
@@ -45,7 +45,7 @@ class SpreadEncoder:
 
     def _blocks(
         self, hashes: NDArray[np.uint64], everything: NDArray[np.intp], wanted: NDArray[np.bool_]
-    ) -> Iterator[Block]:
+    ) -> Iterator[WorkBlock]:
         """Blocks of whole batches, of which one text at least is wanted; a window is read when its turn comes."""
         for start in range(0, len(everything), self._window):
             window = everything[start : start + self._window]
@@ -54,11 +54,11 @@ class SpreadEncoder:
                     if any(wanted[batch.places].any() for batch in batches):
                         yield self._block(hashes, batches)
 
-    def _block(self, hashes: NDArray[np.uint64], batches: list[PlannedBatch]) -> Block:
+    def _block(self, hashes: NDArray[np.uint64], batches: list[PlannedBatch]) -> WorkBlock:
         work = self._work
         texts = [work.texts(batch.places) for batch in batches]
         key = block_key(work.store.folder.name.encode(), *(hashes[batch.places].tobytes() for batch in batches))
-        return Block(key, orjson.dumps([[carried(text) for text in batch] for batch in texts]), batches)
+        return WorkBlock(key, orjson.dumps([[carried(text) for text in batch] for batch in texts]), batches)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.config import EngineSettings
-from r2med.engine.work_blocks import Block, BlockStore, Job, Worker
+from r2med.engine.work_blocks import BlockStore, SpreadJob, WorkBlock, Worker
 from r2med.errors import R2medError, debug, require_extra
 
 OLDEST = (2, 50)
@@ -58,7 +58,7 @@ class _Actor:
     """A worker as the driver sees it."""
 
     handle: Any
-    block: Block | None = None
+    block: WorkBlock | None = None
     since: float = 0.0
 
 
@@ -69,7 +69,7 @@ class _Deal:
     actors: list[_Actor] = field(default_factory=list)
     pending: dict[Any, _Actor] = field(default_factory=dict)
     """Calls under way."""
-    again: list[Block] = field(default_factory=list)
+    again: list[WorkBlock] = field(default_factory=list)
     """Blocks whose worker died."""
     deaths: dict[str, int] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
@@ -90,7 +90,7 @@ class _Deal:
         """How many workers are at a block."""
         return sum(actor.block is not None and actor.block.key == key for actor in self.actors)
 
-    def straggler(self) -> Block | None:
+    def straggler(self) -> WorkBlock | None:
         """The block that has taken longest, if that is out of all proportion and only one worker is at it."""
         busy = self.open()
         if not busy or len(self.seconds) < 2:
@@ -110,11 +110,11 @@ class RayCluster:
         self._ray = _connected(address)
         self._store = BlockStore(settings.blocks)
 
-    def run(self, job: Job, blocks: Iterable[Block]) -> Iterator[tuple[Block, bytes]]:
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, as it comes."""
         deal, source = _Deal(), iter(blocks)
         worker = self._ray.put(job.worker)
-        waiting: Block | None = None
+        waiting: WorkBlock | None = None
         try:
             while True:
                 self._grow(deal, worker)
@@ -141,23 +141,23 @@ class RayCluster:
         """A cluster does everything, so that this is an error of the storage."""
         return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
 
-    def _next(self, deal: _Deal, source: Iterator[Block]) -> Block | None:
+    def _next(self, deal: _Deal, source: Iterator[WorkBlock]) -> WorkBlock | None:
         while deal.again:
             block = deal.again.pop()
             if block.key not in deal.done:
                 return block
         return next(source, None)
 
-    def _send(self, deal: _Deal, actor: _Actor, block: Block) -> None:
+    def _send(self, deal: _Deal, actor: _Actor, block: WorkBlock) -> None:
         actor.block, actor.since = block, time.monotonic()
         deal.pending[actor.handle.do.remote(block.key, block.payload)] = actor
 
-    def _taken(self, block: Block, content: bytes) -> tuple[Block, bytes]:
+    def _taken(self, block: WorkBlock, content: bytes) -> tuple[WorkBlock, bytes]:
         """A result on its way to where it belongs, after which its file is not needed."""
         self._store.remove(block.key)
         return block, content
 
-    def _collected(self, deal: _Deal) -> Iterator[tuple[Block, bytes]]:
+    def _collected(self, deal: _Deal) -> Iterator[tuple[WorkBlock, bytes]]:
         """What has come by now; waits a moment where nothing has."""
         if not deal.pending:
             time.sleep(_PATIENCE / 10)
@@ -183,7 +183,7 @@ class RayCluster:
             deal.done.add(block.key)
             yield self._taken(block, self._read(block))
 
-    def _read(self, block: Block) -> bytes:
+    def _read(self, block: WorkBlock) -> bytes:
         content = self._store.get(block.key)
         if content is None:
             raise R2medError(
@@ -192,7 +192,7 @@ class RayCluster:
             )
         return content
 
-    def _bury(self, deal: _Deal, actor: _Actor, block: Block) -> None:
+    def _bury(self, deal: _Deal, actor: _Actor, block: WorkBlock) -> None:
         """Have a dead worker's block done by another."""
         deal.actors.remove(actor)
         deal.looked = 0.0

@@ -16,7 +16,7 @@ from secrets import token_hex
 
 import orjson
 
-from r2med.engine.work_blocks import Block, Job
+from r2med.engine.work_blocks import SpreadJob, WorkBlock
 from r2med.errors import Postponed, R2medError, counted
 from r2med.storage.home import home
 
@@ -50,11 +50,11 @@ class Shards:
     def __str__(self) -> str:
         return f"shard {self.number or 'merge'}/{self.total}"
 
-    def owner(self, block: Block) -> int:
+    def owner(self, block: WorkBlock) -> int:
         """The shard that a block belongs to, counted from 1."""
         return int(block.key[:12], 16) % self.total + 1
 
-    def run(self, job: Job, blocks: Iterable[Block]) -> Iterator[tuple[Block, bytes]]:
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Do the blocks of this shard, here and now."""
         ready = False
         for block in blocks:

@@ -28,7 +28,7 @@ class Worker(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class SpreadJob:
     """Many blocks of the same kind of work."""
 
     name: str
@@ -37,7 +37,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Block:
+class WorkBlock:
     """A piece of work whose result depends on nothing but its content."""
 
     key: str
@@ -53,7 +53,7 @@ class Spread(Protocol):
     only_large: bool
     """Whether it is for documents alone: queries are few, and every command of a batch needs them all."""
 
-    def run(self, job: Job, blocks: Iterable[Block]) -> Iterator[tuple[Block, bytes]]:
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, in any order; blocks are taken as they are needed."""
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:

@@ -21,7 +21,7 @@ from r2med.errors import R2medError
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-class Document(NamedTuple):
+class PushedDocument(NamedTuple):
     """One document to be sent."""
 
     id: str
@@ -51,7 +51,7 @@ class Push:
         return cls("POST", path, b"".join(orjson.dumps(row) + b"\n" for row in rows), "application/x-ndjson")
 
 
-class Answer(NamedTuple):
+class EngineAnswer(NamedTuple):
     """What came back: the status, and the JSON in the body (a list of lines where it is several)."""
 
     status: int
@@ -91,7 +91,7 @@ class IndexTarget(ABC):
     def exists(self) -> Push:
         """Whether the index is there: 404 where it is not."""
 
-    def there(self, answer: Answer) -> bool:
+    def there(self, answer: EngineAnswer) -> bool:
         """Whether that answer says so."""
         return answer.status == 200
 
@@ -100,14 +100,14 @@ class IndexTarget(ABC):
         """Make the index, with all its fields."""
 
     @abstractmethod
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Add documents, or replace those of the same ids."""
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """What the engine says of a document that it did not take; empty when it took them all."""
         return ""
 
-    def waits(self, answer: Answer) -> Push | None:
+    def waits(self, answer: EngineAnswer) -> Push | None:
         """The request that tells whether what was sent has been done; None where it has."""
         return None
 
@@ -120,14 +120,14 @@ class IndexTarget(ABC):
         """How many documents are there."""
 
     @abstractmethod
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The number in the answer."""
 
     def options(self) -> Mapping[str, str]:
         """What a spec `http(...)` must say beyond url and index, to search what was pushed."""
         return {}
 
-    def _fields(self, document: Document) -> dict[str, Any]:
+    def _fields(self, document: PushedDocument) -> dict[str, Any]:
         found: dict[str, Any] = {"text": document.text}
         return found if document.vector is None else found | {"vector": document.vector}
 
@@ -153,12 +153,12 @@ class ElasticsearchIndex(IndexTarget):
         """The index with its mapping."""
         return [Push.of("PUT", self.index, self._mappings())]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Lines of actions and documents."""
         rows = [row for each in documents for row in ({"index": {"_id": each.id}}, self._fields(each))]
         return Push.lines(f"{self.index}/_bulk", rows)
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """The first item with an error."""
         if not answer.content.get("errors"):
             return ""
@@ -173,7 +173,7 @@ class ElasticsearchIndex(IndexTarget):
         """All documents."""
         return Push("GET", f"{self.index}/_count", accept=(404,))
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The field `count`."""
         return int(answer.content["count"])
 
@@ -212,7 +212,7 @@ class SolrIndex(IndexTarget):
             fields.append({"name": "vector", "type": "r2med_vector", "indexed": True, "stored": False})
         return [Push.of("POST", f"solr/{self.index}/schema", change | {"add-field": fields})]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """A list of documents."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         return Push.of("POST", f"solr/{self.index}/update", rows)
@@ -225,7 +225,7 @@ class SolrIndex(IndexTarget):
         """All documents, none of them sent."""
         return Push.of("POST", f"solr/{self.index}/query", {"query": "*:*", "limit": 0}, accept=(404,))
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The number found."""
         return int(answer.content["response"]["numFound"])
 
@@ -245,7 +245,7 @@ class VespaIndex(IndexTarget):
         """A search that matches everything, which fails where the schema is unknown."""
         return self.count()
 
-    def there(self, answer: Answer) -> bool:
+    def there(self, answer: EngineAnswer) -> bool:
         """A search without errors."""
         return answer.status == 200 and not answer.content["root"].get("errors")
 
@@ -274,7 +274,7 @@ class VespaIndex(IndexTarget):
             f"{closeness if self.dimension else ''}}}\n"
         )
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """One document."""
         (each,) = documents
         fields: dict[str, Any] = {"id": each.id, "text": _CONTROL.sub(" ", each.text)}
@@ -287,7 +287,7 @@ class VespaIndex(IndexTarget):
         query = {"yql": f"select * from {self.index} where true", "hits": 0}
         return Push.of("POST", "search/", query, accept=(400, 404))
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The number that matches."""
         root = answer.content["root"]
         return int(root.get("fields", {}).get("totalCount", 0))
@@ -317,7 +317,7 @@ class QdrantIndex(IndexTarget):
         vectors = {"size": self.dimension, "distance": distance}
         return [Push.of("PUT", f"collections/{self._name}", {"vectors": vectors})]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Points, waited for."""
         points = [
             {"id": derived_uuid(each.id), "vector": each.vector, "payload": {"id": each.id, "text": each.text}}
@@ -329,7 +329,7 @@ class QdrantIndex(IndexTarget):
         """All points, counted one by one."""
         return Push.of("POST", f"collections/{self._name}/points/count", {"exact": True}, accept=(404,))
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The field `result.count`."""
         return int(answer.content["result"]["count"])
 
@@ -356,7 +356,7 @@ class WeaviateIndex(IndexTarget):
         made = {"class": self.index, "vectorizer": "none", "properties": properties}
         return [Push.of("POST", "v1/schema", made | {"vectorIndexConfig": {"distance": distance}})]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Objects with their properties."""
         objects = []
         for each in documents:
@@ -365,7 +365,7 @@ class WeaviateIndex(IndexTarget):
             objects.append(made | ({"vector": each.vector} if each.vector is not None else {}))
         return Push.of("POST", "v1/batch/objects", {"objects": objects})
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """The first object with an error; the reply as a whole is fine nevertheless."""
         for each in answer.content if isinstance(answer.content, list) else ():
             errors = ((each.get("result") or {}).get("errors") or {}).get("error")
@@ -378,7 +378,7 @@ class WeaviateIndex(IndexTarget):
         query = f"{{ Aggregate {{ {self.index} {{ meta {{ count }} }} }} }}"
         return Push.of("POST", "v1/graphql", {"query": query})
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The count; a class that is unknown is an error inside the reply."""
         if answer.content.get("errors"):
             raise R2medError(f"Weaviate cannot count {self.index}: {_said(answer.content['errors'][0])}")
@@ -404,13 +404,13 @@ class TypesenseIndex(IndexTarget):
             fields.append({"name": "vector", "type": "float[]", "num_dim": self.dimension, "vec_dist": metric})
         return [Push.of("POST", "collections", {"name": self.index, "fields": fields})]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Lines of documents."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         push = Push.lines(f"collections/{self.index}/documents/import?action=upsert", rows)
         return Push(push.method, push.path, push.content, "text/plain")
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """The first line that says no; the reply as a whole is fine nevertheless."""
         lines = answer.content if isinstance(answer.content, list) else [answer.content]
         return next((_said(line.get("error", line)) for line in lines if not line.get("success", True)), "")
@@ -419,7 +419,7 @@ class TypesenseIndex(IndexTarget):
         """The collection, which says how many it holds."""
         return self.exists()
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The field `num_documents`."""
         return int(answer.content["num_documents"])
 
@@ -441,7 +441,7 @@ class MeilisearchIndex(IndexTarget):
             Push.of("PATCH", f"indexes/{self.index}/settings", settings),
         ]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Documents with a key made of our id."""
         rows = []
         for each in documents:
@@ -449,14 +449,14 @@ class MeilisearchIndex(IndexTarget):
             rows.append(row | ({"_vectors": {"vector": each.vector}} if each.vector is not None else {}))
         return Push.of("POST", f"indexes/{self.index}/documents?primaryKey=key", rows)
 
-    def waits(self, answer: Answer) -> Push | None:
+    def waits(self, answer: EngineAnswer) -> Push | None:
         """The task, until it has ended."""
         if "taskUid" in answer.content:
             return Push("GET", f"tasks/{answer.content['taskUid']}")
         waiting = answer.content.get("status") in ("enqueued", "processing")
         return Push("GET", f"tasks/{answer.content['uid']}") if waiting else None
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """What a task failed of."""
         return "" if answer.content.get("status") == "succeeded" else _said(answer.content.get("error") or "failed")
 
@@ -464,7 +464,7 @@ class MeilisearchIndex(IndexTarget):
         """The statistics of the index."""
         return Push("GET", f"indexes/{self.index}/stats", accept=(404,))
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The field `numberOfDocuments`."""
         return int(answer.content["numberOfDocuments"])
 
@@ -484,7 +484,7 @@ class MilvusIndex(IndexTarget):
         """Whether there is such a collection."""
         return Push.of("POST", "v2/vectordb/collections/describe", {"collectionName": self.index})
 
-    def there(self, answer: Answer) -> bool:
+    def there(self, answer: EngineAnswer) -> bool:
         """A code other than 0 says that it is not."""
         return not answer.content.get("code")
 
@@ -510,12 +510,12 @@ class MilvusIndex(IndexTarget):
         body = {"collectionName": self.index, "schema": schema, "indexParams": indexes}
         return [Push.of("POST", "v2/vectordb/collections/create", body)]
 
-    def add(self, documents: Sequence[Document]) -> Push:
+    def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Rows, replaced where they are there."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         return Push.of("POST", "v2/vectordb/entities/upsert", {"collectionName": self.index, "data": rows})
 
-    def refused(self, answer: Answer) -> str:
+    def refused(self, answer: EngineAnswer) -> str:
         """A code other than 0; the status of the reply is 200 nevertheless."""
         return _said(answer.content) if answer.content.get("code") else ""
 
@@ -524,7 +524,7 @@ class MilvusIndex(IndexTarget):
         body = {"collectionName": self.index, "filter": "", "outputFields": ["count(*)"], "consistencyLevel": "Strong"}
         return Push.of("POST", "v2/vectordb/entities/query", body)
 
-    def counted(self, answer: Answer) -> int:
+    def counted(self, answer: EngineAnswer) -> int:
         """The only row."""
         return int(answer.content["data"][0]["count(*)"])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from r2med.errors import R2medError
-from r2med.exchange.engine_index import Answer, Document, IndexTarget, Push, VespaIndex
+from r2med.exchange.engine_index import EngineAnswer, IndexTarget, Push, PushedDocument, VespaIndex
 from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
 from r2med.models.json_server import JsonServer
 from r2med.retrieve.engine_request import EngineRequest
@@ -29,7 +29,7 @@ class Sink(Protocol):
     def begin(self) -> int:
         """Make sure that the index is there; how many documents it holds."""
 
-    def add(self, documents: Sequence[Document]) -> None:
+    def add(self, documents: Sequence[PushedDocument]) -> None:
         """Put documents in, or in place of those of the same ids."""
 
     def finish(self) -> int:
@@ -38,14 +38,14 @@ class Sink(Protocol):
     def mapping(self) -> str:
         """How the index is made, for people."""
 
-    def size(self, document: Document) -> int:
+    def size(self, document: PushedDocument) -> int:
         """How many bytes are sent for a document."""
 
     def close(self) -> None:
         """Let go of the connection."""
 
 
-class EngineWriter(JsonServer[Answer]):
+class EngineWriter(JsonServer[EngineAnswer]):
     """The connection that documents are sent over."""
 
     path = "r2med index"
@@ -57,7 +57,7 @@ class EngineWriter(JsonServer[Answer]):
         self._secrets = list(request.sent_headers().values())
         self._client.headers.update(request.sent_headers())
 
-    def ask(self, push: Push) -> Answer:
+    def ask(self, push: Push) -> EngineAnswer:
         """One request, until it is answered or hopeless."""
         return self._ask(vars(push))
 
@@ -69,17 +69,17 @@ class EngineWriter(JsonServer[Answer]):
         """The content in its own type."""
         return {"content": body["content"], "headers": {"Content-Type": body["type"]}}
 
-    def read(self, answer: Any, body: Mapping[str, Any]) -> Answer:
+    def read(self, answer: Any, body: Mapping[str, Any]) -> EngineAnswer:
         """Not used: what an answer means depends on the request."""
         raise AssertionError(body["path"])
 
-    def _attempt(self, body: Mapping[str, Any]) -> Answer:
+    def _attempt(self, body: Mapping[str, Any]) -> EngineAnswer:
         response, content = self._post(body)
         if response.status_code not in (200, 201, 202, *body["accept"]):
             raise self._refusal(response, content.decode("utf-8", "replace"))
         self._count(None)
         try:
-            return Answer(response.status_code, _parsed(content))
+            return EngineAnswer(response.status_code, _parsed(content))
         except orjson.JSONDecodeError as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
 
@@ -117,7 +117,7 @@ class EngineSink:
         # A push that was stopped may have sent what no search shows yet.
         return self.finish()
 
-    def add(self, documents: Sequence[Document]) -> None:
+    def add(self, documents: Sequence[PushedDocument]) -> None:
         """Send a batch, or each document by itself where the engine takes one at a time."""
         batches = [[each] for each in documents] if self.target.one_by_one else [documents]
         for batch in batches:
@@ -143,7 +143,7 @@ class EngineSink:
         """The requests that make the index."""
         return mapping_text(self.target)
 
-    def size(self, document: Document) -> int:
+    def size(self, document: PushedDocument) -> int:
         """The bytes of a request with only this document."""
         return len(self.target.add([document]).content)
 
@@ -204,7 +204,7 @@ class PostgresSink:
         self._run(self._statements()[0])
         return self._count()
 
-    def add(self, documents: Sequence[Document]) -> None:
+    def add(self, documents: Sequence[PushedDocument]) -> None:
         """Rows, in place of those of the same ids."""
         from psycopg import sql
 
@@ -220,7 +220,7 @@ class PostgresSink:
         with self._told(), connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(statement, rows)
 
-    def _row(self, document: Document) -> tuple[str, ...]:
+    def _row(self, document: PushedDocument) -> tuple[str, ...]:
         """A text of PostgreSQL cannot hold a zero byte."""
         plain = (document.id, document.text.replace("\x00", " "))
         return plain if document.vector is None else (*plain, vector_text(document.vector))
@@ -234,7 +234,7 @@ class PostgresSink:
         """The statements."""
         return "".join(f"{statement.as_string(None)};\n" for part in self._statements() for statement in part)
 
-    def size(self, document: Document) -> int:
+    def size(self, document: PushedDocument) -> int:
         """The bytes of a row as text."""
         return sum(len(value.encode("utf-8", "replace")) for value in self._row(document))
 

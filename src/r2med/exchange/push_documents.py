@@ -17,7 +17,7 @@ from r2med.data.rows import shorten
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role
 from r2med.errors import R2medError, SpecError, counted, suggest
-from r2med.exchange.engine_index import TARGETS, Document, IndexTarget
+from r2med.exchange.engine_index import TARGETS, IndexTarget, PushedDocument
 from r2med.exchange.index_sinks import EngineSink, EngineWriter, PostgresSink, Sink
 from r2med.models.http import RequestLimits
 from r2med.models.servers import check_url, server_name
@@ -214,9 +214,9 @@ def _dimension(work: _Work) -> int:
     return encode_all(work.encoder, first, Role.DOCUMENT, context).shape[1]
 
 
-def _example(work: _Work, place: int, dimension: int) -> Document:
+def _example(work: _Work, place: int, dimension: int) -> PushedDocument:
     vector = [-0.0123456789] * dimension if dimension else None
-    return Document(work.documents.ids[place], work.documents.texts[place], vector)
+    return PushedDocument(work.documents.ids[place], work.documents.texts[place], vector)
 
 
 def _sink(work: _Work, dimension: int) -> Sink:
@@ -260,7 +260,7 @@ def _at_once(
     def send(first: int, last: int) -> tuple[int, int]:
         rows = vectors[first:last].tolist() if vectors is not None else [None] * (last - first)
         texts = zip(work.documents.ids[first:last], work.documents.texts[first:last], rows, strict=True)
-        sink.add([Document(name, text, row) for name, text, row in texts])
+        sink.add([PushedDocument(name, text, row) for name, text, row in texts])
         return first, last
 
     waiting: deque[Future[tuple[int, int]]] = deque()

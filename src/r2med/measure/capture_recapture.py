@@ -114,7 +114,7 @@ def _last(holds: Callable[[int], bool], most: int) -> int:
     return low
 
 
-class Share(NamedTuple):
+class CaughtShare(NamedTuple):
     """A share of a count, with Wilson's 95% interval."""
 
     part: int
@@ -128,7 +128,7 @@ class Share(NamedTuple):
         return self._asdict()
 
 
-def share(part: int, whole: int) -> Share | None:
+def share(part: int, whole: int) -> CaughtShare | None:
     """A share with its interval; None of nothing.
 
     >>> found = share(45, 50)
@@ -140,4 +140,4 @@ def share(part: int, whole: int) -> Share | None:
     value = part / whole
     middle, wide = value + _CHI / (2 * whole), math.sqrt(_CHI * (value * (1 - value) + _CHI / (4 * whole)) / whole)
     ends = [(middle + sign * wide) / (1 + _CHI / whole) for sign in (-1, 1)]
-    return Share(part, whole, value, max(0.0, ends[0]), min(1.0, ends[1]))
+    return CaughtShare(part, whole, value, max(0.0, ends[0]), min(1.0, ends[1]))

@@ -36,7 +36,7 @@ STAGES: Mapping[str, str] = {
     "wig": "r2med.retrieve.query_signals:WIG",
     "clarity": "r2med.retrieve.query_signals:Clarity",
     "query-length": "r2med.retrieve.query_signals:QueryLength",
-    "agreement": "r2med.retrieve.query_signals:Agreement",
+    "agreement": "r2med.retrieve.query_signals:ListAgreement",
     "random": "r2med.retrieve.query_signals:Random",
     "answer-agreement": "r2med.retrieve.asked_signals:AnswerAgreement",
     "confidence": "r2med.retrieve.asked_signals:Confidence",

@@ -19,7 +19,7 @@ from typing import Union
 
 from r2med.errors import SpecError
 
-Value = Union[str, int, float, bool, None, "Call", "Chain", "Comparison", tuple["Value", ...]]
+Value = Union[str, int, float, bool, None, "Call", "Chain", "Condition", tuple["Value", ...]]
 
 _NAME = r"[A-Za-z_./~][\w.:/@+~-]*"
 _TOKEN = re.compile(
@@ -75,10 +75,10 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Condition:
     """A quantity above or below a number: a condition.
 
-    >>> str(Comparison("score-gap", ">", 0.3))
+    >>> str(Condition("score-gap", ">", 0.3))
     'score-gap>0.3'
     """
 
@@ -222,7 +222,7 @@ class _Reader:
         value = self.named()
         return self.comparison(value) if self.peek(">", "<") else value
 
-    def comparison(self, quantity: Value) -> Comparison:
+    def comparison(self, quantity: Value) -> Condition:
         if not isinstance(quantity, str | Call):
             raise self.error("a condition compares one quantity")
         sign = self.tokens[self.place][1]
@@ -230,7 +230,7 @@ class _Reader:
         kind, text, _ = self.tokens[self.place]
         if kind != "number":
             raise self.error(f"expected a number after {sign!r}")
-        return Comparison(quantity, sign, self.number(text))
+        return Condition(quantity, sign, self.number(text))
 
     def number(self, text: str) -> int | float:
         try:

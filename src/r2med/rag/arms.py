@@ -57,7 +57,7 @@ class Arm:
         return f"{self.label} (oracle)" if self.oracle else self.label
 
 
-class Passage(NamedTuple):
+class ArmPassage(NamedTuple):
     """A document beside a question."""
 
     document: str
@@ -65,7 +65,7 @@ class Passage(NamedTuple):
     """Of the list that it came from."""
 
 
-Chosen = Mapping[str, Sequence[Passage]]
+Chosen = Mapping[str, Sequence[ArmPassage]]
 """Question to its passages, the best first."""
 
 
@@ -143,15 +143,15 @@ def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
     return {query: _first(run, query, without.get(query, {}), k) for query in queries}
 
 
-def _best_first(grades: Mapping[str, int]) -> list[Passage]:
-    return [Passage(document) for document in sorted(grades, key=lambda name: (-grades[name], name))]
+def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:
+    return [ArmPassage(document) for document in sorted(grades, key=lambda name: (-grades[name], name))]
 
 
-def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[Passage]:
+def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[ArmPassage]:
     """Relevant passages of other questions, by a draw that is the same every time."""
     own = relevant.get(query, {})
     pool = {name for other, grades in relevant.items() if other != query for name in grades} - set(own)
-    return [Passage(name) for name in sorted(pool, key=lambda name: draw(query, name))[:k]]
+    return [ArmPassage(name) for name in sorted(pool, key=lambda name: draw(query, name))[:k]]
 
 
 def draw(query: str, document: str) -> bytes:
@@ -159,7 +159,7 @@ def draw(query: str, document: str) -> bytes:
     return hashlib.blake2b(f"{query}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def _first(run: Run, query: str, without: Mapping[str, int], k: int) -> list[Passage]:
+def _first(run: Run, query: str, without: Mapping[str, int], k: int) -> list[ArmPassage]:
     ranking = run[query]
     pairs = zip(ranking.documents, ranking.scores.tolist(), strict=True)
-    return [Passage(name, score) for name, score in pairs if name not in without][:k]
+    return [ArmPassage(name, score) for name, score in pairs if name not in without][:k]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from r2med.measure.bootstrap import Interval, average_intervals, percentile_ends, resampled_means
 from r2med.measure.discrimination import Discrimination, discrimination
 from r2med.measure.significance import Difference, difference
-from r2med.rag.rag_answers import Kind, QuestionAnswers
+from r2med.rag.rag_answers import AnswerKind, QuestionAnswers
 
 Floats = NDArray[np.float64]
 Answers = Mapping[str, QuestionAnswers]
@@ -60,7 +60,7 @@ class Counts:
     def of(cls, tasks: ByTask) -> Counts:
         """The samples of an arm."""
         samples = [sample for arm in tasks.values() for each in arm.values() for sample in each.samples]
-        kinds = {kind.value: sum(each.kind is kind for each in samples) for kind in Kind}
+        kinds = {kind.value: sum(each.kind is kind for each in samples) for kind in AnswerKind}
         words = {name: sum(getattr(each, name) for each in samples) for name in ("exact", "contained")}
         return cls(**kinds, **words)
 
@@ -150,13 +150,13 @@ class Grounding:
         for arm in tasks.values():
             for each in arm.values():
                 for sample in each.samples:
-                    if sample.kind in (Kind.RIGHT, Kind.WRONG):
+                    if sample.kind in (AnswerKind.RIGHT, AnswerKind.WRONG):
                         shown = [each.shown[number - 1] for number in sample.cited if 1 <= number <= len(each.shown)]
                         relevant = sum(passage.relevant for passage in shown)
                         counts["answers"] += 1
                         counts["cited"] += bool(shown)
                         counts["cited_relevant"] += bool(relevant)
-                        counts["right_cited_relevant"] += bool(relevant) and sample.kind is Kind.RIGHT
+                        counts["right_cited_relevant"] += bool(relevant) and sample.kind is AnswerKind.RIGHT
                         counts["no_evidence"] += not each.evidence
                         counts["citations"] += len(sample.cited)
                         counts["relevant_citations"] += relevant

@@ -18,7 +18,7 @@ _LONGEST = 2000
 """Letters of a reply that are kept to be looked at; the whole is among the kept replies."""
 
 
-class Kind(StrEnum):
+class AnswerKind(StrEnum):
     """What became of one request for an answer."""
 
     RIGHT = "right"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     """The model never replied."""
 
 
-DECIDED = (Kind.RIGHT, Kind.WRONG, Kind.ABSTAINED)
+DECIDED = (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.ABSTAINED)
 """Those that count in an accuracy: whoever abstains is not right."""
 
 
@@ -41,7 +41,7 @@ DECIDED = (Kind.RIGHT, Kind.WRONG, Kind.ABSTAINED)
 class SampledAnswer:
     """One answer to one question."""
 
-    kind: Kind
+    kind: AnswerKind
     answer: str = ""
     cited: tuple[int, ...] = ()
     """The numbers of the sources that it names, shown or not."""
@@ -57,7 +57,7 @@ class SampledAnswer:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SampledAnswer:
         """A sample as the ledger has it."""
-        return cls(**{**content, "kind": Kind(content["kind"]), "cited": tuple(content["cited"])})
+        return cls(**{**content, "kind": AnswerKind(content["kind"]), "cited": tuple(content["cited"])})
 
 
 class ShownPassage(NamedTuple):
@@ -83,7 +83,7 @@ class QuestionAnswers:
     @cached_property
     def value(self) -> float | None:
         """The share of right ones among the samples that were decided; None where none was."""
-        decided = [each.kind is Kind.RIGHT for each in self.samples if each.kind in DECIDED]
+        decided = [each.kind is AnswerKind.RIGHT for each in self.samples if each.kind in DECIDED]
         return sum(decided) / len(decided) if decided else None
 
     @property
@@ -99,7 +99,11 @@ class QuestionAnswers:
     @property
     def agreement(self) -> float | None:
         """The share of pairs of samples with the same words; None for fewer than two answers."""
-        words = [normalised(each.answer) for each in self.samples if each.kind not in (Kind.FAILED, Kind.UNPARSABLE)]
+        words = [
+            normalised(each.answer)
+            for each in self.samples
+            if each.kind not in (AnswerKind.FAILED, AnswerKind.UNPARSABLE)
+        ]
         pairs = list(combinations(words, 2))
         return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
 
@@ -131,23 +135,27 @@ def in_view(sources: Sequence[Source]) -> tuple[ShownPassage, ...]:
 def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, judged: bool) -> SampledAnswer:
     """A reply as far as words decide it; `judged` says that a judge will be asked about the rest, left UNJUDGED."""
     if isinstance(reply, Failed):
-        return SampledAnswer(Kind.FAILED, problem=reply.reason)
+        return SampledAnswer(AnswerKind.FAILED, problem=reply.reason)
     found = None if reply.incomplete else read_cited_answer(reply.text)
     text = reply.text[:_LONGEST]
     if found is None:
-        return SampledAnswer(Kind.UNPARSABLE, text=text, problem=reply.incomplete or "no answer, or several")
-    sample = SampledAnswer(Kind.ABSTAINED, found.answer, found.cited, text=text)
+        return SampledAnswer(AnswerKind.UNPARSABLE, text=text, problem=reply.incomplete or "no answer, or several")
+    sample = SampledAnswer(AnswerKind.ABSTAINED, found.answer, found.cited, text=text)
     if found.abstained:
         return sample
     exact, contained = matches(found.answer, gold, synonyms)
     sample = replace(sample, exact=exact, contained=contained)
     if exact or plainly_contains(found.answer, gold, synonyms):
-        return replace(sample, kind=Kind.RIGHT, decided_by="exact" if exact else "contained")
-    return replace(sample, kind=Kind.UNJUDGED) if judged else replace(sample, kind=Kind.WRONG, decided_by="words")
+        return replace(sample, kind=AnswerKind.RIGHT, decided_by="exact" if exact else "contained")
+    return (
+        replace(sample, kind=AnswerKind.UNJUDGED)
+        if judged
+        else replace(sample, kind=AnswerKind.WRONG, decided_by="words")
+    )
 
 
 def with_verdict(sample: SampledAnswer, verdict: bool | None, problem: str) -> SampledAnswer:
     """A sample after the judge was asked."""
     if verdict is None:
         return replace(sample, problem=problem)
-    return replace(sample, kind=Kind.RIGHT if verdict else Kind.WRONG, decided_by="judge")
+    return replace(sample, kind=AnswerKind.RIGHT if verdict else AnswerKind.WRONG, decided_by="judge")

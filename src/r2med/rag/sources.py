@@ -9,7 +9,7 @@ from typing import NamedTuple
 from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
 from r2med.models.prompts import Template, bundled, delimited, own_template
-from r2med.rag.arms import Passage, draw
+from r2med.rag.arms import ArmPassage, draw
 
 ORDERS = ("ranked", "shuffled")
 """How sources are numbered: as the list has them, or by a draw that is the same for every arm."""
@@ -63,14 +63,14 @@ class Source(NamedTuple):
         return -(-len(self.text) // _LETTERS)
 
 
-def show(query: str, passages: Sequence[Passage], dataset: Dataset, rule: PromptRule) -> list[Source]:
+def show(query: str, passages: Sequence[ArmPassage], dataset: Dataset, rule: PromptRule) -> list[Source]:
     """The sources of a question, in their order and cut."""
     ordered = passages if rule.order == "ranked" else sorted(passages, key=lambda each: draw(query, each.document))
     relevant, documents = dataset.gold.qrels.get(query, {}), dataset.collection.documents
     return [_source(each, documents.text(each.document), relevant.get(each.document, 0) > 0, rule) for each in ordered]
 
 
-def _source(passage: Passage, text: str, relevant: bool, rule: PromptRule) -> Source:
+def _source(passage: ArmPassage, text: str, relevant: bool, rule: PromptRule) -> Source:
     kept = cut_letters(text, rule.letters)
     return Source(passage.document, kept, len(kept) < len(text.strip()), passage.score, relevant)
 

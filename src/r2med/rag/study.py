@@ -26,7 +26,7 @@ from r2med.models.prompts import task_values
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.rag.arms import Arm, choose, file_lists
-from r2med.rag.rag_answers import Kind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
+from r2med.rag.rag_answers import AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
 from r2med.rag.sources import PromptRule, Source, prompt, show
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
@@ -126,7 +126,7 @@ class ArmAnswers:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """One question of an arm, ready to be asked."""
 
     query: str
@@ -141,7 +141,7 @@ class Prepared:
 
     arm: Arm
     dataset: Dataset
-    questions: Sequence[Question]
+    questions: Sequence[StudyQuestion]
     options: StudyOptions
 
     @property
@@ -230,7 +230,7 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
             continue
         sources = show(query, chosen[query], dataset, options.rule)
         request = model.request(prompt(template, text, sources, words))
-        questions.append(Question(query, sources, request.samples(options.samples), values.get(query)))
+        questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
     return Prepared(arm, dataset, questions, options)
 
 
@@ -308,11 +308,11 @@ def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], eng
 
 
 def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, SampledAnswer]]:
-    return [(each.query, sample) for each in answers for sample in each.samples if sample.kind is Kind.UNJUDGED]
+    return [(each.query, sample) for each in answers for sample in each.samples if sample.kind is AnswerKind.UNJUDGED]
 
 
 def _decided(query: str, sample: SampledAnswer, verdicts: Mapping[tuple[str, str], Reply | Failed]) -> SampledAnswer:
-    reply = verdicts.get((query, sample.answer)) if sample.kind is Kind.UNJUDGED else None
+    reply = verdicts.get((query, sample.answer)) if sample.kind is AnswerKind.UNJUDGED else None
     return sample if reply is None else with_verdict(sample, *verdict_of(reply))
 
 
@@ -343,7 +343,7 @@ def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
     """The answers that the ledger has; None where it has none, or some that failed and may succeed now."""
     kept = ledger.answers.find(prepared.key)
     found = None if kept is None else from_set(kept)
-    undone = (Kind.FAILED, Kind.UNJUDGED)
+    undone = (AnswerKind.FAILED, AnswerKind.UNJUDGED)
     if kept is None or found is None or any(s.kind in undone for each in found.answers for s in each.samples):
         return None
     if ledger.answers.newest(kept.study, kept.arm, kept.task) != kept.key:

@@ -18,7 +18,7 @@ from r2med.diagnose.causes import Cause
 from r2med.diagnose.compare import Comparison
 from r2med.diagnose.frontier import COSTS, Priced, comparable, frontier
 from r2med.diagnose.gap import Gap
-from r2med.diagnose.route_curves import Pair
+from r2med.diagnose.route_curves import RoutePair
 from r2med.diagnose.saving import Saving
 from r2med.diagnose.score_series import ScoreSeries
 from r2med.errors import R2medError
@@ -379,7 +379,7 @@ def route_chart(found: Saving) -> LineChart:
     )
 
 
-def _route_lines(pair: Pair) -> list[ChartLine]:
+def _route_lines(pair: RoutePair) -> list[ChartLine]:
     best, *others = pair.curves
     x = [100 * point.share for point in best.points]
     dear = best.points[-1].score

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from r2med.build.health import Health
+from r2med.build.health import TaskHealth
 from r2med.build.select_questions import BAND, NEGATIVE, POSITIVE
 from r2med.errors import counted
 
@@ -89,7 +89,7 @@ class UpSetChart:
         return f"{self.axis}. " + "; ".join(f"{column.said}: {column.positives:,}" for column in self.columns[:5]) + "."
 
 
-def member_chart(health: Health) -> UpSetChart:
+def member_chart(health: TaskHealth) -> UpSetChart:
     """Which members found the same positives."""
     coverage = health.coverage
     members = [member.name for member in coverage.members]
@@ -151,7 +151,7 @@ class ScoreChart:
         return f"{counted(sum(self.counts.values()), 'pair')} by both scores: {counts}."
 
 
-def score_chart(health: Health) -> ScoreChart:
+def score_chart(health: TaskHealth) -> ScoreChart:
     """The scores of all judged pairs."""
     bubbles = [ScoreBubble(each.answers, each.supports, each.pairs, each.verdict) for each in health.scores]
     cuts = health.cuts

@@ -10,10 +10,10 @@ from r2med.render.grid import Column, Table, key
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.build.health import Health
+    from r2med.build.health import TaskHealth
 
 
-def show_health(health: Health, console: Console) -> None:
+def show_health(health: TaskHealth, console: Console) -> None:
     """Print everything that is said of a task."""
     for section in health_sections(health):
         console.print(section.title, style="bold")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from r2med.diagnose.route_curves import Curve, Pair
+    from r2med.diagnose.route_curves import Curve, RoutePair
     from r2med.diagnose.saving import Saving
     from r2med.diagnose.tuning import Fold, Tuned
 
@@ -42,7 +42,7 @@ def _show_systems(found: Saving, console: Console) -> None:
     table.show(console)
 
 
-def _show_pair(pair: Pair, console: Console) -> None:
+def _show_pair(pair: RoutePair, console: Console) -> None:
     console.print(f"\n{pair.cheap}  to  {pair.dear}", style="bold", markup=False, highlight=False)
     headings = [f"at {share:.0%}" for share in _SHOWN]
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))

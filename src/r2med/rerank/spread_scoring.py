@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import orjson
 
-from r2med.engine.work_blocks import Block, Job, Spread, block_key, carried, grouped
+from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_scores import WINDOW, PairScores, Scored, ScoreStore, Scoring, WantedPair
 from r2med.storage.cache import cache_key
@@ -83,7 +83,7 @@ class SpreadScoring:
     ) -> PairScores:
         """Score what is not known of the pairs; the plan is made of all, so that every command has the same."""
         found = PairScores()
-        job = Job(f"score pairs ({self._worker.model.card.id})", self._worker)
+        job = SpreadJob(f"score pairs ({self._worker.model.card.id})", self._worker)
         for block, result in self._spread.run(job, self._blocks(pairs, known)):
             batches: list[PairBatch] = block.about
             for batch, values in zip(batches, orjson.loads(result), strict=True):
@@ -103,7 +103,7 @@ class SpreadScoring:
         store.keep(list(good), list(good.values()))
         found.known |= scored
 
-    def _blocks(self, pairs: Sequence[WantedPair], known: Collection[bytes]) -> Iterator[Block]:
+    def _blocks(self, pairs: Sequence[WantedPair], known: Collection[bytes]) -> Iterator[WorkBlock]:
         for start in range(0, len(pairs), WINDOW):
             window = pairs[start : start + WINDOW]
             if all(wanted.digest in known for wanted in window):
@@ -121,9 +121,9 @@ class SpreadScoring:
             batch, rest = rest[:size], rest[size:]
             yield PairBatch([window[place] for place in batch], [rows[place] for place in batch])
 
-    def _block(self, batches: list[PairBatch]) -> Block:
+    def _block(self, batches: list[PairBatch]) -> WorkBlock:
         settings: Mapping[str, object] = self._worker.model.settings(self._worker.task)
         digests = (b"".join(wanted.digest for wanted in batch.pairs) for batch in batches)
         key = block_key(cache_key(settings=sorted(settings.items())).encode(), *digests)
         texts = [[[carried(text) for text in wanted.pair] for wanted in batch.pairs] for batch in batches]
-        return Block(key, orjson.dumps(texts), batches)
+        return WorkBlock(key, orjson.dumps(texts), batches)

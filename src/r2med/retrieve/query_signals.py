@@ -178,10 +178,10 @@ def _drawn(name: str) -> float:
 
 
 @dataclass(frozen=True)
-class Agreement(NamedSignal):
+class ListAgreement(NamedSignal):
     """How far another system finds the same: the share of the best documents that both lists have.
 
-    >>> str(Agreement("wordllama", depth=20))
+    >>> str(ListAgreement("wordllama", depth=20))
     'agreement(wordllama, depth=20)'
     """
 

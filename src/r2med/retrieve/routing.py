@@ -17,7 +17,7 @@ from r2med.data.dataset import Collection
 from r2med.data.run import Run
 from r2med.errors import SpecError
 from r2med.pipeline.registry import build_system, spec_of
-from r2med.pipeline.spec import Call, Comparison, parse
+from r2med.pipeline.spec import Call, Condition, parse
 from r2med.pipeline.stage import Context, Retriever, Signal, Stage
 from r2med.pipeline.system import System, as_step
 from r2med.retrieve.query_signals import ScoreGap
@@ -171,16 +171,16 @@ def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> fl
 class Cascade(Retriever):
     """One system after another, each for the queries whose list by the one before was not good enough.
 
-    >>> str(Cascade("bm25", "wordllama", until=Comparison("score-gap", ">", 0.3)))
+    >>> str(Cascade("bm25", "wordllama", until=Condition("score-gap", ">", 0.3)))
     'cascade(bm25, wordllama, until=score-gap>0.3)'
     """
 
     systems: tuple[System, ...] = field(metadata={"rest": True})
-    until: Comparison | tuple[Comparison, ...] = field(kw_only=True)
+    until: Condition | tuple[Condition, ...] = field(kw_only=True)
     """When a list is good enough: one condition for all, or one for each system but the last."""
     signals: tuple[System, ...] = field(init=False, repr=False, compare=False)
 
-    def __init__(self, *systems: Part, until: Comparison | str | Sequence[Comparison | str]) -> None:
+    def __init__(self, *systems: Part, until: Condition | str | Sequence[Condition | str]) -> None:
         built = tuple(build_system(system) for system in systems)
         if len(built) < 2:
             raise SpecError("cascade needs two systems or more, as in cascade(bm25, wordllama, until=score-gap>0.3)")
@@ -211,7 +211,7 @@ class Cascade(Retriever):
         return {"until": [str(condition) for condition in self._conditions]}
 
     @property
-    def _conditions(self) -> tuple[Comparison, ...]:
+    def _conditions(self) -> tuple[Condition, ...]:
         return self.until if isinstance(self.until, tuple) else (self.until,)
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -233,20 +233,20 @@ class Cascade(Retriever):
         return found
 
 
-def _condition(value: Comparison | str) -> Comparison:
+def _condition(value: Condition | str) -> Condition:
     """A condition in any form."""
-    if isinstance(value, Comparison):
+    if isinstance(value, Condition):
         return value
     try:
         call = parse(f"cascade(until={value})").calls[0]
         condition = call.options[0][1]
     except SpecError:
         condition = None
-    if not isinstance(condition, Comparison):
+    if not isinstance(condition, Condition):
         raise SpecError(f"cascade: until must be a condition such as score-gap>0.3, not {value}")
     return condition
 
 
-def _call(condition: Comparison) -> Call:
+def _call(condition: Condition) -> Call:
     quantity = condition.quantity
     return quantity if isinstance(quantity, Call) else Call(quantity)
