@@ -95,8 +95,9 @@ def test_a_read_only_home_can_be_read(killed, measured, tmp_path):
         (home / "ledger.sqlite-shm").unlink()
     read_only(home)
     try:
-        before = {verb[0]: r2med(*verb, home=measured).stdout for verb in READING if verb[0] not in ("doctor", "cache")}
-        for verb in READING:
+        verbs = READING[:3] if killed else READING
+        before = {verb[0]: r2med(*verb, home=measured).stdout for verb in verbs if verb[0] not in ("doctor", "cache")}
+        for verb in verbs:
             done = r2med(*verb, home=home)
             assert done.returncode == 0, (verb, done.stderr)
             assert "Traceback" not in done.stderr
