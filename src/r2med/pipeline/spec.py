@@ -87,7 +87,7 @@ class Condition:
     limit: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limit", float(self.limit))
+        object.__setattr__(self, "limit", float(self.limit) + 0.0)  # there is no -0 in the language
 
     def __str__(self) -> str:
         whole = self.limit.is_integer() and abs(self.limit) < _LARGEST
