@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -50,6 +51,8 @@ class JsonServer(ABC):
         self.answered = 0
         self.busy = self.busiest = 0
         self.url = ""
+        self.tls: ssl.SSLContext | None = None
+        """With which certificate it serves, where it does."""
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -78,8 +81,8 @@ class JsonServer(ABC):
 
     async def _main(self) -> None:
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=512)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=512, ssl=self.tls)
+        self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         self._ready.set()
         await self._stop.wait()
         server.close()

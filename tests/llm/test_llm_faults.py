@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import ssl
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -10,7 +12,7 @@ from email.utils import formatdate
 
 import pytest
 from asking import KEY, model_at, questions
-from chat_server import Say
+from chat_server import ChatServer, Say
 
 from r2med.errors import R2medError
 from r2med.llm import Client, Failed, Reply, ServerError, account, find_model
@@ -344,6 +346,40 @@ def test_a_proxy_of_the_environment_does_not_stand_before_this_machine(serve, co
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     [reply] = connect(retries=0).ask_all(questions(serve(), 1))
     assert isinstance(reply, Reply)
+
+
+def test_a_proxy_of_the_environment_stands_before_other_machines(serve, connect, monkeypatch, tmp_path):
+    (tmp_path / ".netrc").write_text("machine model.invalid login somebody password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("R2MED_LLM_KEY", KEY)
+    proxy = serve()
+    monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+    model = find_model("tiny@http://model.invalid/v1")
+    [reply] = connect(retries=0).ask_all([model.request("hello")])
+    assert isinstance(reply, Reply)
+    assert proxy.paths == ["http://model.invalid/v1/chat/completions"]
+    assert proxy.headers[0]["Authorization"] == f"Bearer {KEY}"
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(ServerError, match="is a socks5 one"):
+        connect(retries=0).ask_all([model.request("hello again")])
+
+
+def test_only_a_certificate_that_this_machine_trusts_will_do(connect, monkeypatch, tmp_path):
+    named = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2")
+    files = ("-keyout", tmp_path / "key.pem", "-out", tmp_path / "own.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *named]
+    subprocess.run(command, check=True, capture_output=True)
+    server = ChatServer()
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(tmp_path / "own.pem", tmp_path / "key.pem")
+    with server:
+        with pytest.raises(ServerError, match="a certificate that this machine does not trust"):
+            connect(retries=0).ask_all(questions(server, 1))
+        assert server.attempts == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+        [reply] = connect(retries=0).ask_all(questions(server, 1))
+        assert isinstance(reply, Reply)
 
 
 def test_a_file_that_is_no_database_is_named(serve, connect, tmp_path):

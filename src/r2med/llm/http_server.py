@@ -1,4 +1,4 @@
-"""One attempt at a request over HTTP, on the official `openai` library; every way it can go wrong is an `AttemptError`.
+"""One attempt at a request over HTTP; every way it can go wrong is an `AttemptError`.
 
 A request as the body of an HTTP call, and the body of a response as an answer, for every dialect of the protocol.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import ssl
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
-from types import ModuleType
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
@@ -22,15 +23,14 @@ from r2med.llm.types import Message, Model, RawAnswer, Request, Token, Usage
 from r2med.models.http import Address, AttemptError, FatalServerError, Unreachable, error_text, is_count
 
 if TYPE_CHECKING:
-    from openai import APIConnectionError, APIStatusError, AsyncOpenAI
-
+    from aiohttp import ClientResponse, ClientSession
 
 _CONNECT = 10.0
 """Seconds to reach a server; how long it may take to answer is the client's limit."""
 _LARGEST = 16 << 20
 """Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
-_LANE = 4
-"""Connections in one pool: whenever a request starts or ends, a pool looks at each of its idle connections."""
+_ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+"""Environment variables that say who pays, as OpenAI's own library has them."""
 
 
 class Server(Protocol):
@@ -43,46 +43,37 @@ class Server(Protocol):
         """Let go of connections and processes."""
 
 
-@dataclass
-class _Lane:
-    """A pool of connections and how many requests it has under way."""
-
-    client: AsyncOpenAI
-    busy: int = 0
-
-
 class HttpServer:
     """A server that speaks the chat protocol. The key is read from the environment and never leaves this object."""
 
     def __init__(self, model: Model, timeout: float) -> None:
-        require_extra("llm", "openai")
+        require_extra("llm", "aiohttp", "truststore")
         self._address = _address(model)
         self._url, self._timeout = model.url, timeout
         self._key = self._address.key()
-        self._lanes: list[_Lane] = []
 
-    def _free_lane(self) -> _Lane:
-        """The first pool with room, so that few requests keep to few connections; a new one when all are full."""
-        for lane in self._lanes:
-            if lane.busy < _LANE:
-                return lane
-        self._lanes.append(_Lane(self._connect()))
-        return self._lanes[-1]
+    @cached_property
+    def _session(self) -> ClientSession:
+        """The connections: as many as there are requests under way. Made on the loop that uses them."""
+        import aiohttp
 
-    def _connect(self) -> AsyncOpenAI:
-        import openai
-
-        return openai.AsyncOpenAI(
-            base_url=self._url,
-            api_key=self._key or "none",
-            timeout=_httpx().Timeout(None, connect=_CONNECT),
-            max_retries=0,
-            # An answer that is sent packed could be of any size; a redirect could take the key elsewhere.
-            default_headers={"Accept-Encoding": "identity"},
-            http_client=openai.DefaultAsyncHttpxClient(
-                trust_env=self._address.trust_env, follow_redirects=False, event_hooks={"response": [_bound]}
-            ),
+        secure = urlsplit(self._url).scheme == "https"
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=_trusted() if secure else True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+            headers=self._headers(),
+            # Not `trust_env`, which would put a login of ~/.netrc in the place of the key.
+            proxy=_proxy(self._url) if self._address.trust_env else None,
         )
+
+    def _headers(self) -> dict[str, str]:
+        # An answer that is sent packed could be of any size.
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        headers["Authorization"] = f"Bearer {self._key or 'none'}"
+        if self._address.key_env == "OPENAI_API_KEY":
+            headers |= {name: os.environ[env] for env, name in _ACCOUNT_HEADERS.items() if os.environ.get(env)}
+        return headers
 
     async def answer(self, request: Request) -> RawAnswer:
         """One attempt."""
@@ -97,87 +88,81 @@ class HttpServer:
 
     async def close(self) -> None:
         """Let go of the connections."""
-        for lane in self._lanes:
-            await lane.client.close()
+        if "_session" in vars(self):
+            await self._session.close()
 
     async def _post(self, request: Request) -> bytes:
-        import openai
+        import aiohttp
 
-        httpx = _httpx()
-        lane = self._free_lane()
-        lane.busy += 1
+        sent = json.dumps(body(request), ensure_ascii=False).encode()
+        url = f"{self._url}/chat/completions"
         try:
-            # The library's own timeout would be for each read; a server that trickles would never meet it.
+            # The library's own timeouts are for each read; a server that trickles would never meet them.
             async with asyncio.timeout(self._timeout):
-                # Not `chat.completions.create`: walking through its types takes longer than all the rest of a request.
-                response = await lane.client.post("/chat/completions", cast_to=httpx.Response, body=body(request))
+                # A redirect could take the key elsewhere.
+                async with self._session.post(url, data=sent, allow_redirects=False) as response:
+                    content = await _bounded(response)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise FatalServerError(f"{self._url} shows a certificate that this machine does not trust") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise Unreachable(self._url) from error
         except TimeoutError as error:
             raise AttemptError(f"no answer within {self._timeout:g} s", billed=True) from error
-        except openai.APIConnectionError as error:
-            raise self._connection_trouble(error) from error
-        except openai.APIStatusError as error:
-            raise self._status_trouble(error, request.model) from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise AttemptError("the connection broke", billed=True) from error
-        except httpx.InvalidURL as error:
+        except aiohttp.InvalidURL as error:
             raise FatalServerError(f"{self._url} is no address of a server: {error}") from error
-        finally:
-            lane.busy -= 1
-        return bytes(response.content)
+        except (aiohttp.ClientError, OSError) as error:
+            raise AttemptError("the connection broke", billed=True) from error
+        if response.status != 200:
+            raise self._refusal(response, content, request.model)
+        return content
 
-    def _connection_trouble(self, error: APIConnectionError) -> AttemptError:
-        if isinstance(error.__cause__, AttemptError):
-            return error.__cause__
-        if type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout"):
-            return Unreachable(self._url)
-        return AttemptError("the connection broke", billed=True)
-
-    def _status_trouble(self, error: APIStatusError, model: Model) -> AttemptError:
-        said = self._safe(error_text(error.body if error.body is not None else error.response.text))
-        quota = "insufficient_quota" in (error.code, error.type)
-        return _address(model).refusal(error.status_code, error.response.headers, said, fatal=quota)
+    def _refusal(self, response: ClientResponse, content: bytes, model: Model) -> AttemptError:
+        """What a response that is no answer means."""
+        text = content.decode("utf-8", "replace")
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = text
+        detail = said.get("error", said) if isinstance(said, dict) else {}
+        quota = isinstance(detail, dict) and "insufficient_quota" in (detail.get("code"), detail.get("type"))
+        safe = self._safe(error_text(said))
+        return _address(model).refusal(response.status, response.headers, safe, fatal=quota)
 
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
 
+def _trusted() -> ssl.SSLContext:
+    """The authorities that this machine trusts, a hospital's own among them."""
+    import truststore
+
+    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for an address."""
+    parts, known = urlsplit(url), getproxies()
+    proxy = None if proxy_bypass(parts.hostname or "") else known.get(parts.scheme) or known.get("all")
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise FatalServerError(f"the proxy of the environment is a {urlsplit(proxy).scheme} one; an http one is needed")
+    return proxy
+
+
+async def _bounded(response: ClientResponse) -> bytes:
+    """The body of a response, up to a size that no answer has."""
+    received = bytearray()
+    async for piece in response.content.iter_any():
+        received += piece
+        if len(received) > _LARGEST:
+            raise AttemptError(f"the server sent more than {_LARGEST >> 20} MB", retry=False, billed=True)
+    return bytes(received)
+
+
 def _address(model: Model) -> Address:
     # With 403, some servers refuse a single prompt for what it says.
     return Address(model.name, model.id, model.url, "chat/completions", model.key_env, model.needs_key)
-
-
-async def _bound(response: Any) -> None:
-    """Let the body of a response be read up to a size that no answer has."""
-    response.stream = _bounded_stream(response.stream, _LARGEST // 64 if _is_packed(response) else _LARGEST)
-
-
-def _is_packed(response: Any) -> bool:
-    return bool(response.headers.get("content-encoding", "identity") != "identity")
-
-
-def _bounded_stream(stream: Any, most: int) -> Any:
-    class Bounded(_httpx().AsyncByteStream):  # type: ignore[misc]
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for piece in stream:
-                size += len(piece)
-                if size > most:
-                    raise AttemptError(f"the server sent more than {most >> 20 or 1} MB", retry=False, billed=True)
-                yield piece
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()
-
-
-@cache
-def _httpx() -> ModuleType:
-    """The HTTP library under `openai`, whose errors it does not always wrap; which one depends on its version."""
-    import openai
-
-    modules = (base.__module__.partition(".")[0] for base in openai.DefaultAsyncHttpxClient.__mro__)
-    return import_module(next(name for name in modules if name.startswith("httpx")))
 
 
 _CHARACTERS_PER_TOKEN = 4

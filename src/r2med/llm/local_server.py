@@ -77,7 +77,7 @@ class LocalServer:
     """A child process that serves one GGUF file, and the connection to it."""
 
     def __init__(self, model: Model, timeout: float) -> None:
-        require_extra("local-llm", "xllamacpp", "openai")
+        require_extra("local-llm", "xllamacpp", "aiohttp")
         file = weights(model.gguf)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "r2med.llm.local_server", str(file)],

@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,7 +154,7 @@ def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) ->
     """Relevant passages of other questions, by a draw that is the same every time."""
     own = relevant.get(query, {})
     pool = {name for other, grades in relevant.items() if other != query for name in grades} - set(own)
-    return [ArmPassage(name) for name in sorted(pool, key=lambda name: draw(query, name))[:k]]
+    return [ArmPassage(name) for name in nsmallest(k, pool, key=partial(draw, query))]
 
 
 def draw(query: str, document: str) -> bytes:
@@ -162,4 +165,4 @@ def draw(query: str, document: str) -> bytes:
 def _first(run: Run, query: str, without: Mapping[str, int], k: int) -> list[ArmPassage]:
     ranking = run[query]
     pairs = zip(ranking.documents, ranking.scores.tolist(), strict=True)
-    return [ArmPassage(name, score) for name, score in pairs if name not in without][:k]
+    return list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
@@ -112,7 +112,7 @@ class QuestionAnswers:
         return {
             "query": self.query,
             "shown": [list(each) for each in self.shown],
-            "samples": [asdict(each) | {"kind": each.kind.value} for each in self.samples],
+            "samples": [vars(each) | {"kind": each.kind.value} for each in self.samples],
             "retrieval": self.retrieval,
         }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ class Prepared:
     questions: Sequence[StudyQuestion]
     options: StudyOptions
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A hash of everything the answers depend on."""
         shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]

@@ -13,7 +13,7 @@ from r2med.runs.record import Machine, Provenance
 
 _WATCHED = (
     "numpy", "polars", "wordllama", "torch", "transformers", "sentence-transformers",
-    "tokenizers", "onnxruntime", "openai", "peft",
+    "tokenizers", "onnxruntime", "aiohttp", "peft",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 _ARTICLES = {"a", "an", "the"}
 
@@ -29,7 +30,7 @@ def matches(answer: str, gold: str, synonyms: Iterable[str] = ()) -> tuple[bool,
     >>> matches("hepatolenticular degeneration", "Wilson disease", ["Hepatolenticular degeneration"])
     (True, True)
     """
-    wanted, given = _wordings(gold, synonyms), normalised(answer)
+    wanted, given = _wordings(gold, tuple(synonyms)), normalised(answer)
     return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
 
 
@@ -44,14 +45,15 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
     [True, False, False]
     """
     given = f" {normalised(answer)} "
-    rests = [given.replace(f" {words} ", " ", 1) for words in _wordings(gold, synonyms) if f" {words} " in given]
+    rests = [given.replace(f" {words} ", " ", 1) for words in _wordings(gold, tuple(synonyms)) if f" {words} " in given]
     return any(not _HEDGES & set(rest.split()) for rest in rests)
 
 
-def _wordings(gold: str, synonyms: Iterable[str]) -> set[str]:
+@lru_cache(4096)
+def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
     """Every wording of the gold answer, with and without what stands in brackets."""
     texts = [wording for text in (gold, *synonyms) for wording in (text, _unbracketed(text))]
-    return {normalised(text) for text in texts} - {""}
+    return frozenset({normalised(text) for text in texts} - {""})
 
 
 def _unbracketed(text: str) -> str:
