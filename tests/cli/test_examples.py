@@ -61,6 +61,7 @@ SCIFACT = "needs SciFact, which is not part of the checkout"
 NOT_RUN: dict[str, str] = {
     "r2med build publish my-build --repo ward-7/handover --private": HUB,
     "r2med run bm25 --tasks hf:ward-7/handover": HUB,
+    'r2med run "rrf(bm25, bge)" --tasks full': HUB,
     "r2med board --format latex --family clinical-case --baseline bm25 > table.tex": HUB,
     "r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results": HUB,
     "r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl": HUB,
@@ -237,6 +238,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         call("run", *SYSTEMS, "--tasks", "sample", "--out", "out")
         call("run", "hyde(gpt-4o) >> bm25", "answer(o3-mini) >> bm25", "--tasks", "sample/MedQA-Diag")
         call("submit", "bm25", "--tasks", "sample/Biology", "--out", "ours.zip")
+        (folder / "submissions").mkdir()
+        shutil.copy("ours.zip", "submissions")
         call("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "20")
         call("review", "invite", "pilot", "Dr. Ada")
         with ReviewStore.open("pilot") as store:

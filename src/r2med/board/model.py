@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OWN = "own"
 """The source of a row that was measured here."""
+SUBMITTED = "submitted"
+"""The source of a row whose lists somebody submitted, and whose figures were computed from them here."""
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
 RECALL_LOST = "≈: so many of 100 documents of the exact lists were not found by approximate search"
@@ -49,7 +51,7 @@ class BoardRow:
     name: str
     """The spec of one's own system, or the name under which it was published."""
     sources: tuple[str, ...]
-    """`own`, or every source that published these figures."""
+    """`own`, `submitted`, or every source that published these figures."""
     values: Mapping[str, float]
     """By task; a task that was not measured is missing."""
     system: str = ""
@@ -76,8 +78,8 @@ class BoardRow:
 
     @property
     def own(self) -> bool:
-        """Whether it was measured here."""
-        return OWN in self.sources
+        """Whether it was measured here, so that its queries are known."""
+        return OWN in self.sources or SUBMITTED in self.sources
 
     @property
     def unmeasured(self) -> bool:

@@ -6,9 +6,8 @@ name among the registered ones, so it cannot point at files of this machine; not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,10 @@ from r2med.exchange.submission import (
     unzipped,
 )
 from r2med.measure.metrics import Measure
-from r2med.measure.score import score
+from r2med.measure.score import QueryScores, score
+from r2med.pipeline.evaluate import identity_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.runs.record import DataIdentity
 
 _EXACT = 1e-9
 """How far a recomputed figure may be from the stated one: the last digits depend on the machine."""
@@ -63,36 +64,87 @@ class Verified:
         return {"ok": self.ok, **asdict(self)}
 
 
+@dataclass(frozen=True)
+class CheckedRun:
+    """A result of a submission whose figures are those of its lists, computed anew."""
+
+    path: Path
+    """The submission."""
+    result: Mapping[str, Any]
+    run: Run
+    scores: QueryScores
+    data: DataIdentity
+    """What it was measured on, as it is here."""
+
+
+Keep = Callable[[CheckedRun], None]
+"""Takes every result that is as stated, also of a submission that turns out to have a fault elsewhere."""
+
+
 def verify(path: Path) -> Verified:
     """Check a submission. Data that cannot be fetched is an error; what is wrong with the submission is a fault."""
-    try:
-        files = read_archive(path)
+    return verify_all([path])[0]
+
+
+def verify_all(paths: Sequence[Path], also: Sequence[Measure] = (), keep: Keep | None = None) -> list[Verified]:
+    """Check submissions, in their order; results are handed over with their own measures and `also` these."""
+    checks = [_Check(path) for path in paths]
+    # One task after another, so that one is in memory at a time and each is read once.
+    for name in sorted({name for check in checks for name in check.tasks}):
+        dataset = load(registry()[name])
+        for check in checks:
+            for row in check.tasks.get(name, ()):
+                check.check_result(row, dataset, also, keep)
+    return [check.verified() for check in checks]
+
+
+class _Check:
+    """A submission while it is being checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.figures = path, 0
+        self.faults: list[str] = []
+        self.files: dict[str, bytes] = {}
+        self.stated: dict[str, Any] = {}
+        self.description: dict[str, Any] = {}
+        self.results: list[dict[str, Any]] = []
+        self.tasks: dict[str, list[dict[str, Any]]] = {}
+        """The results by task."""
+        try:
+            self._open()
+        except DataError as error:
+            self.faults = [str(error)]
+
+    def _open(self) -> None:
+        files = read_archive(self.path)
         _check_manifest(files)
         stated, description = _object(files, RESULTS), _object(files, DESCRIPTION)
         results = _rows(stated, "results", RESULTS)
         _check_complete(files, results, description)
-    except DataError as error:
-        return Verified(str(path), faults=[str(error)])
-    faults: list[str] = []
-    figures = 0
-    # One task after another, so that one is in memory at a time.
-    for row in sorted(results, key=lambda each: str(each.get("task"))):
-        try:
-            name = _task_name(row)
-        except DataError as error:
-            faults.append(str(error))
-            continue
-        dataset = _loaded(name)
-        try:
-            figures += _check_result(row, files, dataset)
-        except DataError as error:
-            faults.append(str(error))
-    return Verified(str(path), description, results, figures, [*faults, *_check_averages(stated, results)])
+        self.files, self.stated, self.description, self.results = files, stated, description, results
+        for row in results:
+            try:
+                self.tasks.setdefault(_task_name(row), []).append(row)
+            except DataError as error:
+                self.faults.append(str(error))
 
+    def check_result(
+        self, row: Mapping[str, Any], dataset: Dataset, also: Sequence[Measure], keep: Keep | None
+    ) -> None:
+        """Compute a result's figures from its lists."""
+        try:
+            run, scores, count = _check_result(row, self.files, dataset, also)
+        except DataError as error:
+            self.faults.append(str(error))
+            return
+        self.figures += count
+        if keep is not None:
+            keep(CheckedRun(self.path, row, run, scores, identity_of(dataset)))
 
-@lru_cache(maxsize=1)
-def _loaded(name: str) -> Dataset:
-    return load(registry()[name])
+    def verified(self) -> Verified:
+        """What was found."""
+        faults = [*self.faults, *(_check_averages(self.stated, self.results) if self.results else ())]
+        return Verified(str(self.path), self.description, self.results, self.figures, faults)
 
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:
@@ -127,8 +179,13 @@ def _check_complete(
         _check_cost(row)
     for row in _rows(description, "systems", DESCRIPTION):
         _check_types(row, DESCRIPTION, _SYSTEM_TYPES)
-        if not all(isinstance(stage, dict) and isinstance(stage.get("spec"), str) for stage in row["stages"]):
+        if not all(map(_is_stage, row["stages"])):
             raise DataError(f"{DESCRIPTION}: a stage of {row['system']} is not described as r2med describes one")
+
+
+def _is_stage(stage: object) -> bool:
+    """Whether a stage is described as far as anything reads it."""
+    return isinstance(stage, dict) and isinstance(stage.get("spec"), str) and isinstance(stage.get("kind", ""), str)
 
 
 _RESULT_TYPES = {"system": str, "task": str, "file": str, "incomplete": int, "cost": dict, "data": dict}
@@ -165,8 +222,10 @@ def _where(row: Mapping[str, Any]) -> str:
     return f"{row.get('system')} on {row.get('task')}"
 
 
-def _check_result(row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset) -> int:
-    """Compute a result's figures from its lists; how many there were."""
+def _check_result(
+    row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset, also: Sequence[Measure]
+) -> tuple[Run, QueryScores, int]:
+    """A result's lists, its figures computed from them, and how many of these were stated."""
     where = _where(row)
     _check_system(str(row.get("system")))
     stated = row.get("data")
@@ -175,16 +234,18 @@ def _check_result(row: Mapping[str, Any], files: Mapping[str, bytes], dataset: D
     run = _run(str(row["file"]), files)
     _check_run(run, dataset, where)
     measures = _measures(row, where)
-    scores = score(run, dataset.gold.qrels, measures)
+    scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
     counts = {"queries": len(scores.queries), "documents": len(dataset.collection.documents)}
     for fact, count in counts.items():
         if row.get(fact) != count:
             raise DataError(f"{where}: {row.get(fact)} {fact} are stated, there are {count}")
+    if not 0 <= row["incomplete"] <= counts["queries"]:
+        raise DataError(f"{where}: {row['incomplete']} of {counts['queries']} queries cannot be incomplete")
     for measure in measures:
         claimed, found = row["metrics"][str(measure)], scores.mean(measure)
         if abs(claimed - found) > _EXACT:
             raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {found:.6f}")
-    return len(measures)
+    return run, scores, len(measures)
 
 
 def _check_system(spec: str) -> None:

@@ -191,11 +191,9 @@ def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cac
 
 def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
     """Everything that could change the result, for the ledger."""
-    documents, queries = dataset.collection.documents, dataset.collection.queries
-    parts = (documents.fingerprint, queries.fingerprint, dataset.gold.fingerprint)
     return RunRecord(
-        data=DataIdentity(dataset.fingerprint, *parts, dataset.revision),
-        documents=len(documents),
+        data=identity_of(dataset),
+        documents=len(dataset.collection.documents),
         stages=tuple(StageRecord(str(s), s.kind, {**s.describe(), **s.fingerprint()}) for s in system.walk()),
         oracle=system.oracle,
         warnings=(*dataset.warnings, *context.notes.warnings),
@@ -204,6 +202,13 @@ def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
         work=tuple(context.notes.work.values()),
         provenance=provenance(),
     )
+
+
+def identity_of(dataset: Dataset) -> DataIdentity:
+    """The data that a run on a dataset sees."""
+    documents, queries = dataset.collection.documents, dataset.collection.queries
+    parts = (documents.fingerprint, queries.fingerprint, dataset.gold.fingerprint)
+    return DataIdentity(dataset.fingerprint, *parts, dataset.revision)
 
 
 def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:

@@ -1,20 +1,28 @@
-"""A static leaderboard site: boards, chosen systems and sources as files with relative links, for any static host."""
+"""A static leaderboard site: boards, systems and sources as files with relative links, for any static host.
+
+Its systems are chosen runs of the ledger, or those of a folder of submissions.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 
+import r2med
 from r2med.board.leaderboard import View, board
-from r2med.board.model import AVERAGE, Board, Line
+from r2med.board.model import AVERAGE, SUBMITTED, Board, Line
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
+from r2med.exchange.submissions_folder import Accepted, Submissions, read_submissions
+from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.named_runs import select
 from r2med.render.board_text import FORMATS
@@ -22,16 +30,19 @@ from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, line_point
 from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, on_shared_tasks
+from r2med.runs.selection import Chosen, Shared, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
 from r2med.web.panels import frontier_panels
 from r2med.web.published_page import published_facts, source_facts
 from r2med.web.report_file import ReportChoice, report
+from r2med.web.static_baselines import Marks, as_script, baseline_marks, best_ceiling
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
+Grouped = Mapping[str, Runs]
+"""Group to its runs."""
 Names = Mapping[tuple[str, bool, str], str]
 """Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
@@ -56,39 +67,115 @@ class Site:
     """Whether each group of own runs gets a report with all queries."""
     command: str = ""
     """What somebody typed to have it made."""
+    submissions: Path | None = None
+    """A folder of archives, in place of own runs."""
+    submit_to: str = ""
+    """Where archives are to be sent."""
 
 
-def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> list[str]:
-    """Write the site into a folder; returns the names of its files."""
-    pages: dict[str, str] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
-    own = _own(ledger, site.systems)
+@dataclass(frozen=True)
+class WrittenSite:
+    """What became of a site."""
+
+    files: Sequence[str]
+    submissions: Submissions = field(default_factory=Submissions)
+
+
+def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> WrittenSite:
+    """Write the site into a folder, of runs of the ledger or of submissions, which need no ledger."""
+    if site.submissions is None:
+        return WrittenSite(_write(_pages(ledger, site, _own(ledger, site.systems), Submissions(), engine), folder))
+    with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
+        found = read_submissions(site.submissions, aside, Measure.parse(site.measure))
+        pages = _pages(aside, site, _by_group(found.runs), found, engine)
+        pages |= {_archive(each): each.path.read_bytes() for each in found.accepted}
+        return WrittenSite(_write(pages, folder), found)
+
+
+def _pages(
+    ledger: Ledger, site: Site, own: Grouped, sent: Submissions, engine: Engine | None
+) -> dict[str, str | bytes]:
+    pages: dict[str, str | bytes] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
     view = View(measure=site.measure, intervals=True, ties=True)
     shown = {group: board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES}
-    shown = {group: found for group, found in shown.items() if found.lines or group == "full"}
+    shown = {group: _submitted(found, sent) for group, found in shown.items() if found.lines or group == "full"}
     links = {GROUP_TITLES[group]: _FILES[group] for group in shown} | {"Sources": "sources.html"}
-    reports = {group: f"report-{group}.html" for group in own} if site.reports else {}
+    links |= {"How to submit": "submit.html"} if site.submissions is not None else {}
+    found_shared = {group: on_common_tasks(rows) for group, rows in own.items()} if site.reports else {}
+    shared = {group: runs for group, runs in found_shared.items() if runs is not None}
+    reports = {group: f"report-{group}.html" for group in shared}
     names = _file_names(shown)
     for group, found in shown.items():
         frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
         made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
-        pages |= _board_files(found, frame, reports.get(group, ""), names, own.get(group, {}), made)
+        runs = own.get(group, {})
+        marks = baseline_marks(ledger, found, runs)
+        pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks)
         inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
             name = line.row.name
             page = (
-                _system(line, found, inner, own[group][name]) if line.row.own else _published(name, found, inner, names)
+                _system(line, found, inner, runs[name], sent.of(name))
+                if line.row.own
+                else _published(name, found, inner, names)
             )
             pages[names[group, line.row.own, name]] = page
     pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **source_facts())
+    if site.submissions is not None:
+        pages["submit.html"] = _how_to_submit(site, sent, Frame(links, "How to submit", policy=_POLICY), names)
     for group, name in reports.items():
-        runs = on_shared_tasks([Chosen(system, system, row) for system, row in own[group].items()])
         title = f"{GROUP_TITLES[group]}: queries"
-        choice = ReportChoice(runs, causes=False, title=title, command=site.command)
+        choice = ReportChoice(shared[group], causes=False, title=title, command=site.command)
         pages[name] = report(ledger, choice, engine)
-    return _write(pages, folder)
+    return pages
 
 
-def _own(ledger: Ledger, names: Sequence[str]) -> dict[str, dict[str, dict[str, Entry]]]:
+def on_common_tasks(rows: Runs) -> Shared | None:
+    """The systems of a group on the tasks they share; where they share none, those that have every task."""
+    every = {task for row in rows.values() for task in row}
+    for several in (rows, {name: row for name, row in rows.items() if row.keys() == every}):
+        if several:
+            with suppress(R2medError):
+                return on_shared_tasks([Chosen(name, name, row) for name, row in several.items()])
+    return None
+
+
+def _submitted(found: Board, sent: Submissions) -> Board:
+    """A board that says of its own lines that they were submitted, and of which system each is."""
+    lines = []
+    for line in found.lines:
+        known = sent.of(line.row.name) if line.row.own else None
+        row = (
+            line.row if known is None else replace(line.row, sources=(SUBMITTED,), system=known.systems[line.row.name])
+        )
+        lines.append(replace(line, row=row))
+    return replace(found, lines=lines)
+
+
+def _by_group(runs: Runs) -> Grouped:
+    found: dict[str, dict[str, dict[str, Entry]]] = {}
+    for name, row in runs.items():
+        for task, entry in row.items():
+            found.setdefault(entry.group, {}).setdefault(name, {})[task] = entry
+    return {group: rows for group, rows in found.items() if group in _FILES}
+
+
+def _archive(sent: Accepted) -> str:
+    """Where a site has an archive, for everybody to check."""
+    return f"submissions/{sent.digest[:16]}.zip"
+
+
+def _how_to_submit(site: Site, sent: Submissions, frame: Frame, names: Names) -> str:
+    lines = {
+        line: [(group, file) for (group, own, name), file in names.items() if own and name == line]
+        for each in sent.accepted
+        for line in each.systems
+    }
+    archives = {each.name: _archive(each) for each in sent.accepted}
+    return render("site_submit.html", frame, sent=sent, lines=lines, archives=archives, submit_to=site.submit_to)
+
+
+def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
     """The chosen runs by group and system."""
     found: dict[str, dict[str, dict[str, Entry]]] = {}
     for chosen in select(ledger, names) if names else ():
@@ -113,7 +200,9 @@ def _file_names(shown: Mapping[str, Board]) -> Names:
     return found
 
 
-def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: Runs, made: Colophon) -> dict[str, str]:
+def _board_files(
+    found: Board, frame: Frame, reported: str, names: Names, own: Runs, made: Colophon, marks: Marks
+) -> dict[str, str]:
     """A board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
@@ -126,6 +215,9 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
         colophon=made,
+        baselines=list(marks),
+        marks=as_script(found, marks) if marks else "",
+        ceiling=best_ceiling(found.lines),
         hrefs=Hrefs(
             own=lambda system: names[found.group, True, system],
             published=lambda system, group: names[group, False, system],
@@ -135,7 +227,7 @@ def _board_files(found: Board, frame: Frame, reported: str, names: Names, own: R
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 
 
-def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]) -> str:
+def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None = None) -> str:
     points = [
         point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
     ]
@@ -145,6 +237,8 @@ def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]
         line=line,
         board=found,
         entries=entries,
+        sent=sent,
+        archive=f"../{_archive(sent)}" if sent else "",
         chart=responsive(DotChart(f"{found.measure} of {line.row.name}", f"{found.measure} x 100", points)),
     )
 
@@ -163,7 +257,7 @@ def _published(name: str, found: Board, frame: Frame, names: Names) -> str:
     )
 
 
-def _write(pages: Mapping[str, str], folder: Path) -> list[str]:
+def _write(pages: Mapping[str, str | bytes], folder: Path) -> list[str]:
     """Put all pages in place once all are written, and remove those of the last time that there are no more."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,3 +284,8 @@ def _listed(folder: Path) -> set[str]:
         return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
     except (OSError, ValueError, TypeError):
         return set()
+
+
+def workflow() -> str:
+    """The file by which GitHub Actions keeps a site of submissions, for this version of r2med."""
+    return static("leaderboard.yml").replace("VERSION", r2med.__version__)

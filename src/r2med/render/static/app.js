@@ -46,6 +46,33 @@
     sortBy(head.closest("table"), head, before ? before === "ascending" : head.classList.contains("n") && !head.classList.contains("rank"));
   }));
 
+  // Against a baseline, whose tests were made beforehand: signs behind the figures, and the difference of the averages.
+  const tests = document.getElementById("baselines");
+  const against = (table, name) => {
+    if (!tests) return;
+    const { columns, marks } = JSON.parse(tests.textContent);
+    const row = (each) => each.querySelector("input[form=chosen]")?.value;
+    const rows = [...bodyOf(table).rows].filter((each) => each.classList.contains("own"));
+    const base = Number(rows.find((each) => row(each) === name)?.cells[2].dataset.v);
+    const places = columns.map((column) => Number([...table.tHead.querySelectorAll("th[data-key]")].find((head) => column && head.dataset.key === column)?.dataset.column ?? 2));
+    for (const each of bodyOf(table).rows) each.querySelector("td.difference").hidden = !name;
+    table.tHead.querySelector("th.difference").hidden = !name;
+    for (const each of rows) {
+      const signs = marks[name]?.[row(each)] ?? "";
+      places.forEach((place, number) => {
+        const cell = each.cells[place];
+        cell.dataset.plain ??= cell.textContent;
+        cell.textContent = cell.dataset.plain + ({ b: "†", w: "‡" }[signs[number]] ?? "");
+      });
+      const value = each.cells[2].dataset.v;
+      const found = name && value !== "" ? (100 * (Number(value) - base)).toFixed(2) : "";
+      each.querySelector("td.difference").textContent = found === "" ? "" : Number(found) === 0 ? "0.00" : (found > 0 ? "+" : "−") + found.replace("-", "");
+    }
+    const note = document.querySelector("[data-baseline-note]");
+    note.hidden = !name;
+    note.querySelector("code").textContent = name;
+  };
+
   document.querySelectorAll("form[data-filter]").forEach((form) => {
     const table = document.getElementById(form.dataset.filter);
     const count = document.getElementById(form.dataset.filter + "-count");
@@ -63,7 +90,10 @@
         row.hidden = !fits;
         shown += fits;
       }
-      if (count) count.textContent = `${shown} systems`;
+      if (count) count.textContent = `${shown} ${shown === 1 ? "system" : "systems"}`;
+      const line = table.querySelector("tbody.ceiling");
+      if (line) line.hidden = ceilings;
+      against(table, wanted("baseline"));
     };
     const kept = state();
     for (const field of form.elements) {
