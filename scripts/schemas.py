@@ -1206,6 +1206,33 @@ BUILD = record(
         "task": unknown(string("The finished task; null where there is none yet.")),
     }
 )
+_STEP_COUNT = BUILD["properties"]["steps"]
+TRAIN_DATA = record(
+    {
+        "file": string("The data."),
+        "card": string("Its card."),
+        "rows": record({"train": count(), "dev": count(), "positives": count(), "negatives": count()}),
+        "types": table(count(), "How many negatives are wrong in which way; an empty name where nobody was asked."),
+        "steps": _STEP_COUNT,
+        "sources_judged_positive": unknown(
+            share("Of the passages that questions were written from, how many the judges call evidence; never used.")
+        ),
+        "licence": string("Of the texts; `not stated` where nobody said."),
+        "origin": string("The documents or the build."),
+        "leakage": record(
+            {
+                "checked": array(TASK, "What the data was compared with."),
+                "unchecked": table(string(), "What it could not be compared with, and why."),
+                "affected_rows": count("Rows with a query or a positive of a task."),
+                "dropped_rows": count("Those that were left out."),
+                "allow_leakage": flag(),
+                "allow_unchecked": flag(),
+                "tasks": array(anything("What was found of a task, as in leakage.json.")),
+                "strongest": array(anything("Pairs of a row and a text of a task, the surest first.")),
+            }
+        ),
+    }
+)
 BUILD_PUBLISH = record(
     {
         "repo": string("The dataset on the hub."),
@@ -1612,7 +1639,11 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "reproduce": ("r2med reproduce --json", "Published against measured figures, with a verdict.", REPRODUCE),
     "reproduce-plan": ("r2med reproduce --dry-run --json", "What would run, and what it needs.", REPRODUCE_PLAN),
     "build": ("r2med build run --json, r2med build status --json", "How far a build is, step by step.", BUILD),
-    "build-plan": ("r2med build run --dry-run --json", "What each step of a build would ask and cost.", BUILD_PLAN),
+    "build-plan": (
+        "r2med build run --dry-run --json, r2med train data --dry-run --json",
+        "What each step of a build, or of making training data, would ask and cost.",
+        BUILD_PLAN,
+    ),
     "build-show": ("r2med build show --json", "Everything about one question of a build.", BUILD_SHOW),
     "build-check": ("r2med build check --json", "Whether a built task is any good.", BUILD_CHECK),
     "build-publish": ("r2med build publish --json", "What was or would be pushed to the hub.", BUILD_PUBLISH),
@@ -1622,6 +1653,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
         "What asking in other languages costs systems, paired by question.",
         array(LANGUAGE_DROP),
     ),
+    "train-data": ("r2med train data --json", "Training data that was made, and what the gate said.", TRAIN_DATA),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

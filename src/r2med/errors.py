@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
     "build": ("pypdf", "rensa", "selectolax"),
+    "train": ("sentence_transformers", "accelerate", "datasets", "peft", "rensa"),
     "web": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }

@@ -46,6 +46,7 @@ from r2med.retrieve.engine_request import read_request
 from r2med.review.grading_scale import read_scale
 from r2med.review.review_rows import DraftDecision
 from r2med.review.review_store import ReviewStore
+from r2med.train.data_settings import read_settings as read_data_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 
@@ -59,6 +60,9 @@ SLOW = "takes minutes on a processor"
 SCIFACT = "needs SciFact, which is not part of the checkout"
 
 NOT_RUN: dict[str, str] = {
+    "r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --allow-unchecked": HUB,
+    "r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --questions 0 --allow-unchecked": HUB,  # noqa: E501
+    'r2med train data --from documents --llm gpt-4o --out bridge.parquet --licence "CC BY 4.0" --max-cost 20': HUB,
     "r2med build publish my-build --repo ward-7/handover --private": HUB,
     "r2med run bm25 --tasks hf:ward-7/handover": HUB,
     'r2med run "rrf(bm25, bge)" --tasks full': HUB,
@@ -189,6 +193,7 @@ def write_inputs(place: Path) -> None:
     for name in ("path/to/your/folder", "other/folder", "my/folder"):
         shutil.copytree(biology, place / name)
     shutil.copytree(biology / "hyde/handwritten", place / "my/folder/lamer/mine")
+    shutil.copytree(biology, place / "documents")
     queries, documents = read_lines(biology / "query.jsonl"), read_lines(biology / "corpus.jsonl")
     (place / "expanded.tsv").write_text("".join(f"{row['id']}\t{row['text']} why\n" for row in queries), "utf-8")
     (place / "my prompt.txt").write_text(PROMPT, "utf-8")
@@ -204,7 +209,7 @@ def write_inputs(place: Path) -> None:
         file.write("A line that has nothing to do with any of the documents.\n")
     pl.DataFrame({"query": ["What is touch?"], "pos": ["Something else."]}).write_parquet(place / "part-1.parquet")
     for block in BLOCKS:
-        if block.file and (block.language == "python" or block.file in ("study.toml", "urgency.toml")):
+        if block.file and (block.language == "python" or block.file in ("study.toml", "urgency.toml", "writer.toml")):
             (place / block.file).write_text(block.text, "utf-8")
 
 
@@ -449,6 +454,8 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "stand-in.toml": lambda file: scripted_file(file).answer,
     "urgency.toml": lambda file: scheme(str(file)).classes == ("emergency", "within days", "routine"),
     "translator.toml": lambda file: scripted_file(file).answer,
+    "writer.toml": lambda file: scripted_file(file).answer,
+    "my-data.toml": lambda file: read_data_settings(file, {}).negatives.count == 10,
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }

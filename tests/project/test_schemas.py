@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,18 @@ INFERRED = "replay >> bm25"
 LAST = "the id of the last run"
 INTERPRETER = ("--llm", "scripted:interpreter.jsonl", "--failed", "mark", "--out", "translated")
 TRANSLATE = ("build", "translate", "sample/Biology", "--to", "fr", *INTERPRETER)
+TRAIN = (
+    "train",
+    "data",
+    "--from",
+    "sample",
+    "--llm",
+    "scripted:writer.jsonl",
+    "--questions",
+    "3",
+    "--out",
+    "t.parquet",
+)
 JUDGE = "[judge]\nmodels = ['scripted:judge.jsonl']"
 
 
@@ -49,6 +62,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
     said = {"translation": "Pourquoi est-ce ainsi ?", "same": True, "difference": ""}
     (folder / "interpreter.jsonl").write_text(json.dumps({"reply": json.dumps(said)}) + "\n", "utf-8")
+    wrote = {"question": "Why is that?", "answer": "because", "bridge": "One thing leads to another."}
+    rules = [
+        {"match": "Read the passage", "reply": json.dumps(wrote)},
+        {"match": "Say why it is wrong", "reply": "Class: same-topic"},
+        {"match": r"You judge.*\nPassage:\n[^\n]*(?:brain|cell|nerve)", "reply": json.dumps(verdict)},
+        {"reply": json.dumps(verdict | {"answers": 0, "supports": 0})},
+    ]
+    (folder / "writer.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
+    shutil.copytree(sample, folder / "sample")
     init(folder / "built")
     (folder / "built" / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
     plan = (folder / "built" / "plan.toml").read_text("utf-8").replace("[judge]\nmodels = []", JUDGE)
@@ -149,6 +171,8 @@ COMMANDS = {
     "build-show": ("build", "show", "built", "example-1", "--json"),
     "build-translate": (*TRANSLATE, "--json"),
     "build-plan (a translation)": (*TRANSLATE, "--dry-run", "--json"),
+    "train-data": (*TRAIN, "--allow-unchecked", "--json"),
+    "build-plan (training data)": (*TRAIN, "--dry-run", "--json"),
     "board (a translation)": ("board", "--tasks", "translated", "--format", "json"),
     "compare-languages": ("compare", "bm25", "--languages", "--tasks", "translated", "--json"),
     "nano-build": ("nano", "build", *TASKS[1:], "--docs", "40", "--out", "nano-set", "--json"),
@@ -182,6 +206,7 @@ def closed(schema: Any) -> Any:
 def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("R2MED_HOME", str(folder / "home"))
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     last = json.loads(output("runs", "--json"))[0]["run"]
     value = json.loads(output(*(last if word == LAST else word for word in COMMANDS[name])))
     file = SCHEMAS / f"{name.partition(' ')[0]}.json"

@@ -16,11 +16,10 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.build.build_items import Passage, Question
 from r2med.build.build_plan import PLAN, BuildPlan, read_plan
 from r2med.build.builder import Foreseen
 from r2med.build.item_store import FAILED, STORE, ItemStore, Spent
-from r2med.build.judged_pool import CORPUS_FILE, JUDGEMENT_FILE, QUERY_FILE, BuiltTask
+from r2med.build.judged_pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
 from r2med.build.judging import Pair, foresee_judging, judging_step
 from r2med.build.package import plan_settings
 from r2med.build.select_questions import BAND, NEGATIVE, POSITIVE, UNJUDGED, verdict
@@ -152,25 +151,9 @@ def _pairs(folder: Path, drawn: Iterable[tuple[str, str]]) -> Iterator[Pair]:
     wanted: dict[str, list[str]] = {}
     for query, passage in drawn:
         wanted.setdefault(query, []).append(passage)
-    passages = {row["id"]: _passage(row) for row in _rows(folder / CORPUS_FILE)}
-    for row in _rows(folder / QUERY_FILE):
-        question = Question(
-            row["id"], row.get("original", row["text"]), row["answer"], text=row["text"],
-            reasoning=row.get("reasoning", ""),
-        )  # fmt: skip
+    passages = {passage.id: passage for passage in task_passages(folder)}
+    for question in task_questions(folder):
         yield from (Pair(question, passages[name]) for name in wanted.get(question.id, ()) if name in passages)
-
-
-def _passage(row: Mapping[str, Any]) -> Passage:
-    title, source = row.get("title", ""), row.get("source", "")
-    return Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open("rb") as stream:
-        for line in stream:
-            if line.strip():
-                yield orjson.loads(line)
 
 
 def _confusion(pairs: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from r2med.data.tasks import HUB_PREFIX
 from r2med.errors import DataError, R2medError, SpecError, suggest
 from r2med.llm import Model, find_model
 from r2med.pipeline.registry import build_system
-from r2med.storage.files import expanded
+from r2med.storage.toml_sections import WrongSetting, line_of, read_tables, require, section_readers
 
 PLAN, GUIDELINE = "plan.toml", "guideline.md"
 VIEWS = ("question", "answer", "reasoning")
@@ -23,19 +21,6 @@ _FILES = ("scripted:", "local:")
 """How names of models begin that name a file, which is one of the plan's folder."""
 
 
-class _Wrong(Exception):
-    """A setting that cannot be: its key and why."""
-
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(why)
-        self.key, self.why = key, why
-
-
-def _require(holds: bool, key: str, why: str) -> None:
-    if not holds:
-        raise _Wrong(key, why)
-
-
 def _check_models(key: str, *names: str) -> None:
     """Refuse names of models that nobody knows; those of files are checked once the plan's folder is known."""
     for name in filter(None, names):
@@ -43,7 +28,7 @@ def _check_models(key: str, *names: str) -> None:
             if not name.startswith(_FILES):
                 find_model(name)
         except SpecError as error:
-            raise _Wrong(key, str(error)) from error
+            raise WrongSetting(key, str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class TaskFacts:
 
     def __post_init__(self) -> None:
         for name in ("name", "noun", "target", "purpose"):
-            _require(bool(getattr(self, name).strip()), name, "must not be empty")
+            require(bool(getattr(self, name).strip()), name, "must not be empty")
 
 
 @dataclass(frozen=True)
@@ -74,10 +59,12 @@ class QuestionSource:
     """Empty where questions have no options."""
     source: str = ""
     """Empty where the source of a question is not known."""
+    reasoning: str = ""
+    """The path from question to answer, where the file has it already."""
 
     def __post_init__(self) -> None:
         for name in ("id", "question", "answer"):
-            _require(bool(getattr(self, name)), name, "must name a column")
+            require(bool(getattr(self, name)), name, "must name a column")
 
 
 @dataclass(frozen=True)
@@ -95,8 +82,8 @@ class DocumentSource:
 
     def __post_init__(self) -> None:
         for name in ("id", "text"):
-            _require(bool(getattr(self, name)), name, "must name a column")
-        _require(self.near == 0 or 0.5 <= self.near <= 1, "near", "must be 0, or from 0.5 to 1")
+            require(bool(getattr(self, name)), name, "must name a column")
+        require(self.near == 0 or 0.5 <= self.near <= 1, "near", "must be 0, or from 0.5 to 1")
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ class ChunkSettings:
     """About how long a passage is; 0 keeps documents whole."""
 
     def __post_init__(self) -> None:
-        _require(self.tokens == 0 or self.tokens >= 8, "tokens", "must be 0, or 8 or more")
+        require(self.tokens == 0 or self.tokens >= 8, "tokens", "must be 0, or 8 or more")
 
 
 @dataclass(frozen=True)
@@ -122,7 +109,7 @@ class RuleSettings:
     options_missing: bool = True
 
     def __post_init__(self) -> None:
-        _require(0 <= self.least_words <= self.most_words, "least_words", "must be from 0 to most_words")
+        require(0 <= self.least_words <= self.most_words, "least_words", "must be from 0 to most_words")
 
 
 @dataclass(frozen=True)
@@ -136,9 +123,9 @@ class IntentSettings:
 
     def __post_init__(self) -> None:
         _check_models("model", self.model)
-        _require(bool(self.classes), "classes", "must name a class")
+        require(bool(self.classes), "classes", "must name a class")
         for name in self.keep:
-            _require(name in self.classes, "keep", f"has {name!r}, which is not among the classes")
+            require(name in self.classes, "keep", f"has {name!r}, which is not among the classes")
 
 
 @dataclass(frozen=True)
@@ -154,9 +141,9 @@ class DifficultySettings:
     def __post_init__(self) -> None:
         _check_models("models", *self.models)
         _check_models("judge", self.judge)
-        _require(self.drop_at >= 1, "drop_at", "must be 1 or more")
+        require(self.drop_at >= 1, "drop_at", "must be 1 or more")
         if self.models:
-            _require(self.drop_at <= len(self.models), "drop_at", f"is more than the {len(self.models)} models")
+            require(self.drop_at <= len(self.models), "drop_at", f"is more than the {len(self.models)} models")
 
 
 @dataclass(frozen=True)
@@ -171,12 +158,12 @@ class RewriteSettings:
     def __post_init__(self) -> None:
         _check_models("model", self.model)
         _check_models("checker", self.checker)
-        _require(self.attempts >= 1, "attempts", "must be 1 or more")
+        require(self.attempts >= 1, "attempts", "must be 1 or more")
 
 
 @dataclass(frozen=True)
 class ReasonSettings:
-    """The path from question to answer; without a model there is none."""
+    """The path from question to answer; without a model there is none but that of the questions' file."""
 
     model: str = ""
 
@@ -196,19 +183,19 @@ class MineSettings:
     """Passages of the known source that are judged at the most; the best ranked come first."""
 
     def __post_init__(self) -> None:
-        _require(bool(self.systems), "systems", "must name a system")
+        require(bool(self.systems), "systems", "must name a system")
         for name in self.systems:
             try:
                 system = build_system(name)
                 system.check()
             except R2medError as error:
-                raise _Wrong("systems", str(error)) from error
-            _require(not system.oracle, "systems", f"{name} is shown the gold answers and cannot mine")
-        _require(bool(self.views), "views", "must name a view")
+                raise WrongSetting("systems", str(error)) from error
+            require(not system.oracle, "systems", f"{name} is shown the gold answers and cannot mine")
+        require(bool(self.views), "views", "must name a view")
         for view in self.views:
-            _require(view in VIEWS, "views", f"no view {view!r}{suggest(view, VIEWS)}")
-        _require(self.depth >= 1, "depth", "must be 1 or more")
-        _require(self.source_passages >= 1, "source_passages", "must be 1 or more")
+            require(view in VIEWS, "views", f"no view {view!r}{suggest(view, VIEWS)}")
+        require(self.depth >= 1, "depth", "must be 1 or more")
+        require(self.source_passages >= 1, "source_passages", "must be 1 or more")
 
 
 @dataclass(frozen=True)
@@ -237,13 +224,13 @@ class JudgeSettings:
     def __post_init__(self) -> None:
         _check_models("models", *self.models)
         _check_models("first", self.first)
-        _require(self.samples >= 1, "samples", "must be 1 or more")
-        _require(self.combine in COMBINE, "combine", f"no rule {self.combine!r}{suggest(self.combine, COMBINE)}")
+        require(self.samples >= 1, "samples", "must be 1 or more")
+        require(self.combine in COMBINE, "combine", f"no rule {self.combine!r}{suggest(self.combine, COMBINE)}")
         ordered = len(self.scale) == 2 and self.scale[0] < self.scale[1]
-        _require(ordered, "scale", "must be the lowest and the highest grade, such as [0, 3]")
+        require(ordered, "scale", "must be the lowest and the highest grade, such as [0, 3]")
         for name in ("extra", "retries"):
-            _require(getattr(self, name) >= 0, name, "must not be negative")
-        _require(self.near >= 0, "near", "must not be negative")
+            require(getattr(self, name) >= 0, name, "must not be negative")
+        require(self.near >= 0, "near", "must not be negative")
 
 
 @dataclass(frozen=True)
@@ -270,12 +257,12 @@ class SelectSettings:
     def __post_init__(self) -> None:
         for axis in ("answers", "supports"):
             below = getattr(self, f"band_{axis}") <= getattr(self, axis)
-            _require(below, f"band_{axis}", f"must not be above {axis}")
-        _require(self.band in BAND, "band", f"must be {' or '.join(BAND)}")
+            require(below, f"band_{axis}", f"must not be above {axis}")
+        require(self.band in BAND, "band", f"must be {' or '.join(BAND)}")
         ordered = 1 <= self.least_positives <= self.most_positives
-        _require(ordered, "least_positives", "must be from 1 to most_positives")
-        _require(self.corpus >= 0, "corpus", "must not be negative")
-        _require(0 <= self.dev < 1, "dev", "must be from 0 to less than 1")
+        require(ordered, "least_positives", "must be from 1 to most_positives")
+        require(self.corpus >= 0, "corpus", "must not be negative")
+        require(0 <= self.dev < 1, "dev", "must be from 0 to less than 1")
 
 
 @dataclass(frozen=True)
@@ -297,7 +284,7 @@ class AskSettings:
     """The longest reply, of models whose card does not say."""
 
     def __post_init__(self) -> None:
-        _require(self.max_tokens >= 1, "max_tokens", "must be 1 or more")
+        require(self.max_tokens >= 1, "max_tokens", "must be 1 or more")
 
 
 @dataclass(frozen=True)
@@ -333,29 +320,26 @@ class BuildPlan:
     @property
     def views(self) -> tuple[str, ...]:
         """Those that there is a text for: without a model that reasons, there is no reasoning to search with."""
-        return tuple(view for view in self.mine.views if view != "reasoning" or self.reason.model)
+        reasoning = self.reason.model or self.questions.reasoning
+        return tuple(view for view in self.mine.views if view != "reasoning" or reasoning)
 
 
 def read_plan(folder: Path) -> BuildPlan:
     """The plan in a folder, whole and checked; paths are those of the folder."""
     file = folder / PLAN
     text = _read(file, "make one with: r2med build init")
-    try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DataError(f"{file}: not readable as TOML: {error}") from error
-    plan = _parse(file, text, tables)
+    plan = _parse(file, text)
     _check_files(plan, file, text)
-    where = f"{file}:{_line(text, 'judge', 'models')}"
+    where = f"{file}:{line_of(text, 'judge', 'models')}"
     if not plan.judge.models:
         raise DataError(f"{where}: [judge] models must name a model; without a judge nothing can be built")
     low, high = plan.judge.scale
     for name in ("answers", "supports"):
         if not low < getattr(plan.select, name) <= high:
-            place = f"{file}:{_line(text, 'select', name)}"
+            place = f"{file}:{line_of(text, 'select', name)}"
             raise DataError(f"{place}: [select] {name} must be above {low} and at most {high}, by the scale of [judge]")
     if not plan.views:
-        place = f"{file}:{_line(text, 'mine', 'views')}"
+        place = f"{file}:{line_of(text, 'mine', 'views')}"
         raise DataError(f"{place}: [mine] views has reasoning alone, and [reason] has no model to write it")
     return plan
 
@@ -368,7 +352,7 @@ def _check_files(plan: BuildPlan, file: Path, text: str) -> None:
                 if name.startswith(_FILES):
                     plan.model(name)
             except R2medError as error:
-                raise DataError(f"{file}:{_line(text, section, key)}: [{section}] {key}: {error}") from error
+                raise DataError(f"{file}:{line_of(text, section, key)}: [{section}] {key}: {error}") from error
 
 
 _MODELS = (
@@ -378,20 +362,8 @@ _MODELS = (
 """The settings that name models."""
 
 
-def _parse(file: Path, text: str, tables: Mapping[str, Any]) -> BuildPlan:
-    kinds = {name: kind for name, kind in get_type_hints(BuildPlan).items() if isinstance(kind, type)}
-    sections = {name: kind for name, kind in kinds.items() if hasattr(kind, "__dataclass_fields__")}
-    made: dict[str, Any] = {}
-    for name, table in tables.items():
-        known = [*sections, "prompts"]
-        if name not in known:
-            raise DataError(f"{file}:{_line(text, name)}: unknown table [{name}]{suggest(name, known)}")
-        if not isinstance(table, dict):
-            raise DataError(f"{file}:{_line(text, '', name)}: {name} must be a table: write [{name}]")
-        try:
-            made[name] = _section(sections[name], table) if name in sections else _prompts(table)
-        except _Wrong as wrong:
-            raise DataError(f"{file}:{_line(text, name, wrong.key)}: [{name}] {wrong.key} {wrong.why}") from wrong
+def _parse(file: Path, text: str) -> BuildPlan:
+    made = read_tables(file, text, section_readers(BuildPlan) | {"prompts": _prompts})
     plan = BuildPlan(file.parent, _read(file.with_name(GUIDELINE), "write what relevant means"), **made)
     questions = replace(plan.questions, path=_placed(file.parent, plan.questions.path))
     return replace(
@@ -404,40 +376,10 @@ def _placed(folder: Path, path: Path) -> Path:
     return path if path.as_posix().startswith(HUB_PREFIX) else folder / path
 
 
-def _section(kind: type, table: Mapping[str, Any]) -> Any:
-    hints = get_type_hints(kind)
-    known = [setting.name for setting in fields(kind)]
-    for key in table:
-        _require(key in known, key, f"is not a setting{suggest(key, known)}")
-    return kind(**{key: _value(key, value, str(hints[key])) for key, value in table.items()})
-
-
 def _prompts(table: Mapping[str, Any]) -> dict[str, str]:
     for key, value in table.items():
-        _require(isinstance(value, str) and bool(value), key, "must be the name of a file")
+        require(isinstance(value, str) and bool(value), key, "must be the name of a file")
     return dict(table)
-
-
-def _value(key: str, value: Any, kind: str) -> Any:
-    """A setting in the type that it must have."""
-    if kind.startswith("tuple"):
-        inner, what = (int, "whole numbers") if "int" in kind else (str, "texts")
-        right = isinstance(value, list) and all(type(item) is inner for item in value)
-        _require(right, key, f"must be a list of {what}, not {value!r}")
-        return tuple(value)
-    if "Path" in kind:
-        _require(isinstance(value, str) and bool(value), key, f"must be a path, not {value!r}")
-        return expanded(value)
-    if kind == "<class 'float'>":
-        _require(type(value) in (int, float), key, f"must be a number, not {value!r}")
-        return float(value)
-    wanted: dict[str, tuple[type, str]] = {
-        "<class 'int'>": (int, "a whole number"),
-        "<class 'bool'>": (bool, "true or false"),
-    }
-    exact, what = wanted.get(kind, (str, "a text"))
-    _require(type(value) is exact, key, f"must be {what}, not {value!r}")
-    return value
 
 
 def _read(file: Path, advice: str) -> str:
@@ -448,19 +390,3 @@ def _read(file: Path, advice: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise DataError(f"{file}: cannot be read: {reason}") from error
-
-
-def _line(text: str, table: str, key: str = "") -> int:
-    """The line of a key in a table, or of the table where the key is not written.
-
-    >>> _line("[a]\\nx = 1\\n[b]\\nx = 2", "b", "x"), _line("[a]\\n[b]", "b", "y")
-    (4, 2)
-    """
-    current, head = "", 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if heading := re.match(r"\s*\[([\w.-]+)\]", line):
-            current = heading[1]
-            head = number if current == table else head
-        elif current == table and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            return number
-    return head

@@ -96,8 +96,9 @@ class _Until(Exception):
 class Builder:
     """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
 
-    def __init__(self, folder: Path, engine: Engine | None = None) -> None:
-        plan = read_plan(folder)
+    def __init__(self, folder: Path, engine: Engine | None = None, plan: BuildPlan | None = None) -> None:
+        self._advice = "" if plan else f"; see: r2med build status {folder}"
+        plan = plan or read_plan(folder)
         check_prompts(plan)
         self.plan = fetch_sources(plan)
         self.folder, self.engine = folder, engine or quiet()
@@ -127,30 +128,35 @@ class Builder:
                 seal_build(store, key, task)
         return BuildProgress(self.folder, self.counts, task)
 
-    def estimate(self) -> list[Foreseen]:
-        """What each step that asks would take; nothing is asked, and only what is free is run."""
+    def read_corpus(self) -> PassageCorpus:
+        """The passages of the plan's documents; questions are not looked at."""
         with ItemStore(self.folder) as store:
             self._store, self._until = store, ""
-            questions, corpus = self._read()
+            corpus = self._read_corpus()
+        self.counts = []  # a pass over all steps reads them again
+        return corpus
+
+    def estimate(self, asked: Sequence[Question] = ()) -> list[Foreseen]:
+        """What each step that asks would take; nothing is asked, and only what is free is run.
+
+        `asked` stands in for the plan's questions, where these are still to be written.
+        """
+        with ItemStore(self.folder) as store:
+            self._store, self._until = store, ""
+            questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
             found: list[Foreseen] = []
             for each in question_steps(self.plan):
                 if each.step.work is None:
                     questions = self._pass(each, questions)
                 else:
-                    found.append(self._price(each.step, questions, each.foresee))
+                    found.append(price_step(each.step, questions, each.foresee, self._store))
                     questions = self._guessed(each, questions)
             pairs = self._guessed_pairs(questions, corpus)
-            found.append(self._price(judging_step(self.plan), pairs, foresee_judging(self.plan)))
+            found.append(price_step(judging_step(self.plan), pairs, foresee_judging(self.plan), self._store))
             if self.plan.label.model:
                 labels = label_step(self.plan)
-                found.append(self._price(labels.step, questions, labels.foresee))
+                found.append(price_step(labels.step, questions, labels.foresee, self._store))
         return found
-
-    def _price(self, step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]]) -> Foreseen:
-        missing = open_items(step, items, self._store)
-        chosen = missing[:: max(1, len(missing) // _SAMPLE)]
-        guess = current_client().estimate([request for item in chosen for request in foresee(item)])
-        return Foreseen(step.name, len(missing), _scaled(guess, len(missing) / max(1, len(chosen))))
 
     def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """The questions as the next step will see them, or might."""
@@ -205,11 +211,14 @@ class Builder:
         questions, unusable = read_questions(self.plan.questions)
         outcomes = {question.id: Outcome(asdict(question)) for question in questions}
         self._keep("read", outcomes | {place: Outcome(dropped=why) for place, why in unusable.items()})
+        return questions, self._read_corpus()
+
+    def _read_corpus(self) -> PassageCorpus:
         documents = self._read_documents()
         folded = self._find_folded(documents)
         with collector_paused():
             stay = fold(documents, folded)
-            return questions, PassageCorpus(self._chunk(stay), names_of(documents, folded))
+            return PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
@@ -287,8 +296,7 @@ class Builder:
     def _refuse_none(self, step: str, questions: Sequence[Question]) -> None:
         if not questions:
             why = max(self.counts[-1].dropped.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
-            advice = f"see: r2med build status {self.folder}"
-            raise R2medError(f"no question is left after {step} (most often: {why}); {advice}")
+            raise R2medError(f"no question is left after {step} (most often: {why}){self._advice}")
 
     def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
         for each in question_steps(self.plan):
@@ -357,6 +365,16 @@ class Foreseen:
     def as_dict(self) -> dict[str, Any]:
         """The estimate for JSON."""
         return {"step": self.step, "items": self.items, **asdict(self.guess)}
+
+
+def price_step(
+    step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]], store: ItemStore
+) -> Foreseen:
+    """What a step would take for the items that are not kept; of very many, a part is asked about."""
+    missing = open_items(step, items, store)
+    chosen = missing[:: max(1, len(missing) // _SAMPLE)]
+    guess = current_client().estimate([request for item in chosen for request in foresee(item)])
+    return Foreseen(step.name, len(missing), _scaled(guess, len(missing) / max(1, len(chosen))))
 
 
 def _scaled(guess: Estimate, factor: float) -> Estimate:

@@ -5,7 +5,7 @@ Made of the rows of `judgements.parquet`, while a build is packaged or from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
+from r2med.build.build_items import Passage, Question
 from r2med.build.mining import SOURCE
 from r2med.build.select_questions import DEV, POSITIVE, TEST
 from r2med.errors import DataError, R2medError
@@ -136,18 +137,38 @@ def read_built_task(folder: Path) -> BuiltTask:
         raise R2medError(f"{folder}: no finished task in it; run: r2med build run {folder}")
     try:
         manifest = orjson.loads((place / MANIFEST).read_bytes())
-        lines = (place / QUERY_FILE).read_bytes().splitlines()
-        rows = [orjson.loads(line) for line in lines if line.strip()]
         judged = pl.read_parquet(place / JUDGEMENT_FILE)
         splits = _splits(place)
         questions = [
-            PoolQuestion(row["id"], row["text"], tuple(row.get("sources", ())), splits.get(row["id"], TEST))
-            for row in rows
+            PoolQuestion(question.id, question.text, question.sources, splits.get(question.id, TEST))
+            for question in task_questions(place)
         ]
         return BuiltTask(place, manifest, JudgedPool.of(judged, questions))
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise DataError(f"{place}: not a whole task of r2med build: {reason}") from error
+
+
+def task_questions(folder: Path) -> Iterator[Question]:
+    """The questions of a finished task, as its builder had them."""
+    for row in _rows(folder / QUERY_FILE):
+        original, sources = row.get("original", row["text"]), tuple(row.get("sources", ()))
+        reasoning = row.get("reasoning", "")
+        yield Question(row["id"], original, row["answer"], (), sources, row["text"], reasoning=reasoning)
+
+
+def task_passages(folder: Path) -> Iterator[Passage]:
+    """The passages of a finished task."""
+    for row in _rows(folder / CORPUS_FILE):
+        title, source = row.get("title", ""), row.get("source", "")
+        yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open("rb") as stream:
+        for line in stream:
+            if line.strip():
+                yield orjson.loads(line)
 
 
 def _splits(folder: Path) -> dict[str, str]:

@@ -107,7 +107,7 @@ def _rules(plan: BuildPlan) -> QuestionStep:
 def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None]) -> Tries[Value]:
     """Ask until a reply can be read, each time for another sample; what was read, or None."""
     for number in range(_TRIES):
-        (reply,) = yield [model.again(request, number) if number else request]
+        (reply,) = yield [model.again(request, request.sample + number) if number else request]
         said = answered(reply)
         value = None if said.incomplete else read(said.text)
         if value is not None:

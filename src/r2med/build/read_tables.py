@@ -26,16 +26,17 @@ def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, st
     """The questions of a file, and those that cannot be used by where they stand, with why."""
     questions: dict[str, Question] = {}
     unusable: dict[str, str] = {}
-    columns = [name for name in (source.id, source.question, source.answer, source.options, source.source) if name]
+    named = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
+    columns = [name for name in named if name]
     for place, row in _rows(source.path, columns):
         identifier, text, answer = (_text(row, name, place) for name in (source.id, source.question, source.answer))
-        named = identifier or place
         why = _problem(identifier, text, answer, questions)
         if why:
-            unusable[f"{place} {shorten(named)}" if named != place else place] = why
+            unusable[f"{place} {shorten(identifier)}" if identifier else place] = why
             continue
         options, sources = _several(row.get(source.options)), _several(row.get(source.source))
-        questions[identifier] = Question(identifier, text, answer, options, sources, text)
+        reasoning = _text(row, source.reasoning, place)
+        questions[identifier] = Question(identifier, text, answer, options, sources, text, reasoning=reasoning)
     if not questions:
         why = f": all {len(unusable):,} are {next(iter(unusable.values()))}" if len(set(unusable.values())) == 1 else ""
         raise DataError(f"{source.path}: holds no question that can be used{why}")

@@ -45,6 +45,7 @@ VERBS = {
     "validate": "Find every problem in data folders, with file and line.",
     "analyze": "Show the tokens that BM25 sees.",
     "build": "Make a judged task from your own questions and documents.",
+    "train": "Make training data that keeps the reasoning, and train retrievers on it.",
     "nano": "Build small tasks from large ones, and see how well they stand for them.",
     "leakage": "Does training data hold what is evaluated on?",
     "runs": "List, show or remove the runs of the ledger.",

@@ -1,0 +1,118 @@
+"""`r2med train`: training data that keeps the reasoning, and retrievers trained on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.cli.asking import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.errors import R2medError
+from r2med.pipeline.engine import Engine
+from r2med.render.build_tables import show_estimate
+from r2med.render.training_tables import show_made_data
+from r2med.train.bridge_data import DataMaker
+from r2med.train.data_settings import DataSettings, read_settings, with_models
+from r2med.train.leakage_gate import GateRules
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group("train")
+def command() -> None:
+    """Make training data that keeps the way from question to evidence, and train retrievers on it.
+
+    \b
+    Example:
+      r2med train --help
+    """
+
+
+@command.command("data", cls=ManyValues)
+@click.option("--from", "source", required=True, metavar="DOCUMENTS|BUILD", help="Documents, or a folder of a build.")
+@click.option("--llm", "writer", default="", metavar="MODEL", help="Who writes questions and types negatives.")
+@click.option("--judge", default="", metavar="MODEL", help="Who judges candidates (the same model).")
+@click.option("--out", required=True, type=_FILE, metavar="FILE.parquet", help="The data; its card is FILE.md.")
+@click.option(
+    "--questions", type=click.IntRange(0), metavar="N", help="How many are written (200); 0 for all passages."
+)
+@click.option("--systems", multiple=True, metavar="SYSTEM...", help="Who mines candidates (bm25).")
+@click.option("--licence", default="", metavar="TEXT", help="Of the documents, for every row.")
+@click.option("--guideline", type=_FILE, metavar="FILE", help="What relevant means, for the judge.")
+@click.option("--settings", type=_FILE, metavar="FILE.toml", help="Everything else, table by table.")
+@click.option("--against", multiple=True, metavar="TASK...", help="Check for leakage of these, too.")
+@click.option("--drop-leaking", is_flag=True, help="Leave out rows that hold what systems are measured on.")
+@click.option("--allow-leakage", is_flag=True, help="Keep them, and record so.")
+@click.option("--allow-unchecked", is_flag=True, help="Write although some tasks cannot be had here; recorded.")
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what each step would ask and cost.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@asking_options
+@json_option()
+def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_json: bool, **given: Any) -> None:
+    """Write questions from documents whose answers must be inferred, find and judge their evidence, and keep the way.
+
+    Documents are a table, a BEIR or R2MED folder, or a folder of .txt, .md, .html and .pdf files. The passage that a
+    question was written from is never its positive: candidates are mined and judged as by `r2med build`, and negatives
+    are typed by why they are wrong. Of a folder of `r2med build`, questions, reasoning and judgements are taken over
+    and, without --llm, nothing is asked.
+
+    Nothing is written before it was compared with R2MED, NanoR2MED and the tasks of --against. Stopped at any moment,
+    the same command goes on; no reply is paid for twice.
+
+    \b
+    Examples:
+      r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --dry-run
+      r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --allow-unchecked
+    """
+    rules = GateRules(*(given.pop(name) for name in ("against", "allow_leakage", "allow_unchecked", "drop_leaking")))
+    settings = _settings(given)
+    asked = {name: given.pop(name) for name in ("concurrency", "timeout", "retries", "rpm")}
+    with asking(max_cost=max_cost, **asked):
+        maker = DataMaker(source, out, settings, Engine(messages()))
+        if dry_run:
+            steps = maker.estimate()
+            if as_json:
+                write_json([step.as_dict() for step in steps])
+            else:
+                show_estimate(steps, output(), _PRICED)
+            return
+        made = maker.run(rules)
+    if as_json:
+        write_json(made.as_dict())
+    else:
+        show_made_data(made, maker.counts, output())
+    failed = sum(sum(count.failed.values()) for count in maker.counts)
+    if failed:
+        click.echo(f"note: {failed:,} items were not answered; run the same command to ask again", err=True)
+    click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
+
+
+_PRICED = (
+    "Priced as if every question were written at once and every pool were as large as it can be. ? is a price that is"
+    " not known."
+)
+
+
+def _settings(given: dict[str, Any]) -> DataSettings:
+    """The settings of the file and the command line."""
+    questions, systems = given.pop("questions"), given.pop("systems")
+    changes: dict[str, dict[str, Any]] = {}
+    if questions is not None:
+        changes["write"] = {"questions": questions}
+    if systems:
+        changes["mine"] = {"systems": list(systems)}
+    found = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
+    guideline = given.pop("guideline")
+    found = replace(found, licence=given.pop("licence"))
+    return replace(found, guideline=_text(guideline)) if guideline else found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise R2medError(f"{file}: cannot be read: {reason}") from error

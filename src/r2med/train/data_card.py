@@ -1,0 +1,86 @@
+"""The card of a file of training data: FILE.md beside it, with all that its record says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from r2med.runs.cost import money
+from r2med.storage.files import write_file
+
+_HEAD = ("---", "task_categories:", "- text-retrieval", "tags:", "- training-data", "---", "")
+
+
+def card_path(file: Path) -> Path:
+    """Where the card of a file is."""
+    return file.with_suffix(".md")
+
+
+def write_card(file: Path, record: Mapping[str, Any]) -> None:
+    """Write the card of a file."""
+    write_file(card_path(file), "\n".join(card_lines(file.name, record)) + "\n", parents=True)
+
+
+def card_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a card."""
+    rows = record["rows"]
+    yield from (*_HEAD, f"# {name}", "")
+    yield "Questions, the reasoning that leads to their evidence, the evidence, and passages that only look like it."
+    yield from ("", "| train | dev | positives | negatives |", "|---:|---:|---:|---:|")
+    yield f"| {rows['train']:,} | {rows['dev']:,} | {rows['positives']:,} | {rows['negatives']:,} |"
+    yield from ("", f"Made from: {record['origin']}. Licence of the texts: {record['licence']}.")
+    yield "Questions and labels were written by language models, not by experts; the passage that a question was"
+    yield "written from is neither its positive nor its negative."
+    yield from ("", *_leakage_lines(record["leakage"]), *_step_lines(record["steps"]), *_type_lines(record["types"]))
+    yield from ("", "## Settings", "", "```json")
+    yield orjson.dumps(record["settings"], option=orjson.OPT_INDENT_2).decode()
+    yield from ("```", "", "## Prompts", "")
+    for prompt, text in record["prompts"].items():
+        yield from (f"### {prompt}", "", "~~~", text, "~~~", "")
+
+
+def _leakage_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("## Leakage", "")
+    if found["tasks"]:
+        yield from ("| task | queries found | positives found | other documents found |", "|---|---:|---:|---:|")
+    for task in found["tasks"]:
+        queries, positives, documents = task["queries"], task["positives"], task["documents"]
+        others = documents["affected"] - positives["affected"]
+        cells = [f"{share['affected']:,} of {share['total']:,}" for share in (queries, positives)]
+        yield f"| {task['task']} | {' | '.join(cells)} | {others:,} of {documents['total'] - positives['total']:,} |"
+    yield ""
+    affected = found["affected_rows"]
+    if found["dropped_rows"]:
+        yield f"{affected:,} rows held queries or positives of these tasks and were left out."
+    elif affected:
+        yield f"**{affected:,} rows hold queries or positives of these tasks; let through by --allow-leakage.**"
+        yield "A system that was trained on them must not be measured there."
+    elif found["tasks"]:
+        yield "No row holds a query or a positive of these tasks."
+    if found["unchecked"]:
+        yield f"**Not compared, let through by --allow-unchecked:** {', '.join(found['unchecked'])}."
+    yield ""
+
+
+def _step_lines(steps: list[Mapping[str, Any]]) -> Iterator[str]:
+    yield from ("## How it was made", "", "| step | items | kept | requests | US dollars | remarks |")
+    yield "|---|---:|---:|---:|---:|---|"
+    for step in steps:
+        spent = step["spent"]
+        remarks = "; ".join(
+            f"{count:,} {kind}: {reason}"
+            for kind in ("dropped", "failed", "marks")
+            for reason, count in step[kind].items()
+        )
+        asked = (f"{spent['requests']:,}", money(spent["cost"])) if spent["requests"] else ("", "")
+        cells = (step["step"], f"{step['items']:,}", f"{step['kept']:,}", *asked, remarks.replace("|", "\\|"))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _type_lines(types: Mapping[str, int]) -> Iterator[str]:
+    yield from ("", "## Why negatives are wrong", "", "| type | negatives |", "|---|---:|")
+    for name, count in types.items():
+        yield f"| {name or '(not asked)'} | {count:,} |"
