@@ -35,7 +35,7 @@ from r2med.train.judged_rows import TrainingPool, TrainingQuestion, judged_quest
 from r2med.train.leakage_gate import GateResult, GateRules, LeakageGate
 from r2med.train.negative_types import foresee_typing, typing_step
 from r2med.train.training_file import (
-    Provenance,
+    RowProvenance,
     count_rows,
     count_types,
     training_frame,
@@ -184,11 +184,11 @@ class DataMaker:
             for row in questions
         ]
 
-    def _provenance(self, built: BuiltTask) -> Provenance:
+    def _provenance(self, built: BuiltTask) -> RowProvenance:
         plan = built.manifest["plan"]
         licence = self.settings.licence or plan["task"]["licence"] or NOT_STATED
         writer = "" if self.built else self.settings.writer
-        return Provenance(_named(self.source), writer, tuple(plan["judge"]["models"]), licence)
+        return RowProvenance(_named(self.source), writer, tuple(plan["judge"]["models"]), licence)
 
     def _let_through(self, frame: pl.DataFrame, gate: LeakageGate) -> GateResult:
         self.work.mkdir(parents=True, exist_ok=True)

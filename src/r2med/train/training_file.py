@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, pl.DataType] = {
 
 
 @dataclass(frozen=True)
-class Provenance:
+class RowProvenance:
     """What is the same for all rows of a file."""
 
     origin: str
@@ -54,12 +54,12 @@ class Provenance:
     licence: str
 
 
-def training_frame(questions: Sequence[TrainingQuestion], common: Provenance) -> pl.DataFrame:
+def training_frame(questions: Sequence[TrainingQuestion], common: RowProvenance) -> pl.DataFrame:
     """The rows of questions."""
     return pl.DataFrame([_row(question, common) for question in questions], schema=dict(COLUMNS))
 
 
-def _row(row: TrainingQuestion, common: Provenance) -> dict[str, Any]:
+def _row(row: TrainingQuestion, common: RowProvenance) -> dict[str, Any]:
     question, drawn = row.question, row.written
     return {
         "id": question.id,
