@@ -108,11 +108,21 @@ def suggest(name: str, known: Iterable[str]) -> str:
     '; known: bge, bm25'
     """
     names = sorted(known)
-    spelled = {known_name.lower(): known_name for known_name in names}
-    near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    near = nearest(name, names)
     if near:
-        return f"; did you mean {spelled[near[0]]}?"
+        return f"; did you mean {near}?"
     return f"; known: {', '.join(names)}" if len(names) <= 24 else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one; empty where none is.
+
+    >>> nearest("BM52", ["bge", "bm25"]), nearest("zzz", ["bge", "bm25"])
+    ('bm25', '')
+    """
+    spelled = {known_name.lower(): known_name for known_name in known}
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return spelled[near[0]] if near else ""
 
 
 def blame(error: BaseException) -> str:

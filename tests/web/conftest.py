@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import webparts
+from click.testing import CliRunner
 
 import needs
+import r2med
+from r2med.cli.main import app
 
 pytest.importorskip("starlette", reason="the web extra is not installed")
 
@@ -18,6 +22,33 @@ def filled(tmp_path_factory: pytest.TempPathFactory):
         patch.setenv("R2MED_HOME", str(home))
         task = webparts.fill(home)
         yield home, task
+
+
+@pytest.fixture(scope="session")
+def rich(filled, tmp_path_factory):
+    """A home with everything that makes a control appear: oracles, causes, tasks with an index and without."""
+    home = tmp_path_factory.mktemp("rich") / "home"
+    shutil.copytree(filled[0], home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(home))
+        shutil.rmtree(home / "cache" / "bm25")
+        r2med.evaluate("oracle-answer >> bm25", ["sample/Biology", "sample/MedQA-Diag"])
+        for system in ("bm25", "replay >> bm25"):
+            done = CliRunner().invoke(app, ["diagnose", system, "--tasks", "sample/Biology", "sample/MedQA-Diag"])
+            assert done.exit_code == 0, done.output
+        (home / "answers.jsonl").write_text('{"reply": "Answer: gout"}\n')
+        for passages in ("1", "2"):
+            asked = ["bm25", "--llm", f"scripted:{home / 'answers.jsonl'}", "--arms", "closed", "system", "gold"]
+            done = CliRunner().invoke(app, ["rag", *asked, "--tasks", "sample/MedQA-Diag", "--k", passages])
+            assert done.exit_code == 0, done.output
+    return home
+
+
+@pytest.fixture(scope="session")
+def rich_address(rich):
+    """A server over that home."""
+    with webparts.served(rich / "ledger.sqlite") as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from webparts import TOKEN, served
+from webparts import TOKEN, faults, served
 
 import r2med
 from r2med.cli.main import app as program
@@ -16,7 +15,6 @@ from r2med.review.review_store import ReviewStore
 playwright = pytest.importorskip("playwright.sync_api")
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 TASK = "sample/MedQA-Diag"
 
 
@@ -63,14 +61,6 @@ def press(page, key: str) -> None:
     page.keyboard.press(key)
     page.wait_for_url(lambda url: url != before)
     page.wait_for_selector(".desk:not([aria-busy]), h1:has-text('Done')")
-
-
-def faults(page) -> list[str]:
-    """What axe-core finds wrong with a page for people who cannot see it well."""
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
-    assert len(found["passes"]) > 20
-    return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
 
 
 def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(enter, pilot, tmp_path):

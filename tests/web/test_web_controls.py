@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 import test_web_browser
+import test_workbench
 from click.testing import CliRunner
-from webparts import served
 
 import r2med
 from r2med.cli.main import app
@@ -50,31 +49,6 @@ class Control:
     name: str
 
 
-@pytest.fixture(scope="module")
-def rich(filled, tmp_path_factory):
-    """A home with everything that makes a control appear: oracles, causes, tasks with an index and without."""
-    home = tmp_path_factory.mktemp("rich") / "home"
-    shutil.copytree(filled[0], home)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("R2MED_HOME", str(home))
-        shutil.rmtree(home / "cache" / "bm25")
-        r2med.evaluate("oracle-answer >> bm25", ["sample/Biology", "sample/MedQA-Diag"])
-        done = CliRunner().invoke(app, ["diagnose", "bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag"])
-        assert done.exit_code == 0, done.output
-        (home / "answers.jsonl").write_text('{"reply": "Answer: gout"}\n')
-        for passages in ("1", "2"):
-            asked = ["bm25", "--llm", f"scripted:{home / 'answers.jsonl'}", "--arms", "closed", "system", "gold"]
-            done = CliRunner().invoke(app, ["rag", *asked, "--tasks", "sample/MedQA-Diag", "--k", passages])
-            assert done.exit_code == 0, done.output
-        yield home
-
-
-@pytest.fixture(scope="module")
-def address(rich):
-    with served(rich / "ledger.sqlite") as found:
-        yield found
-
-
 @pytest.fixture
 def use(rich, monkeypatch) -> None:
     monkeypatch.setenv("R2MED_HOME", str(rich))
@@ -85,7 +59,7 @@ def pages(home: Path) -> dict[str, str]:
     with Ledger(home / "ledger.sqlite") as ledger:
         entry = next(each for each in ledger.entries(system="bm25") if each.task == "sample/Biology")
     both = {"group": "sample", "a": "bm25", "b": "replay >> bm25"}
-    query = {"task": entry.task, "query": entry.queries[0], "run": entry.id}
+    query = {"task": "sample/MedQA-Diag", "a": "bm25", "b": "replay >> bm25"}
     return {
         "/": "/?group=sample",
         "/published": "/published?name=base/bge&group=full",
@@ -103,6 +77,8 @@ def pages(home: Path) -> dict[str, str]:
 
 
 TRIED_BY_THEMSELVES = {
+    ".unscripted": test_workbench.test_without_scripts_links_lead_everywhere,
+    ".listbar button, #help, #keys": test_workbench.test_queries_are_filtered_ordered_and_gone_through_by_keys,
     ".chosen": test_web_browser.test_two_ticked_systems_raise_a_bar_that_compares_them,
     ".tools": test_web_browser.test_a_chart_can_be_had_as_a_table_and_as_files,
 }
@@ -134,6 +110,8 @@ def in_templates() -> set[Control]:
             continue
         for form in re.findall(r"<form.*?</form>", path.read_text("utf-8"), re.DOTALL):
             head = form.partition(">")[0]
+            if 'method="dialog"' in head:
+                continue
             known = re.search(r'(?: id| data-filter| action)="([^"#{]*)', head)
             assert known, f"a form of {path.name} has neither an address nor a name"
             for tag, name in re.findall(r'<(select|input|textarea)(?! type="hidden")[^>]*? name="([^"]+)"', form):
@@ -253,7 +231,7 @@ def try_all(page: Any, addresses: list[str], tried: set[Control], attempt: Calla
 
 
 @pytest.mark.usefixtures("use")
-def test_every_control_of_every_page_does_something(visit, address, rich, tmp_path):
+def test_every_control_of_every_page_does_something(visit, rich_address, rich, tmp_path):
     known = {route.path: route.methods for route in create_app(Library(rich / "ledger.sqlite"), Access(None)).routes}
     of_pages = pages(rich)
     files = {path for path in known if path.startswith(("/static/", "/board.", "/report"))}
@@ -263,7 +241,9 @@ def test_every_control_of_every_page_does_something(visit, address, rich, tmp_pa
     looked_at = {path for path, methods in known.items() if "GET" in methods} - files - FRAGMENTS - elsewhere
     assert looked_at == set(of_pages), "a page is missing here, and with it its controls"
     tried: set[Control] = set()
-    addresses = [address + path for path in (*of_pages.values(), "/?group=full", "/search?task=sample/IIYi-Clinical")]
+    addresses = [
+        rich_address + path for path in (*of_pages.values(), "/?group=full", "/search?task=sample/IIYi-Clinical")
+    ]
     page = visit(addresses[0])
     posts = try_all(page, addresses, tried, try_on_server)
     assert posts == set(POSTS) == {path for path, methods in known.items() if "POST" in methods} - elsewhere

@@ -45,7 +45,7 @@ def test_a_study_and_its_questions_are_pages(study):
         ours = next(arm for arm in said["arms"] if arm["arm"] == "ours")
         for change in ("fixed", "broken", "both right", "both wrong"):
             text = client.get("/rag", params={"arm": "ours", "change": change}).text
-            rows = re.findall(r"/query\?task=[^\"]*query=(q\d+)#answers", text)
+            rows = re.findall(r"/query\?task=[^\"]*query=(q\d+)&amp;tab=answers#answers", text)
             count = ours["paired"][change.replace(" ", "_")]
             assert len(rows) == min(50, count)
             assert f"ours: {change} {count} of 60" in text

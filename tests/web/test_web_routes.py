@@ -401,8 +401,7 @@ def test_a_comparison_says_who_won_each_query(client):
 def test_two_lists_show_which_documents_moved(client, filled):
     a, b = (entry_on(filled, "sample/Biology", system) for system in ("bm25", "replay >> bm25"))
     page = client.get("/query", params={"task": a.task, "query": a.queries[0], "run": [a.id, b.id]}).text
-    assert "places against the first list" in page
-    assert re.search(r"▲ \d|▼ \d|>new<", page)
+    assert re.search(r"Higher than in A\">▲ \d|Lower than in A\">▼ \d|>new<", page)
     assert "Written by" in page
 
 

@@ -19,6 +19,7 @@ from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
 
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 TOKEN = "a-token-of-the-tests"
 ATTACK = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
@@ -57,6 +58,14 @@ def come_in(page: Any, url: str) -> None:
     place = urlsplit(url)
     if place.scheme == "http":
         page.request.get(f"http://{place.netloc}/static/icon.svg?token={TOKEN}")
+
+
+def faults(page: Any) -> list[str]:
+    """What axe-core finds wrong with a page for people who cannot see it well."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+    assert len(found["passes"]) > 20
+    return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
 
 
 @contextmanager

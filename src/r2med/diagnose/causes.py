@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,11 @@ class QueryCause:
             return first[1]
         return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
 
+    def moves(self, other: QueryCause) -> list[tuple[Cause, Cause]]:
+        """What became of each relevant document here, and what in another system."""
+        later = {placed.document: placed.cause for placed in other.positives}
+        return [(placed.cause, later[placed.document]) for placed in self.positives]
+
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
         placed = [asdict(each) | {"cause": each.cause.value} for each in self.positives]
@@ -118,6 +123,11 @@ class Diagnosis:
         return (
             f"Diagnosis({self.system!r} on {self.task!r}, {counted(len(self.queries), 'query', 'queries')}: {shares})"
         )
+
+    @cached_property
+    def by_query(self) -> Mapping[str, QueryCause]:
+        """The same by the query's id."""
+        return {each.query: each for each in self.queries}
 
     def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
         """For each cause and query: 1 or 0 whether it has it; of `documents`, the share of its relevant ones."""
@@ -162,12 +172,19 @@ def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "
     return {cause: average_intervals([b[cause] - a[cause] for a, b in rows])[0] for cause in Cause}
 
 
-def moves(before: Sequence[Diagnosis], after: Sequence[Diagnosis]) -> dict[tuple[Cause, Cause], int]:
-    """How many queries have one cause in the first system and which in the second, the most frequent first."""
+def moves(
+    before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries"
+) -> dict[tuple[Cause, Cause], int]:
+    """How many queries, or relevant documents, have which cause in the first system and which in the second.
+
+    The most frequent first.
+    """
     counts: Counter[tuple[Cause, Cause]] = Counter()
     for a, b in zip(before, after, strict=True):
-        later = {query.query: query.cause for query in b.queries}
-        counts.update((query.cause, later[query.query]) for query in a.queries)
+        later = {query.query: query for query in b.queries}
+        for query in a.queries:
+            other = later[query.query]
+            counts.update([(query.cause, other.cause)] if of == "queries" else query.moves(other))
     return dict(counts.most_common())
 
 

@@ -205,6 +205,35 @@ class Move(NamedTuple):
     """What the model is taken to have written: up to the end of the move, with its closing tag."""
 
 
+class Turn(NamedTuple):
+    """A stretch of a conversation as it was written down."""
+
+    kind: str
+    """`thought`, `search`, `result` or `answer`."""
+    text: str
+
+
+def read_turns(text: str, tags: Tags) -> list[Turn]:
+    """A conversation that was written down as one text, in its turns; nothing but spaces is no turn.
+
+    >>> tags = Tags(("<search>", "</search>"), ("<information>", "</information>"))
+    >>> for turn in read_turns("Hm. <search>scurvy</search> <information>gums</information> <answer>C</answer>", tags):
+    ...     print(*turn)
+    thought Hm.
+    search scurvy
+    result gums
+    answer C
+    """
+    kinds = {"search": tags.call, "result": tags.result, "answer": tags.answer}
+    ways = [f"{re.escape(start)}(?P<{kind}>.*?){re.escape(end)}" for kind, (start, end) in kinds.items()]
+    found, done = [], 0
+    for match in re.finditer("|".join(ways), text, re.DOTALL):
+        kind = str(match.lastgroup)
+        found += [Turn("thought", text[done : match.start()].strip()), Turn(kind, match[kind].strip())]
+        done = match.end()
+    return [turn for turn in (*found, Turn("thought", text[done:].strip())) if turn.text]
+
+
 _LONGEST_OPEN_QUERY = 500
 """Characters that may follow a search tag which was never closed; more is prose that mentions the tag."""
 _PLACEHOLDERS = {"", "and", "or", "query", "your query", "search query", "answer", "your answer", "passage", "report"}

@@ -26,6 +26,7 @@ from r2med.render.html import Frame, environment, inlined, render, static
 from r2med.web import (
     board_page,
     compare_page,
+    document_page,
     progress_page,
     published_page,
     query_page,
@@ -45,6 +46,7 @@ from r2med.web.review_pages import review_routes
 MENU = {
     "Board": "/",
     "Compare": "/compare",
+    "Queries": "/query",
     "Answers": "/rag",
     "Search": "/search",
     "Runs": "/runs",
@@ -54,6 +56,9 @@ MENU = {
 _FILES = {
     "style.css": "text/css",
     "app.js": "text/javascript",
+    "workbench.css": "text/css",
+    "workbench.js": "text/javascript",
+    "slopes.js": "text/javascript",
     "desk.css": "text/css",
     "desk.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -76,8 +81,8 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Route("/system", _page(chosen, system_page.system_page, "Board")),
         Route("/compare", _page(chosen, compare_page.compare_page, "Compare")),
         Route("/rag", _page(chosen, rag_page.rag_page, "Answers")),
-        Route("/query", _page(chosen, query_page.query_page, "Runs")),
-        Route("/document", _page(chosen, query_page.document_page, "Runs")),
+        Route("/query", _page(chosen, query_page.query_page, "Queries")),
+        Route("/document", _page(chosen, document_page.document_page, "Queries")),
         Route("/search", _page(chosen, search_page.search_page, "Search")),
         Route("/search/results", _page(chosen, search_page.search_results, "Search")),
         Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
@@ -110,10 +115,11 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
         try:
             with library.snapshot():
                 template, values = view(library, request)
+                status = values.pop("status", 200)
                 page = render(template, frame(current), **values)
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), current, _before(request)), 404)
-        return HTMLResponse(page, headers={"cache-control": "no-store"})
+        return HTMLResponse(page, status, {"cache-control": "no-store"})
 
     return endpoint
 

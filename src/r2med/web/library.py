@@ -18,8 +18,8 @@ from r2med.data.hub_tasks import cached_task
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.diagnose.attribution import load_cached_diagnosis
-from r2med.diagnose.causes import Diagnosis
-from r2med.diagnose.loaded_runs import LoadedRun
+from r2med.diagnose.causes import Diagnosis, QueryCause
+from r2med.diagnose.loaded_runs import HEADLINE, LoadedRun
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.runs.ledger import Entry, Ledger
@@ -33,10 +33,11 @@ _KEPT = {
     "run": 128,
     "data": 10,
     "interval": 4096,
-    "headline": 4096,
+    "scores": 4096,
     "comparison": 64,
     "ties": 64,
-    "causes": 512,
+    "causes": 2048,
+    "opened": 64,
 }
 """How many of each sort are kept."""
 
@@ -204,12 +205,16 @@ class Library:
 
     def headline(self, entry: Entry) -> Mapping[str, float]:
         """The headline of a run by query; nothing where it was not measured."""
+        return self.query_scores(entry, str(HEADLINE))
+
+    def query_scores(self, entry: Entry, measure: str) -> Mapping[str, float]:
+        """A run by a measure, query by query; nothing where it was not measured by it."""
 
         def make() -> dict[str, float]:
-            values = self.ledger.scores(entry).get("nDCG@10")
+            values = self.ledger.scores(entry).get(measure)
             return {} if values is None else dict(zip(entry.queries, values.tolist(), strict=True))
 
-        return self.keep("headline", entry.key, make)
+        return self.keep("scores", (entry.key, entry.created, measure), make)
 
     def interval(self, entry: Entry, measure: str) -> Interval | None:
         """The interval of one run; None where it was not measured."""
@@ -227,6 +232,11 @@ class Library:
         if known is None and (known := load_cached_diagnosis(entry, self.ledger)) is not None:
             self.put("causes", (entry.key, entry.created), known)
         return known
+
+    def query_causes(self, entry: Entry) -> Mapping[str, QueryCause]:
+        """What became of each query of a run; nothing where nobody has found out yet."""
+        found = self.causes(entry)
+        return {} if found is None else found.by_query
 
     def run(self, entry: Entry) -> Run:
         """The ranked lists of a run."""
@@ -262,11 +272,15 @@ class Library:
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None
-        scores = self.ledger.scores(entry)
-        known = scores.get(measure, scores.get("nDCG@10"))
-        column = known.tolist() if known is not None else [0.0] * len(entry.queries)
-        values = dict(zip(entry.queries, column, strict=True))
-        return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
+
+        def make() -> LoadedRun:
+            scores = self.ledger.scores(entry)
+            known = scores.get(measure, scores.get("nDCG@10"))
+            column = known.tolist() if known is not None else [0.0] * len(entry.queries)
+            values = dict(zip(entry.queries, column, strict=True))
+            return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
+
+        return self.keep("opened", (entry.key, entry.created, measure, dataset.fingerprint), make)
 
 
 def place_of(name: str) -> Task | None:

@@ -1,224 +1,221 @@
-"""One query: what was asked, where the relevant documents are, and several systems' lists; and one document."""
+"""The query workbench: the queries of a task, one of them with its relevant documents, and several systems' lists."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from r2med.data.run import Ranking
-from r2med.diagnose.cases import Case, CaseChoice, look
-from r2med.diagnose.loaded_runs import TOP
+from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
-from r2med.render.html import address
-from r2med.retrieve.query_text import usable
+from r2med.render.bench_svg import place_slope, score_bars
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import PageContent
+from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState, UnknownName
+from r2med.web.document_page import WORDS
 from r2med.web.library import Library
-from r2med.web.rag_page import StudyAnswers, answers_to
+from r2med.web.query_list import BenchRow, bench_rows, check_filters, query_list
+from r2med.web.query_lists import listed, relevant_documents, standings, text_kinds
+from r2med.web.rag_page import answers_to, studies
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-WORDS = 45
-"""Of a document, before it is opened."""
-DEEP = 100
-"""As far as lists are shown when one asks for more."""
-SIDES = 6
-"""As many lists fit side by side."""
-LONGEST = 8000
-"""Characters of a question."""
-LONGEST_TEXT = 200_000
-"""Characters of a document that a page shows."""
+_BRIEF = 24
+"""Words of a document in a list, where it has less room than a relevant one."""
+_BEST = 10
+"""So many of the best systems on a query are named."""
 
 
 @dataclass(frozen=True)
-class FoundDocument:
-    """A document of a list."""
+class Correction:
+    """Something of an address that there is not, and the address that was perhaps meant."""
 
-    document: str
-    rank: int
-    score: float
-    relevant: bool | None = None
-    text: str | None = None
-    moved: int | None = None
-    """By how many places it stands higher than in the first list; None where that has it not."""
+    message: str
+    nearest: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
-class Listed:
-    """One run's part in the page."""
+class Bench:
+    """What an address stands for: the runs of A and the others, and the queries of the list."""
 
-    entry: Entry
-    value: float
-    case: Case | None
-    """None where the data is not at hand: then only ids are known."""
-    documents: Sequence[FoundDocument]
-    kinds: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One system's score on the query."""
-
-    entry: Entry
-    value: float
-
-
-@dataclass(frozen=True)
-class Relevant:
-    """A document that should have been found."""
-
-    document: str
-    text: str
-    places: Sequence[int | None]
-    """In each list; None where it is not in it."""
-
-
-@dataclass(frozen=True)
-class QueryPage:
-    """Everything about one query."""
-
-    task: str
-    query: str
-    text: str
-    answer: str
-    sides: Sequence[Listed]
-    standings: Sequence[Standing]
-    """Every system of the ledger on this query, the best first."""
-    at_hand: bool
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    relevant: Sequence[Relevant] = ()
-    """The relevant documents, found or not, the highest first."""
-    all_kinds: Mapping[str, str] = field(default_factory=dict)
-    """By what the relevant documents are marked: the query, all that was written for it, the answer."""
-    answers: Sequence[StudyAnswers] = ()
-    """What models answered with and without passages."""
+    state: BenchState
+    entries: Sequence[Entry]
+    """On the task of the query that is shown, A first."""
+    rows: Sequence[BenchRow]
+    tasks: Sequence[str]
+    """Those that the list could be over."""
+    systems: Sequence[str]
+    measures: Sequence[str]
+    wrong: Sequence[Correction] = ()
 
 
 def query_page(library: Library, request: Request) -> PageContent:
-    """One query with several systems' lists side by side."""
-    asked = request.query_params
-    deep = asked.get("depth") == str(DEEP)
-    wanted = asked.get("task", ""), asked.get("query", ""), asked.getlist("run")
-    page = gather_query(library, *wanted, DEEP if deep else TOP)
-    facts = {"task": page.task, "query": page.query, "run": [side.entry.id for side in page.sides]}
-    return "query.html", {
-        "page": page,
-        "words": WORDS,
-        "deep": deep,
-        "depth": DEEP,
-        "other_depth": address("/query", **facts, depth="" if deep else DEEP),
+    """The workbench as its address describes it; what there is not is named, and the rest is shown."""
+    try:
+        state, wrong = BenchState.read(request.query_params), []
+    except UnknownName as error:
+        known = request.query_params
+        state = BenchState(known.get("group", ""), known.get("task", ""), known.get("query", ""))
+        wrong = [Correction(str(error))]
+    bench = resolve(library, state, wrong)
+    return "query.html", _values(library, bench)
+
+
+def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Bench:
+    """What an address stands for. Names that there are not are left out, each with the one that was perhaps meant."""
+    found = list(wrong)
+
+    def try_it(name: str, value: str, known: Sequence[str], what: str, also: str = "") -> str:
+        """A value that must be one of some, or nothing where it is not."""
+        if not value or value in known:
+            return value
+        error = UnknownName(what, value, known)
+        changed = replace(state, **{name: error.nearest}) if error.nearest else None  # type: ignore[arg-type]
+        found.append(Correction(str(error) + also, error.nearest, changed.link() if changed else ""))
+        return ""
+
+    known_tasks = _tasks(library)
+    task = try_it("task", state.task, known_tasks, "task with runs or answers")
+    group = try_it("group", state.group, library.groups(), "group") or _group(library, task)
+    state = replace(state, task=task, group=group, over=state.over if task else "all")
+    try:
+        check_filters(state)
+    except R2medError as error:
+        found.append(Correction(str(error)))
+        state = replace(state, before="", after="", at="", won="")
+    state = _with_systems(library, state, found)
+    runs = [_by_task(library, name, group) for name in state.systems]
+    shared = [each for each in (runs[0] if runs else {}) if all(each in other for other in runs[1:2])]
+    over = shared if state.over == "all" else [task]
+    pairs = [(runs[0][each], runs[1].get(each) if len(runs) > 1 else None) for each in over if runs and each in runs[0]]
+    measures = _measures(library, [entry for pair in pairs for entry in pair if entry is not None])
+    measure = try_it("measure", state.measure, measures, "measure of these runs") or str(HEADLINE)
+    state = replace(state, measure=measure)
+    rows = bench_rows(library, pairs, measure) if pairs else _answered(library, over)
+    state = _with_query(library, state, rows, found)
+    entries = [row[state.task] for row in runs if state.task in row]
+    systems = [name for name, row in library.current_runs().items() if set(over) & row.keys()]
+    tasks = [each for each in known_tasks if _group(library, each) == group]
+    return Bench(state, entries, rows, tasks, sorted(systems), measures, found)
+
+
+def _tasks(library: Library) -> list[str]:
+    """Every task that has runs or answers, in the order of the ledger."""
+
+    def make() -> list[str]:
+        answered = (task for report in studies(library).values() for task in report.tasks)
+        return list(dict.fromkeys((*(entry.task for entry in library.entries()), *answered)))
+
+    return library.current("tasks of queries", make)
+
+
+def _group(library: Library, task: str) -> str:
+    """The group of a task; without one, that of the newest run."""
+
+    def make() -> dict[str, str]:
+        answered = {t: r.answers[0].group for r in studies(library).values() for t in r.tasks}
+        return answered | {entry.task: entry.group for entry in library.entries()}
+
+    found = library.current("groups of tasks", make)
+    return found.get(task) or next(iter(library.groups()), "")
+
+
+def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
+    """The runs that a name stands for: those of a system in a group, with a run of its own where an id was given."""
+    entry = library.by_id().get(name)
+    if entry is None:
+        return library.newest(name, group)
+    return {**library.newest(entry.system, group), entry.task: entry}
+
+
+def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
+    """The same with systems that were run here; the two best on the task where none was named."""
+    known = library.systems(state.group, state.task if state.over != "all" else "")
+    kept = []
+    for name in state.systems:
+        runs = _by_task(library, name, state.group)
+        if runs and (state.over == "all" or state.task in runs):
+            entry = library.by_id().get(name)
+            current = entry is None or library.current_runs()[entry.system].get(entry.task) == entry
+            kept.append(name if entry is None else entry.system if current else name)
+            continue
+        error = UnknownName("system" if not runs else f"run on {state.task} of", name, known)
+        named = tuple(error.nearest if each == name else each for each in state.systems)
+        link = replace(state, systems=named).link() if error.nearest else ""
+        wrong.append(Correction(str(error), error.nearest, link))
+    kept = list(dict.fromkeys(kept))
+    return replace(state, systems=tuple(kept or _best(library, state, known)[:2]))
+
+
+def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str]:
+    """Systems by their mean on the task, the best first, no oracle among them."""
+    means, measure = library.means(), state.measure or str(HEADLINE)
+    task = state.task or next((entry.task for entry in library.entries() if entry.group == state.group), "")
+    runs = {name: row[task] for name in known if task in (row := library.current_runs()[name])}
+    own = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in runs.items() if not run.oracle}
+    return sorted(own, key=lambda name: -own[name])
+
+
+def _measures(library: Library, entries: Sequence[Entry]) -> list[str]:
+    """The measures by which all of some runs were measured."""
+    means = library.means()
+    return [each for each in library.measures() if all(each in means.get(entry.id, {}) for entry in entries)]
+
+
+def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
+    """The questions of tasks that no system was run on, but that models answered."""
+    found = {
+        (task, query): None
+        for report in studies(library).values()
+        for answers in report.by_arm.values()
+        for task in tasks
+        for query in answers.get(task, {})
     }
+    return [BenchRow(task, query) for task, query in found]
 
 
-def document_page(library: Library, request: Request) -> PageContent:
-    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
-    asked = request.query_params
-    task, name = asked.get("task", ""), asked.get("document", "")
-    dataset = library.dataset(task) if task in library.tasks() else None
-    if dataset is None or name not in dataset.collection.documents.position:
-        raise R2medError(f"no document {name!r} of {task!r} is on this machine")
-    text = dataset.collection.documents.text(name)
-    question = asked.get("q", "")
-    kinds = question_kinds(question) if question else {}
-    if asked.get("query") and asked.getlist("run"):
-        kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
-    template = "_text.html" if asked.get("part") else "document.html"
-    values = {"task": task, "document": name, "text": text[:LONGEST_TEXT], "letters": len(text), "kinds": kinds}
-    return template, {**values, "longest": LONGEST_TEXT}
+def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], wrong: list[Correction]) -> BenchState:
+    """The same with a query that there is: the first of the list where none was named."""
+    task = state.task or (rows[0].task if rows else "")
+    known = {row.query for row in rows if row.task == task}
+    if state.query and state.query not in known:
+        error = UnknownName(f"query of {task}" if task else "query", state.query, sorted(known))
+        link = replace(state, query=error.nearest).link() if error.nearest else ""
+        wrong.append(Correction(str(error), error.nearest, link))
+        return replace(state, query="")
+    if state.query or not rows:
+        return replace(state, task=task)
+    first = query_list(library, rows, replace(state, task="", page="")).following or rows[0]
+    return replace(state, task=first.task, query=first.query)
 
 
-def gather_query(library: Library, task: str, query: str, runs: Sequence[str], depth: int = TOP) -> QueryPage:
-    """The page of a query with the lists of some runs, those of the two best systems unless runs are named."""
-    standings = _standings(library, task, query)
-    answers = answers_to(library, task, query)
-    if not standings and answers:
-        return _only_answered(library, task, query, answers)
-    if not standings:
-        raise R2medError(f"no run on {task} has the query {query!r}")
-    chosen = [library.entry(run) for run in runs[:SIDES]] or [each.entry for each in standings[:2]]
-    wrong = [entry.id for entry in chosen if entry.task != task or query not in entry.queries]
-    if wrong:
-        raise R2medError(f"run {wrong[0]} has no query {query!r} of {task}")
-    values = {each.entry.id: each.value for each in standings}
-    sides: list[Listed] = []
-    for entry in chosen:
-        first = {each.document: each.rank for each in sides[0].documents} if sides else {}
-        value = values.get(entry.id, _value(library, entry, query))
-        sides.append(_side(library, entry, query, value, first, depth))
-    case = next((side.case for side in sides if side.case is not None), None)
-    text, answer = (case.text, case.answer) if case else ("", "")
-    return QueryPage(
-        task,
-        query,
-        text,
-        answer,
-        sides,
-        standings,
-        case is not None,
-        kinds_of(query=[text]),
-        _relevant(sides),
-        _kinds([side.case for side in sides if side.case is not None]),
-        answers,
-    )
-
-
-def _only_answered(library: Library, task: str, query: str, answers: Sequence[StudyAnswers]) -> QueryPage:
-    """The page of a query that no system was run on, but that models answered."""
-    dataset = library.dataset(task)
-    text = library.query_text(task, query)
-    gold = "" if dataset is None else dataset.gold.answers.get(query, "")
-    return QueryPage(task, query, text, gold, (), (), bool(text), kinds_of(query=[text]), answers=answers)
-
-
-def _relevant(sides: Sequence[Listed]) -> list[Relevant]:
-    cases = [side.case for side in sides]
-    ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
-    known = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
-    found = [Relevant(name, text, [each.get(name) for each in ranks]) for name, text in known.items()]
-    return sorted(found, key=lambda each: min((place for place in each.places if place), default=1 << 30))
-
-
-def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[str, str]:
-    """The terms of a query, of what was written for it in some runs, and of its answer."""
-    opened = [found for entry in entries if (found := library.opened(entry)) is not None and query in found.positives]
-    return _kinds([look([(found,)], CaseChoice(query=query, depth=0))[0] for found in opened])
-
-
-def _kinds(cases: Sequence[Case]) -> dict[str, str]:
-    if not cases:
-        return {}
-    written = [each.text for case in cases for each in usable(case.side.generations)]
-    return kinds_of(query=[cases[0].text], generated=written, answer=[cases[0].answer])
-
-
-def _standings(library: Library, task: str, query: str) -> list[Standing]:
-    runs = [row[task] for row in library.current_runs().values() if task in row]
-    found = [Standing(each, _value(library, each, query)) for each in runs if query in each.queries]
-    return sorted(found, key=lambda each: (each.entry.oracle, -each.value))
-
-
-def _value(library: Library, entry: Entry, query: str) -> float:
-    return library.headline(entry).get(query, 0.0)
-
-
-def _side(library: Library, entry: Entry, query: str, value: float, first: Mapping[str, int], depth: int) -> Listed:
-    opened = library.opened(entry)
-    run = library.run(entry)
-    case = look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
-    ranking = run[query] if query in run else Ranking([], run.scores[:0])
-    seen = {each.document: each for each in case.side.top} if case else {}
-    documents = []
-    rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
-    for rank, (name, score) in enumerate(rows, 1):
-        here, moved = seen.get(name), first[name] - rank if name in first else None
-        relevant, text = (here.relevant, here.text) if here else (None, None)
-        documents.append(FoundDocument(name, rank, score, relevant, text, moved))
-    return Listed(entry, value, case, documents, _kinds([case] if case else []))
-
-
-def question_kinds(question: str) -> Mapping[str, str]:
-    """The terms of a question, for marking."""
-    return kinds_of(query=[question[:LONGEST]])
+def _values(library: Library, bench: Bench) -> dict[str, Any]:
+    state = bench.state
+    entries = bench.entries if state.query else []
+    sides = listed(library, entries, state.query, state.measure, DEEP if state.deep else TOP)
+    cases = [side.case for side in sides if side.case is not None]
+    answers = answers_to(library, state.task, state.query) if state.query else []
+    text = cases[0].text if cases else library.query_text(state.task, state.query)
+    dataset = library.dataset(state.task) if text else None
+    oracles = library.oracles(state.group)
+    tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
+    shown = standings(library, state.task, state.query, state.measure) if sides else None
+    return {
+        "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
+        "answer": dataset.gold.answers.get(state.query, "") if dataset else "",
+        "at_hand": bool(cases) or bool(text and not sides),
+        "list": query_list(library, bench.rows, state), "row_link": state.row_linker(),
+        "relevant": relevant_documents(sides), "kinds": kinds_of(query=[text]), "all_kinds": text_kinds(cases),
+        "answers": answers, "runs": [side.entry.id for side in sides],
+        "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
+        "hidden": set(state.hidden.split(",")), "standings": shown, "best": _BEST,
+        "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
+        "systems": [name for name in bench.systems if name not in oracles],
+        "oracles": [name for name in bench.systems if name in oracles],
+        "pages_of": lambda number: replace(state, page=str(number)).address(),
+        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "status": 404 if bench.wrong or not bench.rows else 200,
+    }  # fmt: skip

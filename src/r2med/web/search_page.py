@@ -14,8 +14,9 @@ from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
 from r2med.web.addresses import PageContent, one_of, search_address
+from r2med.web.document_page import LONGEST, WORDS, question_kinds
 from r2med.web.library import Library
-from r2med.web.query_page import LONGEST, WORDS, FoundDocument, question_kinds
+from r2med.web.query_lists import FoundDocument
 
 if TYPE_CHECKING:
     from starlette.requests import Request

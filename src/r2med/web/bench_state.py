@@ -1,0 +1,140 @@
+"""What the address of the query workbench says: which lists, by which measure, and which queries in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from r2med.diagnose.loaded_runs import HEADLINE
+from r2med.errors import R2medError, nearest, suggest
+from r2med.render.html import address
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+
+SIDES = 6
+"""As many lists fit side by side."""
+DEEP = 100
+"""As far as lists are shown when one asks for more."""
+LETTERS = "ABCDEF"
+"""What the lists are called, from the first on."""
+ORDERS: Mapping[str, str] = {
+    "given": "as in the data",
+    "lowest": "lowest A first",
+    "highest": "highest A first",
+    "gained": "most gained by B",
+    "lost": "most lost by B",
+}
+WINNERS: Mapping[str, str] = {"b": "B is better", "a": "A is better", "even": "both alike"}
+MIDDLE_TABS: Mapping[str, str] = {"relevant": "Relevant", "written": "Written", "answers": "Answers"}
+"""What the middle shows below the question."""
+_TABS = ("", "queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
+_NAMES = {"text": "q", "before": "from", "after": "to", "order": "sort", "hidden": "hide", "systems": ""}
+"""Fields that have another name in the address."""
+
+
+class Linked(Protocol):
+    """A query of a task."""
+
+    @property
+    def task(self) -> str:
+        """The task."""
+
+    @property
+    def query(self) -> str:
+        """The query's id."""
+
+
+class UnknownName(R2medError):
+    """Something of an address that there is not, with what was perhaps meant."""
+
+    def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"no {what} {name!r}{suggest(name, known)}")
+        self.nearest = nearest(name, known)
+
+
+@dataclass(frozen=True)
+class BenchState:
+    """All that can be chosen in the workbench."""
+
+    group: str = ""
+    task: str = ""
+    query: str = ""
+    over: str = ""
+    """`all` where the list of queries is over all tasks that the systems share; else it is over the task."""
+    systems: tuple[str, ...] = ()
+    """Whose lists are shown, A first: specs, or ids of runs."""
+    measure: str = ""
+    text: str = ""
+    before: str = ""
+    after: str = ""
+    """Only queries with a relevant document of which this became in A, and that in B."""
+    won: str = ""
+    at: str = ""
+    """Only queries at one place of the scatter of scores."""
+    order: str = ""
+    tab: str = ""
+    depth: str = ""
+    page: str = ""
+    gold: str = ""
+    hidden: str = ""
+    """The numbers of lists that are not shown, with commas."""
+
+    @classmethod
+    def read(cls, asked: QueryParams) -> BenchState:
+        """What an address asks for; `run` names lists too, as addresses did before there were A and B."""
+        named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"), *asked.getlist("run"))
+        values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
+        chosen = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
+        state = cls(**{**values, "systems": chosen})
+        for what, value, known in (
+            ("order", state.order, ("", *ORDERS)),
+            ("winner", state.won, ("", *WINNERS)),
+            ("tab", state.tab, _TABS),
+        ):
+            if value not in known:
+                raise UnknownName(what, value, [name for name in known if name])
+        return state
+
+    @property
+    def sort(self) -> str:
+        """The order of the list of queries."""
+        return self.order or "given"
+
+    @property
+    def deep(self) -> bool:
+        """Whether lists are shown as far as they are shown at all."""
+        return self.depth == str(DEEP)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only some queries are listed."""
+        return any((self.text, self.before, self.after, self.won, self.at))
+
+    def values(self) -> dict[str, object]:
+        """The address' values by their names there; what is as usual is left out."""
+        named = {_NAMES.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        first, second, *also = (*self.systems, "", "")
+        named |= {"a": first, "b": second, "also": [name for name in also if name]}
+        named["measure"] = "" if self.measure == str(HEADLINE) else self.measure
+        return {name: value for name, value in named.items() if name and value}
+
+    def link(self, **changes: object) -> str:
+        """The address of the same with changes, on that page of the list where the query is."""
+        return replace(self, **{"page": "", **changes}).address()  # type: ignore[arg-type]
+
+    def address(self) -> str:
+        """The address of just this."""
+        return address("/query", **self.values())
+
+    def row_linker(self) -> Callable[[Linked], str]:
+        """What makes the address of another query in the same workbench; the rest of it is put together once."""
+        rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
+        return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
+
+    def fields_but(self, *names: str) -> list[tuple[str, str]]:
+        """What a form has to send along so that only the named values change."""
+        kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
+        pairs = [(name, value) for name, value in kept.items() if isinstance(value, str)]
+        return [*pairs, *(("also", name) for name in kept.get("also", []))]  # type: ignore[attr-defined]

@@ -1,0 +1,44 @@
+"""One document of a task, as a page of its own or for a page that opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from r2med.errors import R2medError
+from r2med.text.highlight import kinds_of
+from r2med.web.addresses import PageContent
+from r2med.web.library import Library
+from r2med.web.query_lists import run_kinds
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+WORDS = 45
+"""Of a document, before it is opened."""
+LONGEST = 8000
+"""Characters of a question."""
+LONGEST_TEXT = 200_000
+"""Characters of a document that a page shows."""
+
+
+def document_page(library: Library, request: Request) -> PageContent:
+    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
+    asked = request.query_params
+    task, name = asked.get("task", ""), asked.get("document", "")
+    dataset = library.dataset(task) if task in library.tasks() else None
+    if dataset is None or name not in dataset.collection.documents.position:
+        raise R2medError(f"no document {name!r} of {task!r} is on this machine")
+    text = dataset.collection.documents.text(name)
+    question = asked.get("q", "")
+    kinds = question_kinds(question) if question else {}
+    if asked.get("query") and asked.getlist("run"):
+        kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
+    template = "_text.html" if asked.get("part") else "document.html"
+    values = {"task": task, "document": name, "text": text[:LONGEST_TEXT], "letters": len(text), "kinds": kinds}
+    return template, {**values, "longest": LONGEST_TEXT}
+
+
+def question_kinds(question: str) -> Mapping[str, str]:
+    """The terms of a question, for marking."""
+    return kinds_of(query=[question[:LONGEST]])

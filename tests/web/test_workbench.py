@@ -1,0 +1,310 @@
+"""The query workbench in a real browser: every control of it, at three widths, light and dark, by keys and without."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from webparts import entered, faults, served
+
+import r2med
+from r2med.diagnose.attribution import load_cached_diagnosis
+from r2med.expand.agents import SearchR1
+from r2med.llm import add_model, scripted
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import current_runs
+from r2med.web.library import Library
+
+playwright = pytest.importorskip("playwright.sync_api")
+TASK = "sample/MedQA-Diag"
+BOTH = {"task": TASK, "a": "bm25", "b": "replay >> bm25"}
+LOOKS = [(390, "light"), (390, "dark"), (768, "light"), (768, "dark"), (1440, "light"), (1440, "dark")]
+
+
+@pytest.fixture(autouse=True)
+def _rich(rich, _home, monkeypatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(rich))
+
+
+@pytest.fixture
+def known(rich):
+    """What the ledger and the data say of A and B, to hold the page against."""
+    with Ledger(rich / "ledger.sqlite") as ledger:
+        runs = current_runs(ledger.entries())
+        entries = [runs[system][TASK] for system in (BOTH["a"], BOTH["b"])]
+        yield {
+            "data": r2med.load(TASK),
+            "runs": [ledger.run(entry) for entry in entries],
+            "causes": [load_cached_diagnosis(entry, ledger).by_query for entry in entries],
+            "scores": [
+                {
+                    m: dict(zip(entry.queries, values.tolist(), strict=True))
+                    for m, values in ledger.scores(entry).items()
+                }
+                for entry in entries
+            ],
+        }
+
+
+def at(**changes: str) -> str:
+    return "/query?" + urlencode({**BOTH, **changes})
+
+
+def asked(page) -> dict[str, str]:
+    """What the address of the page says."""
+    return {name: values[-1] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def listed(page) -> list[str]:
+    return page.locator(".querylist .id").all_inner_texts()
+
+
+def go(page, act) -> None:
+    """Do something that leads to another page, and wait until it is there."""
+    with page.expect_navigation():
+        act()
+
+
+def press(page, key: str) -> None:
+    go(page, lambda: page.keyboard.press(key))
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme):
+    page = visit(rich_address + at(), viewport={"width": width, "height": 860}, color_scheme=scheme)
+    parts = {
+        "queries": ".querylist", "question": ".question", "relevant": "#relevant", "written": "#written",
+        "answers": "#answers", "1": ".onelist[data-number='1']", "2": ".onelist[data-number='2']",
+    }  # fmt: skip
+    beside = {"queries", "question", "1", "2"} if width > 704 else set()
+    middle = "relevant"
+    for name in parts:
+        if page.locator(f".tabs a[data-tab='{name}']").is_visible():
+            page.click(f".tabs a[data-tab='{name}']")
+            assert asked(page)["tab"] == name
+        else:
+            assert name in beside
+        shown = {each for each, where in parts.items() if page.locator(where).is_visible()}
+        middle = name if name in ("relevant", "written", "answers") else middle
+        assert shown == (beside | {middle} if beside else {name}), (name, shown)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.reload()
+    assert page.locator(".bench").get_attribute("data-tab") == asked(page).get("tab", "")
+    if width == 1440:
+        page.goto(rich_address + at(depth="100", tab="answers"))
+    assert faults(page) == []
+    page.emulate_media(media="print")
+    for name in ("question", "relevant", "written", "answers", "1", "2"):
+        assert page.locator(parts[name]).is_visible(), name
+    assert page.locator(".querylist").is_hidden()
+
+
+def test_relevant_documents_have_their_text_and_their_places_found_or_not(visit, rich_address, known):
+    qrels, first = known["data"].gold.qrels, known["runs"][0]
+    query = next(q for q, judged in qrels.items() if any(name not in first[q].documents[:10] for name in judged))
+    page = visit(rich_address + at(query=query))
+    relevant = [name for name, grade in qrels[query].items() if grade > 0]
+    cards = {card.get_attribute("data-doc"): card for card in page.locator("#relevant li").all()}
+    assert set(cards) == set(relevant)
+    for name, card in cards.items():
+        places = [
+            run[query].documents.index(name) + 1 if name in run[query].documents else None for run in known["runs"]
+        ]
+        for letter, place in zip("AB", places, strict=True):
+            assert f"{letter} {place or 'not found'}" in card.inner_text()
+    missed = next(name for name in relevant if name not in first[query].documents[:10])
+    cards[missed].locator("summary").click()
+    page.wait_for_selector("#relevant details[open] .whole:not(:has(a))")
+    assert (
+        cards[missed].locator(".whole").inner_text().strip() == known["data"].collection.documents.text(missed).strip()
+    )
+    assert known["causes"][0][query].summary in page.locator("table.sides").inner_text()
+    lists = [set(run[query].documents[:10]) for run in known["runs"]]
+    joined = page.locator("svg.slopes path").evaluate_all("all => all.map((one) => one.dataset.doc)")
+    assert set(joined) == lists[0] & lists[1]
+    ends = """() => [...document.querySelectorAll('svg.slopes path')].map((path) => {
+        const frame = document.querySelector('.benchlists').getBoundingClientRect();
+        const row = document.querySelectorAll('.onelist')[1].querySelector(`li[data-doc="${path.dataset.doc}"]`);
+        const head = row.querySelector('.head').getBoundingClientRect();
+        const end = path.getPointAtLength(path.getTotalLength());
+        return Math.abs(end.y + frame.top - (head.top + head.height / 2));
+    })"""
+    assert max(page.evaluate(ends)) < 2, "lines end at their documents"
+    page.locator(".onelist summary").first.click()  # a text that is opened moves the rows below it, and the lines
+    page.wait_for_selector(".onelist details[open] .whole:not(:has(a))")
+    page.wait_for_function(f"Math.max(...({ends})()) < 2")
+    page.hover(f".onelist li[data-doc='{joined[0]}'] .head")
+    assert page.locator(f".lit[data-doc='{joined[0]}']").count() >= 3, "both rows and the line"
+    go(page, lambda: page.click("a:has-text('To 100')"))
+    assert page.locator(".onelist[data-number='1'] li").count() == min(100, len(first[query].documents))
+    page.locator(".onelist li.brief summary").first.click()
+    page.wait_for_selector("li.brief details[open] .whole:not(:has(a))")
+
+
+def test_queries_are_filtered_ordered_and_gone_through_by_keys(visit, rich_address, known):
+    page = visit(rich_address + at())
+    values = [scores["nDCG@10"] for scores in known["scores"]]
+    given = listed(page)
+    assert given == list(values[0])
+    go(page, lambda: page.select_option("select[name=sort]", "gained"))
+    gains = sorted(values[0], key=lambda query: values[0][query] - values[1][query])
+    assert listed(page) == gains
+    go(page, lambda: page.click(f".querylist a:has-text('{gains[0]}')"))
+    press(page, "j")
+    press(page, "j")
+    assert asked(page)["query"] == gains[2]
+    page.keyboard.press("g")
+    assert page.locator("#gold").get_attribute("open") is not None
+    page.keyboard.press("2")
+    assert page.locator(".onelist[data-number='2']").is_hidden()
+    assert page.locator("button[data-list='2']").get_attribute("aria-pressed") == "false"
+    press(page, "k")
+    assert (asked(page)["query"], asked(page)["gold"], asked(page)["hide"]) == (gains[1], "1", "2")
+    assert page.locator("#gold .text").is_visible()
+    assert page.locator(".onelist[data-number='2']").is_hidden()
+    page.click("button[data-list='2']")
+    assert page.locator(".onelist[data-number='2']").is_visible()
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.uncheck("#keys-on")
+    page.click("#keys button")
+    page.keyboard.press("1")
+    assert page.locator(".onelist[data-number='1']").is_visible(), "keys that are off do nothing"
+    page.click("#help")
+    page.check("#keys-on")
+    page.keyboard.press("Escape")
+    assert page.locator("#keys").is_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("woman")
+    press(page, "Enter")
+    texts = dict(known["data"].collection.queries)
+    assert listed(page) == [query for query in gains if "woman" in texts[query]]
+    go(page, lambda: page.click("a:has-text('show all')"))
+    go(page, lambda: page.select_option("select[name=won]", "b"))
+    assert listed(page) == [query for query in gains if values[1][query] > values[0][query]]
+    go(page, lambda: page.select_option("select[name=from]", "bridge missing"))
+    go(page, lambda: page.select_option("select[name=to]", "found"))
+    steps = {q: {(a.value, b.value) for a, b in known["causes"][0][q].moves(known["causes"][1][q])} for q in gains}
+    assert set(listed(page)) == {
+        q for q in gains if ("bridge missing", "found") in steps[q] and values[1][q] > values[0][q]
+    }
+
+
+def test_systems_measure_and_task_are_chosen_and_the_address_knows(visit, rich_address, known):
+    page = visit(rich_address + at(query="mqd-q04"))
+    assert page.title() == f"mqd-q04 of {TASK}: bm25 against replay >> bm25 · r2med"
+    measure = next(name for name in known["scores"][0] if name != "nDCG@10")
+    go(page, lambda: page.select_option("select[name=measure]", measure))
+    shown = [float(text) for text in page.locator("table.sides td.n").all_inner_texts()]
+    assert shown == pytest.approx([100 * scores[measure]["mqd-q04"] for scores in known["scores"]], abs=0.006)
+    go(page, lambda: page.select_option("#also", "bm25-classic"))
+    assert page.locator(".onelist h2 code").all_inner_texts() == ["bm25", "replay >> bm25", "bm25-classic"]
+    go(page, lambda: page.click("a[aria-label='Drop list B']"))
+    go(page, lambda: page.select_option("select[name=a]", "oracle-answer >> bm25"))
+    assert page.locator("table.sides tr:first-child .tag:text-is('oracle')").count() == 1
+    assert asked(page) == {
+        "group": "sample", "task": TASK, "query": "mqd-q04", "a": "oracle-answer >> bm25", "b": "bm25-classic",
+        "measure": measure,
+    }  # fmt: skip
+    go(page, lambda: page.select_option(".queries select[name=task]", ""))
+    assert {text.split(" · ")[0] for text in listed(page)} == {"Bio", "MedQA"}
+    assert page.locator(".pages .here").count() == 0
+    page.click(".standings-part summary")
+    go(page, lambda: page.locator(".standings-part li a").first.click())
+    assert page.locator(".onelist").count() == 2
+    go(page, lambda: page.click("a:has-text('Compare A and B')"))
+    assert urlsplit(page.url).path == "/compare"
+
+
+def test_a_conversation_is_shown_turn_by_turn(rich, tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    said = "I wonder. <search>swollen gums</search>", "<answer>Scurvy <b></answer>"
+    add_model(scripted(lambda request: said[request.messages[-1].role == "assistant"], "asks"))
+    r2med.evaluate(SearchR1("asks", turns=3) >> r2med.BM25(), "sample/Biology")
+    page = entered(Library()).get("/query?task=sample/Biology&tab=written").text
+    bare = re.sub(r"</?mark[^>]*>", "", page)
+    for kind, text in (("thought", "I wonder."), ("search", "swollen gums"), ("answer", "Scurvy &lt;b&gt;")):
+        assert re.search(rf'<li class="{kind}"><b>\w+</b><div class="text" dir="auto">{re.escape(text)}', bare)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "right"),
+    [
+        ({"query": "mqd-q9x"}, "No query of sample/MedQA-Diag 'mqd-q9x'", {"query": "mqd-q09"}),
+        ({"task": "sample/MedQADiag"}, "No task with runs or answers 'sample/MedQADiag'", {"task": TASK}),
+        ({"b": "replay>bm25"}, "No system 'replay>bm25'", {"b": "replay >> bm25"}),
+        ({"measure": "nDCG10"}, "No measure of these runs 'nDCG10'", {}),
+        ({"from": "rank low"}, "No cause 'rank low'", None),
+        ({"sort": "upwards"}, "No order 'upwards'", None),
+        ({"at": "x"}, "No place 'x' of the scatter", None),
+    ],
+)
+def test_an_error_keeps_the_form_and_offers_the_nearest(wrong, message, right):
+    client = entered(Library())
+    answer = client.get("/query", params={**BOTH, **wrong})
+    assert answer.status_code == 404
+    told = html.unescape(re.search(r'<p class="card problem" role="alert">(.*?)</p>', answer.text, re.DOTALL)[1])
+    assert message in told
+    assert '<select name="a">' in answer.text
+    assert 'class="querylist"' in answer.text
+    if right is not None:
+        link = re.search(r'<a href="([^"]+)">Show', told)[1]
+        assert client.get(link).status_code == 200
+        found = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+        assert right.items() <= found.items()
+
+
+def test_without_scripts_links_lead_everywhere(visit, rich_address):
+    page = visit(rich_address + at(), java_script_enabled=False, viewport={"width": 390, "height": 844})
+    go(page, lambda: page.click(".tabs a[data-tab='2']"))
+    assert page.locator(".onelist[data-number='2'] li").first.is_visible()
+    go(page, lambda: page.click("a[rel=next]"))
+    go(page, lambda: page.click(".tabs a[data-tab='queries']"))
+    page.fill(".queries input[name=q]", "woman")
+    go(page, lambda: page.locator(".queries form[role=search] button").click())
+    assert page.locator(".querylist li:not(.none)").count() >= 1
+    assert page.locator("button:visible:has-text('Keys')").count() == 0
+
+
+def test_a_long_document_is_sent_when_it_is_opened_and_stays_in_its_place(visit, tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "long"
+    folder.mkdir()
+    rows = {
+        "corpus.jsonl": [
+            {"id": "d1", "text": "gums " + 250_000 * "ACGT"},
+            {"id": "d2", "text": 300 * "a swollen gum "},
+        ],
+        "query.jsonl": [{"id": "q1", "text": "why do gums swell?"}],
+        "qrels.jsonl": [{"q_id": "q1", "p_id": "d1", "score": 1}],
+    }
+    for name, several in rows.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
+    task = r2med.evaluate("bm25", folder).results[0].task
+    with served(tmp_path / "home" / "ledger.sqlite") as own:
+        page = visit(
+            f"{own}/query?{urlencode({'task': task, 'tab': 'relevant'})}", viewport={"width": 390, "height": 844}
+        )
+        assert len(page.content()) < 40_000
+        document = page.locator("#relevant details", has_text="ACGT")
+        assert document.locator(".start").inner_text().endswith("...")
+        document.locator("summary").click()
+        page.wait_for_selector("details[open] .whole:not(:has(a))")
+        assert len(document.locator(".whole").inner_text()) > 100_000
+        assert document.locator(".start").is_hidden()
+        assert page.evaluate("document.documentElement.scrollHeight") < 6000
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_files_of_the_page_are_small(rich):
+    client = entered(Library())
+    page = client.get(at())
+    files = ["style.css", "app.js", "workbench.css", "workbench.js", "slopes.js", "icon.svg"]
+    assert all(f"/static/{name}" in page.text for name in files)
+    sent = len(page.content) + sum(len(client.get(f"/static/{name}").content) for name in files)
+    assert sent < 300_000, "unpacked, before the server packs them"
+    assert Path(rich).exists()
