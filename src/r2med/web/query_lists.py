@@ -167,7 +167,7 @@ def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[st
 
 
 @dataclass(frozen=True)
-class Standings:
+class QueryStandings:
     """Every system on one query, the best first, oracles after all others."""
 
     entries: Sequence[Entry]
@@ -181,15 +181,15 @@ class Standings:
         return None
 
 
-def standings(library: Library, task: str, query: str, measure: str) -> Standings:
+def standings(library: Library, task: str, query: str, measure: str) -> QueryStandings:
     """Every system's current run on a query, by a measure."""
     entries, places, scores = _task_scores(library, task, measure)
     if query not in places:
-        return Standings((), ())
+        return QueryStandings((), ())
     column = scores[:, places[query]]
     order = [place for place in np.argsort(-column, kind="stable").tolist() if not np.isnan(column[place])]
     order.sort(key=lambda place: entries[place].oracle)
-    return Standings([entries[place] for place in order], [float(column[place]) for place in order])
+    return QueryStandings([entries[place] for place in order], [float(column[place]) for place in order])
 
 
 def _task_scores(library: Library, task: str, measure: str) -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:

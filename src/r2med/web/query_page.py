@@ -38,7 +38,7 @@ class Correction:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workbench:
     """What an address stands for: the runs of A and the others, and the queries of the list."""
 
     state: BenchState
@@ -64,7 +64,7 @@ def query_page(library: Library, request: Request) -> PageContent:
     return "query.html", _values(library, bench)
 
 
-def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Bench:
+def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Workbench:
     """What an address stands for. Names that there are not are left out, each with the one that was perhaps meant."""
     found = list(wrong)
 
@@ -99,7 +99,7 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     entries = [row[state.task] for row in runs if state.task in row]
     systems = [name for name, row in library.current_runs().items() if set(over) & row.keys()]
     tasks = [each for each in known_tasks if _group(library, each) == group]
-    return Bench(state, entries, rows, tasks, sorted(systems), measures, found)
+    return Workbench(state, entries, rows, tasks, sorted(systems), measures, found)
 
 
 def _tasks(library: Library) -> list[str]:
@@ -192,7 +192,7 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
     return replace(state, task=first.task, query=first.query)
 
 
-def _values(library: Library, bench: Bench) -> dict[str, Any]:
+def _values(library: Library, bench: Workbench) -> dict[str, Any]:
     state = bench.state
     entries = bench.entries if state.query else []
     sides = listed(library, entries, state.query, state.measure, DEEP if state.deep else TOP)
