@@ -879,6 +879,13 @@ TASKS = array(
     )
 )
 
+MATCHED = record(
+    {
+        "term": string("As the model's vocabulary writes it."),
+        "share": number("What it adds to the score."),
+        "expanded": string("Where the model added it: query, document or both; empty where it stands in both texts."),
+    }
+)
 SEEN = record(
     {
         "document": string("Its id."),
@@ -887,6 +894,11 @@ SEEN = record(
         "rank": unknown(count("Its place, from 1; null when it is not in the list.")),
         "score": unknown(number()),
         "other": unknown(count("Its place in the run that is compared with.")),
+        "terms": unknown(
+            array(
+                MATCHED, "The terms that a learned sparse encoder matched; null where it did not, or kept no vectors."
+            )
+        ),
     }
 )
 WRITTEN = record(
@@ -1071,8 +1083,8 @@ REPRODUCE_PLAN = record(
 )
 
 _ENCODER_TEXTS = (
-    "name id revision query_id query_revision package subfolder backend pooling attention padding similarity dtype "
-    "adapter adapter_revision url tokenizer licence notes published"
+    "name id revision query_id query_revision package subfolder query_subfolder query_table backend pooling "
+    "attention padding similarity dtype adapter adapter_revision url tokenizer licence notes published"
 ).split()
 _ENCODER_FLAGS = (
     "normalize exclude_prompt prompt_passages lowercase pair append_eos remote_code input_types gated".split()
@@ -1084,6 +1096,7 @@ ENCODER = {name: string() for name in _ENCODER_TEXTS} | {
     "document_prompt": WORDING,
     "max_query": count("Tokens that are read; 0 for all."),
     "max_document": count(),
+    "max_terms": count("Terms of a sparse vector that are kept at the most; 0 for all."),
     "dense": array(string(), "Folders of layers after the pooling."),
     "parameters": number("In millions; 0 if not known."),
 }

@@ -39,6 +39,7 @@ PUBLIC = {
     "BM25": "r2med.retrieve.bm25",
     "BM25Classic": "r2med.retrieve.bm25",
     "Dense": "r2med.retrieve.dense",
+    "Splade": "r2med.retrieve.sparse",
     "RRF": "r2med.retrieve.fusion",
     "WeightedSum": "r2med.retrieve.fusion",
     "CombMNZ": "r2med.retrieve.fusion",

@@ -26,6 +26,7 @@ from r2med.retrieve.fusion import RRF as RRF
 from r2med.retrieve.fusion import CombMNZ as CombMNZ
 from r2med.retrieve.fusion import Views as Views
 from r2med.retrieve.fusion import WeightedSum as WeightedSum
+from r2med.retrieve.sparse import Splade as Splade
 from r2med.retrieve.user_engine import retriever as retriever
 from r2med.runs.report import Report as Report
 from r2med.verbs.answering import rag as rag

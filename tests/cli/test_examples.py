@@ -86,6 +86,8 @@ NOT_RUN: dict[str, str] = {
     'r2med run "nv >> rankllama(depth=10)" --tasks full': HUB,
     'r2med run "replay(hub, method=hyde, llm=gpt4) >> bm25" --tasks full': HUB,
     'r2med run "rrf(bm25, bge) >> bge-reranker(depth=100)" --tasks nano': HUB,
+    'r2med run splade-v3 "splade-v3(document_terms=64)" "splade(hf:naver/splade-v3-distilbert)" --tasks nano': HUB,
+    'r2med run opensearch-doc-v3-distill "rrf(bm25, opensearch-doc-v3-distill)" --tasks nano': HUB,
     "r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json": HUB,
     "r2med run bm25 --tasks nano": HUB,
     "r2med run bm25 bm25-classic --tasks full": HUB,

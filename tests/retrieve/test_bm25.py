@@ -26,8 +26,9 @@ from r2med.errors import SpecError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve import bm25_scorer
+from r2med.retrieve import postings_search
 from r2med.retrieve.bm25 import BM25, BM25Classic, _known_terms
+from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.index_builder import build_index
 from r2med.storage.cache import Cache
 from r2med.text import analyze
@@ -359,7 +360,7 @@ def test_scores_do_not_depend_on_what_is_asked_beside(context: Context, monkeypa
     documents = {f"d{place}": drawn_text(drawn, 30) for place in range(200)}
     queries = {f"q{place}": drawn_text(drawn, 12) for place in range(9)}
     together = BM25(depth=7).retrieve(made(documents, queries), context)
-    monkeypatch.setattr("r2med.retrieve.bm25_scorer._SCORES_AT_ONCE", 450)
+    monkeypatch.setattr("r2med.retrieve.postings_search._SCORES_AT_ONCE", 450)
     batches = BM25(depth=7).retrieve(made(documents, queries), context)
     for query, text in queries.items():
         alone = BM25(depth=7).retrieve(made(documents, {query: text}), context)
@@ -377,25 +378,25 @@ def test_no_shortcut_changes_a_bit(compiled: int, rare: int, in_question: int, m
     texts += texts[:40]  # ties
     index = build_index(Texts([f"d{drawn.random()}" for _ in texts], texts))
     decided: list[bool] = []
-    is_decided = bm25_scorer._Sums.is_decided
+    is_decided = postings_search._Sums.is_decided
     for form, k1, b in ((BM25(), 0.9, 0.4), (BM25Classic(), 1.2, 1.0), (BM25Classic(), 0.0, 0.0)):
-        scorer = bm25_scorer.Scorer(index, k1, b)
+        scorer = Scorer(index, k1, b)
         queries = [form.weigh(_known_terms(drawn_text(drawn, size), index), scorer) for size in (0, 1, 5, 30, 30, 90)]
         hidden = [drawn.choice([-1, 7]) for _ in queries]
         for depth in (1, 10, 100):
             wanted = list(scorer.best(queries, depth, hidden))
             with monkeypatch.context() as patch:
-                patch.setattr(bm25_scorer, "_FEW", 0)
-                patch.setattr(bm25_scorer, "_COMPILED", compiled)
-                patch.setattr(bm25_scorer, "_RARE", rare)
-                patch.setattr(bm25_scorer, "_IN_QUESTION", in_question)
-                patch.setattr(bm25_scorer, "_SCORES_AT_ONCE", 2 * len(texts))
+                patch.setattr(postings_search, "_FEW", 0)
+                patch.setattr(postings_search, "_COMPILED", compiled)
+                patch.setattr(postings_search, "_RARE", rare)
+                patch.setattr(postings_search, "_IN_QUESTION", in_question)
+                patch.setattr(postings_search, "_SCORES_AT_ONCE", 2 * len(texts))
                 patch.setattr(
-                    bm25_scorer._Sums, "is_decided", lambda *args: decided.append(is_decided(*args)) or decided[-1]
+                    postings_search._Sums, "is_decided", lambda *args: decided.append(is_decided(*args)) or decided[-1]
                 )
-                bm25_scorer.scatter.cache_clear()
+                postings_search.scatter.cache_clear()
                 found = list(scorer.best(queries, depth, hidden))
-            bm25_scorer.scatter.cache_clear()
+            postings_search.scatter.cache_clear()
             for one, other in zip(found, wanted, strict=True):
                 assert one.places.tolist() == other.places.tolist()
                 assert one.scores.tolist() == other.scores.tolist()

@@ -36,7 +36,7 @@ def counted(index: InvertedIndex) -> list[Counter[str]]:
     numbers = np.repeat(np.arange(len(index.terms)), np.diff(index.offsets))
     assert (np.diff(numbers * len(index.lengths) + index.documents) > 0).all(), "postings are in order, each once"
     documents: list[Counter[str]] = [Counter() for _ in index.lengths]
-    rows = zip(index.documents.tolist(), numbers.tolist(), index.frequencies.tolist(), strict=True)
+    rows = zip(index.documents.tolist(), numbers.tolist(), index.values.tolist(), strict=True)
     for document, number, frequency in rows:
         documents[document][index.terms[number]] = frequency
     return documents
@@ -53,7 +53,7 @@ def test_index_is_counting(monkeypatch: pytest.MonkeyPatch, found: list[str], bl
     assert list(index.terms) == sorted(set().union(*expected))
     assert all(index.terms[index.number(term)] == term for term in index.terms)
     for number in range(len(index.terms)):
-        assert len(index.postings(number).documents) == len(index.postings(number).frequencies) > 0
+        assert len(index.postings(number).documents) == len(index.postings(number).values) > 0
     assert index.number("nowhere to be found") == -1
     assert index.ties.tolist() == id_order([f"d{place}" for place in range(len(found))]).tolist()
 
@@ -71,8 +71,8 @@ def test_many_terms_and_documents_in_a_block() -> None:
 def test_frequencies_take_no_more_bytes_than_they_need(times: int, width: type, tmp_path: Path) -> None:
     index = build_index(Texts(["d1", "d2"], ["cell " * times, "cell wall"]))
     index.save(tmp_path)
-    assert index.postings(index.number("cell")).frequencies.tolist() == [times, 1]
-    assert InvertedIndex.open(tmp_path).frequencies.dtype == width
+    assert index.postings(index.number("cell")).values.tolist() == [times, 1]
+    assert InvertedIndex.open(tmp_path).values.dtype == width
 
 
 def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_save_and_open(found: list[str], tmp_path: Path) -> None:
     built.save(tmp_path)
     opened = InvertedIndex.open(tmp_path)
     assert list(opened.terms) == list(built.terms)
-    for name in ("offsets", "documents", "frequencies", "lengths", "ties"):
+    for name in ("offsets", "documents", "values", "lengths", "ties"):
         assert np.array_equal(getattr(opened, name), getattr(built, name)), name
 
 
@@ -146,7 +146,7 @@ def not_ours(path: Path) -> None:
     path.write_bytes(b"[1, 2]")
 
 
-FILES = ["terms.txt", "offsets.npy", "documents.npy", "frequencies.npy", "lengths.npy", "ties.npy", "meta.json"]
+FILES = ["terms.txt", "offsets.npy", "documents.npy", "values.npy", "lengths.npy", "ties.npy", "meta.json"]
 
 
 @pytest.mark.parametrize("name", FILES)

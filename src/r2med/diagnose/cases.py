@@ -10,8 +10,10 @@ from typing import Any
 from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.diagnose.loaded_runs import TOP, LoadedRun
+from r2med.diagnose.term_matches import matched_terms
 from r2med.errors import R2medError
 from r2med.retrieve.query_text import usable
+from r2med.retrieve.sparse import MatchedTerm
 from r2med.text.highlight import kinds_of
 
 
@@ -27,6 +29,8 @@ class CaseDocument:
     score: float | None
     other: int | None = None
     """Its place in the run that is compared with."""
+    terms: Sequence[MatchedTerm] | None = None
+    """The terms by which a learned sparse encoder found it; None where it did not, or its vectors are gone."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,11 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
     def seen(name: str) -> CaseDocument:
         place = places.get(name)
         rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
-        return CaseDocument(name, documents.text(name), name in relevant, rank, score, others.get(name))
+        text = documents.text(name)
+        return CaseDocument(name, text, name in relevant, rank, score, others.get(name), terms.get(name))
 
     wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
+    terms = matched_terms(opened, query, list(dict.fromkeys([*names[:depth], *wanted])))
     return Side(
         system=opened.system,
         value=opened.values[query],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.sparse_store import SparseStore, StoredSparse
 from r2med.encode.spread_encoding import SpreadEncoder
 from r2med.encode.vector_search import finite
 from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
@@ -53,15 +54,40 @@ def encode_all(
     the label.
     """
     job = EncodingJob(texts, role, label, precision)
-    _refuse_empty(job)
     store = VectorStore(encoder.settings(role), precision)
-    hashes = text_hashes(texts.texts)
+    done = _fill(encoder, job, store, context)
+    vectors = store.vectors(done.found)
+    context.notes.facts[job.name] = _facts(encoder, job, vectors, done.encoded)
+    return vectors
+
+
+def encode_sparse(encoder: Encoder, texts: Texts, role: Role, context: Context) -> StoredSparse:
+    """A sparse vector for every text, in order, by an encoder whose dimensions are terms; kept as `encode_all` does."""
+    job = EncodingJob(texts, role)
+    store = SparseStore(encoder.settings(role))
+    done = _fill(encoder, job, store, context)
+    vectors = store.sparse(done.found)
+    context.notes.facts[job.name] = _facts(encoder, job, vectors, done.encoded)
+    return vectors
+
+
+class _Filled(NamedTuple):
+    found: NDArray[np.intp]
+    """Where the store has each text."""
+    encoded: int
+    """How many texts had to be encoded."""
+
+
+def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Context) -> _Filled:
+    """Encode what the store lacks of a job, and keep it."""
+    _refuse_empty(job)
+    hashes = text_hashes(job.texts.texts)
     found = store.find(hashes)
     missing = _first_of_each(hashes, np.flatnonzero(found < 0))
     encoded = 0
     if len(missing):
         with store.writer() as writer:
-            rest = _take_over(store, writer, hashes, missing) if precision == "float16" else missing
+            rest = _take_over(store, writer, hashes, missing) if job.precision == "float16" else missing
             encoded = len(rest)
             if encoded:
                 _encode(BatchEncoder(encoder, job, store, writer), hashes, missing, rest, context)
@@ -71,13 +97,11 @@ def encode_all(
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
     if (found < 0).any():
-        lost = texts.ids[int((found < 0).argmax())]
+        lost = job.texts.ids[int((found < 0).argmax())]
         raise R2medError(f"the vector of {lost} cannot be read back from {store.folder}: is the disk failing?")
-    vectors = store.vectors(found)
-    if role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
+    if job.role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
         context.reuse("vectors of queries")
-    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
-    return vectors
+    return _Filled(found, encoded)
 
 
 def _encode(
@@ -113,8 +137,8 @@ def _check_share(
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """How many of these texts, each counted once, the store lacks; for a plan."""
     hashes = text_hashes(texts.texts)
-    missing = np.flatnonzero(VectorStore(encoder.settings(role), precision).find(hashes) < 0)
-    return len(_first_of_each(hashes, missing))
+    store = SparseStore(encoder.settings(role)) if encoder.sparse else VectorStore(encoder.settings(role), precision)
+    return len(_first_of_each(hashes, np.flatnonzero(store.find(hashes) < 0)))
 
 
 def _refuse_empty(job: EncodingJob) -> None:
@@ -158,7 +182,7 @@ def _some(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     return found
 
 
-def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors, encoded: int) -> dict[str, Any]:
+def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSparse, encoded: int) -> dict[str, Any]:
     """What a result remembers: how many were encoded now, how many were cut and where, and the first string."""
     limit = encoder.limit(job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
@@ -190,7 +214,7 @@ class BatchEncoder:
     def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
         self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
         self.budget = encoder.batch_tokens
-        self.dimension = store.dimension
+        self.dimension = 0 if encoder.sparse else store.dimension
 
     def run(
         self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context
@@ -271,7 +295,8 @@ class BatchEncoder:
             )
         self.dimension = dimension
         self._refuse(~finite(vectors), places, "a vector with NaN or infinite numbers")
-        self._refuse(~_some(vectors), places, "a vector of zeros")
+        if not self.encoder.sparse:
+            self._refuse(~_some(vectors), places, "a vector of zeros")
         if self.job.precision == "float16":
             self._refuse(~_fits_half(vectors), places, "numbers that do not fit float16; use store=float32")
         return vectors

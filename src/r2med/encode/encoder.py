@@ -55,6 +55,11 @@ class Encoder(ABC):
         """`cosine` or `dot`."""
 
     @property
+    def sparse(self) -> bool:
+        """Whether its vectors are sparse: a dimension for each term of a vocabulary, nearly all of them zero."""
+        return False
+
+    @property
     def requirements(self) -> Requirements:
         """What must be at hand before this encoder can run."""
         return Requirements()

@@ -5,7 +5,7 @@ Cards: everything that is to be known of an encoder, as data. The bundled ones, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,15 +28,77 @@ _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCard:
     """The card of a folder or repository. One that does not say how it pools must be `told` by the spec."""
-    modules = source.read_json("modules.json")
-    stated = _stated(source, modules) if isinstance(modules, list) else {}
+    stated = stated_modules(source)
     if not stated and source.read_json("config.json") is None:
         raise R2medError(_no_model(source))
     if not stated and not told:
         raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
+    if stated.get("pooling") in SPARSE_POOLINGS:
+        return _sparse_card(source, name, stated)
     longest = source.max_length(str(stated.get("subfolder", "")))
     prompts = _prompts(source)
     return EncoderCard(name, source.name, source.revision, max_query=longest, max_document=longest, **stated, **prompts)
+
+
+def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
+    """The card of a learned sparse encoder; one without `modules.json` is a plain SPLADE, as its library reads it."""
+    stated = stated_modules(source)
+    if not stated:
+        config = source.read_json("config.json")
+        if config is None:
+            raise R2medError(_no_model(source))
+        heads = [str(kind) for kind in config.get("architectures") or ()]
+        if not any(kind.endswith("ForMaskedLM") for kind in heads):
+            raise R2medError(f"{source.name} has no head over its vocabulary ({', '.join(heads) or 'none stated'})")
+        stated = {"pooling": "splade", "subfolder": ""}
+    if stated["pooling"] not in SPARSE_POOLINGS:
+        raise R2medError(f"{source.name} pools by {stated['pooling']}: a dense encoder, not a learned sparse one")
+    return _sparse_card(source, name, stated)
+
+
+def _sparse_card(source: ModelSource, name: str, stated: dict[str, Any]) -> EncoderCard:
+    longest = source.max_length(str(stated["subfolder"]))
+    queries = stated.get("query_table") or stated.get("query_subfolder")
+    query = source.max_length(str(queries)) if queries else longest
+    kept = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims") or 0
+    limits: dict[str, Any] = {"max_query": query, "max_document": longest, "max_terms": kept}
+    return EncoderCard(name, source.name, source.revision, **limits, **stated, **_prompts(source, "dot"))
+
+
+def stated_modules(source: ModelSource) -> dict[str, Any]:
+    """What `modules.json` says, as fields of a card; nothing where there is none."""
+    modules = source.read_json("modules.json")
+    if not isinstance(modules, list):
+        return {}
+    if [_kind(module) for module in modules] == ["Router"]:
+        return _routed(source, str(modules[0].get("path", "")).strip("/"))
+    return _stated(source, modules)
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    return str(module.get("type", "")).rpartition(".")[2]
+
+
+def _routed(source: ModelSource, path: str) -> dict[str, Any]:
+    """A model with modules of their own for queries and for documents."""
+    under = f"{path}/" if path else ""
+    config = source.read_json(f"{under}router_config.json") or {}
+    routes, types = config.get("structure") or {}, config.get("types") or {}
+    if "query" not in routes or "document" not in routes:
+        raise R2medError(f"{source.name}: router_config.json has no modules for queries and documents")
+    sides = {
+        side: [{"type": types.get(name, ""), "path": f"{under}{name}"} for name in routes[side]]
+        for side in ("query", "document")
+    }
+    found = _stated(source, sides["document"])
+    if found["pooling"] not in SPARSE_POOLINGS:
+        raise R2medError(f"{source.name} routes queries and documents of a dense model, which r2med cannot do")
+    if [_kind(module) for module in sides["query"]] == ["SparseStaticEmbedding"]:
+        return found | {"query_table": sides["query"][0]["path"]}
+    query = _stated(source, sides["query"])
+    if query["pooling"] != found["pooling"]:
+        raise R2medError(f"{source.name} pools queries by {query['pooling']}, documents by {found['pooling']}")
+    return found | {"query_subfolder": query["subfolder"]}
 
 
 def _no_model(source: ModelSource) -> str:
@@ -47,15 +109,17 @@ def _no_model(source: ModelSource) -> str:
     return f"{source.name}: not a model (no config.json)"
 
 
-def _stated(source: ModelSource, modules: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _stated(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the modules of a sentence-transformers model say, as fields of a card."""
     found: dict[str, Any] = {"dense": ()}
     for module in modules:
-        kind = str(module.get("type", "")).rpartition(".")[2]
+        kind = _kind(module)
         path = str(module.get("path", "")).strip("/")
         match kind:
-            case "Transformer":
+            case "Transformer" | "MLMTransformer":
                 found["subfolder"] = path
+            case "SpladePooling":
+                found["pooling"] = _splade_pooling(source, path)
             case "Pooling":
                 found |= _pooling(source, path)
             case "Dense":
@@ -69,6 +133,15 @@ def _stated(source: ModelSource, modules: list[Mapping[str, Any]]) -> dict[str, 
     return found
 
 
+def _splade_pooling(source: ModelSource, path: str) -> str:
+    config = source.read_json(f"{path}/config.json") or {}
+    stated = config.get("pooling_strategy", "max"), config.get("activation_function", "relu")
+    for pooling, form in SPARSE_POOLINGS.items():
+        if stated == form:
+            return pooling
+    raise R2medError(f"{source.name} pools by {' and '.join(map(str, stated))}, which r2med cannot do")
+
+
 def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
     config = source.read_json(f"{path}/config.json") or {}
     modes = config.get("pooling_mode") or [mode for key, mode in _OLD_MODES.items() if config.get(key)] or "mean"
@@ -78,16 +151,16 @@ def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
     return {"pooling": _MODES[modes[0]], "exclude_prompt": not config.get("include_prompt", True)}
 
 
-def _prompts(source: ModelSource) -> dict[str, Any]:
+def _prompts(source: ModelSource, compares: str = "cosine") -> dict[str, Any]:
     stated = source.read_json("config_sentence_transformers.json") or {}
-    prompts = stated.get("prompts") or {}
+    prompts = {name: text for name, text in (stated.get("prompts") or {}).items() if text is not None}
     default = prompts.get(stated.get("default_prompt_name") or "", "")
     document = next((prompts[each] for each in _DOCUMENT_PROMPTS if each in prompts), default)
     found: dict[str, Any] = {
         "query_prompt": Template(prompts.get("query", default), literal=True),
         "document_prompt": Template(document, literal=True),
     }
-    similarity = stated.get("similarity_fn_name") or "cosine"
+    similarity = stated.get("similarity_fn_name") or compares
     if similarity not in SIMILARITIES:
         raise R2medError(f"{source.name} compares by {similarity}: add similarity=cosine or similarity=dot")
     lower = (source.read_json("sentence_bert_config.json") or {}).get("do_lower_case", False)
@@ -95,7 +168,14 @@ def _prompts(source: ModelSource) -> dict[str, Any]:
 
 
 BACKENDS = ("torch", "onnx", "static", "api")
-POOLINGS = ("cls", "mean", "last", "max", "weighted", "own")
+SPARSE_POOLINGS: Mapping[str, tuple[str, str]] = {
+    "splade": ("max", "relu"),
+    "splade-sum": ("sum", "relu"),
+    "splade-log": ("max", "log1p_relu"),
+    "splade-log-sum": ("sum", "log1p_relu"),
+}
+"""The poolings of learned sparse encoders, and what sentence-transformers calls the two halves of each."""
+POOLINGS = ("cls", "mean", "last", "max", "weighted", "own", *SPARSE_POOLINGS)
 SIMILARITIES = ("cosine", "dot")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 _GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in any useful time
@@ -116,6 +196,9 @@ class EncoderCard:
     query_revision: str = "main"
     package: str = ""
     subfolder: str = ""
+    query_subfolder: str = ""
+    query_table: str = ""
+    max_terms: int = 0
     backend: str = "torch"
     pooling: str = "mean"
     attention: str = ""
@@ -154,6 +237,8 @@ class EncoderCard:
         self._check("dtype", DTYPES)
         if self.dtype == "int8" and self.backend != "onnx":
             raise SpecError(f"{self.name}: dtype=int8 needs backend=onnx")
+        if self.sparse and self.backend != "torch":
+            raise SpecError(f"{self.name}: a learned sparse encoder is run by torch, not {self.backend}")
         if self.pooling == "own" and not self.remote_code:
             raise SpecError(f"{self.name}: pooling=own runs code of the model's own, which needs remote_code=true")
         if self.pooling == "weighted" and self.exclude_prompt:
@@ -166,6 +251,11 @@ class EncoderCard:
         if value not in allowed:
             known = ", ".join(word for word in allowed if word)
             raise SpecError(f"{self.name}: {field} must be one of {known}, not {value!r}")
+
+    @property
+    def sparse(self) -> bool:
+        """Whether its vectors have a dimension for each term of the vocabulary, nearly all of them zero."""
+        return self.pooling in SPARSE_POOLINGS
 
     @property
     def needs_gpu(self) -> bool:

@@ -45,7 +45,13 @@ class ModelEncoder(Encoder):
             pair=card.pair and role is Role.DOCUMENT,
             exclude_prompt=card.exclude_prompt,
             lowercase=card.lowercase,
+            bare=bool(card.query_table) and role is Role.QUERY,
         )
+
+    @property
+    def sparse(self) -> bool:
+        """As the card says."""
+        return self.card.sparse
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Everything of the card that a vector depends on, with the commit or content hash of the files."""
@@ -71,7 +77,9 @@ class ModelEncoder(Encoder):
             "lowercase": card.lowercase,
             "padding": card.padding if card.padding != "right" else "",
             "dense": list(card.dense),
-            "subfolder": card.subfolder,
+            "subfolder": (card.query_subfolder if role is Role.QUERY else "") or card.subfolder,
+            "max_terms": card.max_terms,
+            "table": card.query_table if role is Role.QUERY else "",
             "adapter": f"{self.adapter.label} {self.adapter.version}" if self.adapter else "",
         }
         return found | {name: value for name, value in rare.items() if value}

@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
 from r2med.encode.encoder import Encoder, Prompts, Role
-from r2med.encode.encoder_cards import BACKENDS, DTYPES, POOLINGS, SIMILARITIES, EncoderCard, card_of, cards
+from r2med.encode.encoder_cards import (
+    BACKENDS,
+    DTYPES,
+    POOLINGS,
+    SIMILARITIES,
+    EncoderCard,
+    card_of,
+    cards,
+    sparse_card_of,
+    stated_modules,
+)
 from r2med.encode.onnx_runtime import OnnxEncoder, export, exported_card
+from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user_encoder import OwnEncoder
@@ -83,7 +94,8 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     match card.backend:
         case "torch":
-            return TorchEncoder(card, prompts, options.get("device", "auto"))
+            kind = SparseTextEncoder if card.sparse else TorchEncoder
+            return kind(card, prompts, options.get("device", "auto"))
         case "onnx":
             return OnnxEncoder(card, prompts, _exported(card))
         case "static":
@@ -118,6 +130,45 @@ def known(name: str) -> bool:
     return Path(name).is_dir()
 
 
+def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> SparseTextEncoder:
+    """The learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
+    check_options(name, options)
+    known = cards().get(name)
+    if known is None and not (name.startswith("hf:") or looks_like_path(name) or Path(name).is_dir()):
+        raise SpecError(f"unknown sparse encoder {name!r}{suggest(name, sparse_names())} (or hf:ORG/NAME, ./FOLDER)")
+    if known is not None and not known.sparse:
+        raise SpecError(f"{name} is a dense encoder; it is a system by its own name")
+    found = sparse_card_of(_source(name, options), name) if known is None else _as_stored(known, options)
+    card = _changed(found, options)
+    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
+    return SparseTextEncoder(card, prompts, options.get("device", "auto"))
+
+
+def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
+    """A sparse encoder's card with the modules that its repository itself names."""
+    source = locate(card.id, options.get("revision", card.revision))
+    stated = stated_modules(source)
+    return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
+
+
+_STATED = ("pooling", "subfolder", "query_subfolder", "query_table")
+
+
+def sparse_names() -> list[str]:
+    """The cards of learned sparse encoders."""
+    return [name for name, card in cards().items() if card.sparse]
+
+
+def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
+    """Where the files of a model without a card are."""
+    if not name.startswith("hf:"):
+        return locate(as_path(name))
+    repository = name.removeprefix("hf:")
+    if not _REPOSITORY.fullmatch(repository):
+        raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
+    return ModelSource(repository, options.get("revision", "main"))
+
+
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """The card of a name with what a spec changes of it."""
     check_options(name, options)
@@ -145,10 +196,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """The card behind a name, before any option: bundled, the user's, or made from the model's own files."""
     if name.startswith("hf:"):
-        repository = name.removeprefix("hf:")
-        if not _REPOSITORY.fullmatch(repository):
-            raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
-        return _described(name, ModelSource(repository, options.get("revision", "main")), options)
+        return _described(name, _source(name, options), options)
     if "@http" in name:
         model = model_at(name)
         return EncoderCard(

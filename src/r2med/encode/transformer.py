@@ -10,7 +10,7 @@ The functions are traced when a model is exported, so they hold no branch on a t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -69,7 +69,7 @@ class TorchEncoder(ModelEncoder):
         card = self.card
         return Build(
             folder=str(self.sources[role].folder()),
-            subfolder=card.subfolder,
+            subfolder=(card.query_subfolder if role is Role.QUERY else "") or card.subfolder,
             pooling=card.pooling,
             attention=card.attention,
             normalize=card.normalize,
@@ -79,6 +79,7 @@ class TorchEncoder(ModelEncoder):
             dtype=card.dtype,
             remote_code=card.remote_code,
             adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
+            head="fill-mask" if card.sparse else "",
         )
 
     def load(self) -> None:
@@ -177,7 +178,8 @@ class LoadedEncoder:
         check_limit(self.build.folder, style.limit, self.positions)
         batch = self.tokenizer.padded(texts, style, self.build.padding)
         counted = torch.from_numpy(_without_prompt(batch.mask, self.tokenizer.prompt_length(style))).to(self.device)
-        hidden = self.model(**self._inputs(batch)).last_hidden_state.float()
+        output = self.model(**self._inputs(batch))
+        hidden = (output.logits if self.build.head else output.last_hidden_state).float()
         vectors = FUNCTIONS[self.build.pooling](hidden, counted)
         for layer in self.dense:
             vectors = layer(vectors)
@@ -242,6 +244,14 @@ def weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
 
+def splade(logits: Tensor, mask: Tensor, *, log_twice: bool = False, total: bool = False) -> Tensor:
+    """A weight a term from each token's logits over the vocabulary: log(1 + relu), the largest or their sum."""
+    found = (logits * mask.unsqueeze(-1).to(logits.dtype)).relu_().log1p_()
+    if log_twice:
+        found = found.log1p_()
+    return found.sum(dim=1) if total else found.amax(dim=1)
+
+
 def _take(hidden: Tensor, places: Tensor) -> Tensor:
     """Of each row the vector at its place."""
     index = places.reshape(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
@@ -254,5 +264,9 @@ FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": mean,
     "max": maximum,
     "weighted": weighted_mean,
+    "splade": splade,
+    "splade-sum": partial(splade, total=True),
+    "splade-log": partial(splade, log_twice=True),
+    "splade-log-sum": partial(splade, log_twice=True, total=True),
 }
 """The poolings by the names that cards and specs use."""

@@ -157,11 +157,14 @@ class VectorStore:
         for number, shard in enumerate(self._shards):
             here = np.flatnonzero((found >= 0) & (self._index.shard[found] == number))
             wanted = np.unique(found[here])
-            broken = wanted[~shard.intact(self._index.entries[wanted])]
+            broken = wanted[~self._intact(shard, self._index.entries[wanted])]
             if len(broken):
                 found[here[np.isin(found[here], broken)]] = -1
                 self.damage.append(f"{len(broken)} vectors of {self.name} in {shard.path.name} are damaged")
         return found
+
+    def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
+        return shard.intact(entries)
 
     def vectors(self, found: NDArray[np.intp]) -> StoredVectors:
         """The vectors at places that `find` gave, none of them missing."""
@@ -177,6 +180,9 @@ class VectorStore:
             _describe(self.folder, self.settings, self.precision)
         except OSError as error:
             raise R2medError(f"cannot keep vectors in {self.folder}: {error.strerror or error}") from error
+        return self._new_shard()
+
+    def _new_shard(self) -> ShardWriter:
         return ShardWriter(self.folder, self.precision)
 
 
@@ -294,12 +300,18 @@ class Shard:
 
     def intact(self, entries: Entries) -> NDArray[np.bool_]:
         """Which of these entries' vectors pass their checksum."""
+        return self.unchanged(entries, np.ones(len(entries), dtype=np.int64))
+
+    def unchanged(self, entries: Entries, extents: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these entries still have the content that was written, given how many rows each takes."""
         width = self.rows.shape[1] * self.rows.itemsize
         there = len(self.rows)
         view = self.rows.data.cast("B") if there else memoryview(b"")
         found = (
-            row < there and zlib.crc32(view[row * width : (row + 1) * width]) == check
-            for row, check in zip(entries["row"].tolist(), entries["vector"].tolist(), strict=True)
+            row + extent <= there and zlib.crc32(view[row * width : (row + extent) * width]) == check
+            for row, extent, check in zip(
+                entries["row"].tolist(), extents.tolist(), entries["vector"].tolist(), strict=True
+            )
         )
         return np.fromiter(found, dtype=np.bool_, count=len(entries))
 
@@ -358,19 +370,31 @@ class ShardWriter:
         tokens: NDArray[np.int64],
         vectors: NDArray[np.floating[Any]],
     ) -> None:
-        matrix, log = self._open(vectors.shape[1])
+        matrix, log = self._open(self._columns(vectors))
         entries = np.empty(len(texts), dtype=ENTRY)
-        entries["text"], entries["row"], entries["tokens"] = texts, rows, tokens
-        width = vectors.shape[1] * vectors.itemsize
-        for place, row in enumerate(rows.tolist()):
-            content = vectors[place].tobytes()
-            entries["vector"][place] = zlib.crc32(content)
-            matrix.seek(row * width)
-            matrix.write(content)
+        entries["text"], entries["tokens"] = texts, tokens
+        entries["row"], entries["vector"] = self._lay_down(matrix, rows, vectors)
         # The entries come last, in one piece: what they speak of is there already.
         matrix.flush()
         entries["check"] = _checks(entries)
         log.write(entries.tobytes())
+
+    def _columns(self, vectors: NDArray[np.floating[Any]]) -> int:
+        """How many numbers a row of the file has."""
+        return int(vectors.shape[1])
+
+    def _lay_down(
+        self, matrix: BinaryIO, rows: NDArray[np.int64], vectors: NDArray[np.floating[Any]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """Write vectors to their rows; returns where each is, and its checksum."""
+        width = vectors.shape[1] * vectors.itemsize
+        checks = np.empty(len(rows), dtype=np.uint32)
+        for place, row in enumerate(rows.tolist()):
+            content = vectors[place].tobytes()
+            checks[place] = zlib.crc32(content)
+            matrix.seek(row * width)
+            matrix.write(content)
+        return rows, checks
 
     def _open(self, dimension: int) -> tuple[BinaryIO, BinaryIO]:
         if self._rows is None or self._log is None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
 """Architectures of which only the encoder is run."""
+_HEADS = {"fill-mask": "AutoModelForMaskedLM"}
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
 
 
@@ -38,6 +39,8 @@ class Build:
     dtype: str = "float32"
     remote_code: bool = False
     adapter: str = ""
+    head: str = ""
+    """`fill-mask` for a transformer with its head over the vocabulary."""
 
     @property
     def transformer(self) -> Path:
@@ -61,7 +64,8 @@ def load_transformer(build: Build, *, eager: bool = False) -> torch.nn.Module:
     options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
     with quietly(), load_errors(build):
         config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
-        kind = getattr(transformers, _ENCODERS.get(config.model_type, "AutoModel"))
+        known = _HEADS.get(build.head) or _ENCODERS.get(config.model_type, "AutoModel")
+        kind = getattr(transformers, known)
         model, loaded = kind.from_pretrained(
             build.transformer,
             config=config,
@@ -164,7 +168,8 @@ def quietly() -> Iterator[None]:
 
 def positions_of(model: Any) -> int:
     """The tokens that a model with a table of positions can read; 0 for one that has no table."""
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    inner = getattr(model, getattr(model, "base_model_prefix", "") or "_", model)
+    table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
     if table is None or not hasattr(table, "num_embeddings"):
         return 0
     # RoBERTa's positions start after the padding's.

@@ -67,9 +67,17 @@ def _file(repo: str, revision: str, name: str) -> Path | None:
 def fetch_model(repo: str, commit: str) -> Path:
     """The folder with everything that running the model takes, downloaded unless it is on this machine already."""
     folder = _HUB.folder(repo, commit)
-    if weights_in(folder) and (folder / "config.json").is_file():
+    if (weights_in(folder) and (folder / "config.json").is_file()) or _routes_are_here(folder):
         return folder
     return _fetch(repo, commit, [])
+
+
+def _routes_are_here(folder: Path) -> bool:
+    """Whether a folder holds all modules of a model that has some of its own for queries and documents."""
+    file = folder / "router_config.json"
+    modules = list(orjson.loads(file.read_bytes()).get("types", {})) if file.is_file() else []
+    parts = [folder / module for module in modules]
+    return all((part / "config.json").is_file() for part in parts) and any(weights_in(part) for part in parts)
 
 
 def fetch_adapter(repo: str, commit: str) -> Path:

@@ -40,6 +40,8 @@ class Style:
     """Whether the text is the second of a pair whose first is empty."""
     exclude_prompt: bool = False
     lowercase: bool = False
+    bare: bool = False
+    """Whether the text stands alone, without special tokens around it."""
 
     def prompted(self, text: str) -> str:
         """The string that is handed to the tokenizer."""
@@ -82,15 +84,22 @@ class Tokenizer:
     def _rows(self, texts: Sequence[str], style: Style, limit: int) -> list[tuple[list[int], list[int]]]:
         added = [] if self.eos is None else [self.eos]
         if limit:
-            room = limit - len(added) - self.backend.num_special_tokens_to_add(is_pair=style.pair)
+            around = 0 if style.bare else self.backend.num_special_tokens_to_add(is_pair=style.pair)
+            room = limit - len(added) - around
             if room < 1:
                 raise R2medError(f"a max_length of {limit} tokens leaves none for the text")
             self.backend.enable_truncation(limit - len(added))
         else:
             self.backend.no_truncation()
         strings = [_clean(style.prompted(text)) for text in texts]
-        rows = self.backend.encode_batch_fast([("", text) for text in strings] if style.pair else strings)
+        inputs = [("", text) for text in strings] if style.pair else strings
+        rows = self.backend.encode_batch_fast(inputs, add_special_tokens=not style.bare)
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
+
+    def names(self, count: int) -> list[str]:
+        """The tokens of the first numbers, as the vocabulary writes them; a number without a token is in brackets."""
+        found = [self.backend.id_to_token(number) for number in range(count)]
+        return [f"[{number}]" if token is None else token for number, token in enumerate(found)]
 
 
 def check_limit(name: str, limit: int, positions: int) -> None:

@@ -21,6 +21,7 @@ from r2med.pipeline.system import System
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
     "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
+    "splade": "r2med.retrieve.sparse:Splade",
     "candidates": "r2med.retrieve.stored_lists:StoredLists",
     "http": "r2med.retrieve.http_engine:HttpEngine",
     "sql": "r2med.retrieve.sql_engine:SqlEngine",
@@ -60,6 +61,7 @@ FAMILIES = (
     "r2med.rerank.find_reranker:find_reranker",
     "r2med.retrieve.user_engine:find_engine",
     "r2med.retrieve.imported_lists:find_imported",
+    "r2med.retrieve.sparse:find_sparse",
     "r2med.retrieve.dense:find_dense",
 )
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""

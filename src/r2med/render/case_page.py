@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from r2med.diagnose.cases import Case
-from r2med.render.case_screen import LEGEND, written
+from r2med.render.case_screen import LEGEND, shown_terms, written
 from r2med.render.html import inlined, render
 
 _SUMMARY = 160
@@ -14,5 +14,12 @@ _SUMMARY = 160
 
 def page(cases: Sequence[Case], title: str) -> str:
     """A whole page of cases."""
-    facts = {"cases": cases, "title": title, "legend": LEGEND, "written": written, "letters": _SUMMARY}
+    facts = {
+        "cases": cases,
+        "title": title,
+        "legend": LEGEND,
+        "written": written,
+        "letters": _SUMMARY,
+        "terms": shown_terms,
+    }
     return render("cases.html", inlined({"Queries": "#main"}), **facts)

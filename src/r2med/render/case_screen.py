@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.diagnose.cases import Case, CaseDocument, Side
+from r2med.retrieve.sparse import MatchedTerm
 from r2med.text.highlight import Kinds, excerpt, parts
 from r2med.text.unprintable import harmless
 
@@ -130,7 +131,25 @@ def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen
         score = "" if seen.score is None or swapped else f"{seen.score:.4g}"
         mark = Text("+", style="bold green") if seen.relevant else "-"
         table.add_row(place, score, mark, pen.marked(seen.document, {}), pen.excerpt(seen.text, kinds))
+        if seen.terms:
+            table.add_row("", "", "", "", Text(harmless(f"terms: {shown_terms(seen.terms)}"), style="dim"))
     return table
+
+
+def shown_terms(terms: Sequence[MatchedTerm]) -> str:
+    """The weightiest terms and what each adds to the score; those that the model added say where.
+
+    >>> shown_terms([MatchedTerm("copper", 2.5, ""), MatchedTerm("wilson", 1.25, "query")])
+    'copper 2.5, wilson 1.25 (added to the query)'
+    """
+    shown = [f"{match.term} {match.share:.3g}{_ADDED[match.expanded]}" for match in terms[:TERMS]]
+    rest = len(terms) - len(shown)
+    return ", ".join([*shown, *([f"{rest} more"] if rest else [])])
+
+
+_ADDED = {"": "", "query": " (added to the query)", "document": " (added to the document)", "both": " (added to both)"}
+TERMS = 8
+"""How many of a document's terms are shown."""
 
 
 def _rank(rank: int | None) -> str:

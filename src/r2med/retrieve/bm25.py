@@ -17,9 +17,10 @@ from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
-from r2med.retrieve.bm25_scorer import Scorer, Weights
+from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.index_builder import write_index
 from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
+from r2med.retrieve.postings_search import Weights
 from r2med.retrieve.query_text import search_texts
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze

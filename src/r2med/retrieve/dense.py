@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
-from r2med.data.rows import shorten
 from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
 from r2med.encode.approximate import ApproximateSettings, recall_lost
@@ -31,7 +30,7 @@ from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user_encoder import TwoMethods, address_of, state_of
 from r2med.encode.vector_search import Similarity, VectorHits, search
 from r2med.encode.vector_store import PRECISIONS
-from r2med.errors import R2medError, SpecError, counted, suggest
+from r2med.errors import R2medError, SpecError, suggest
 from r2med.models.source import existing_folder, looks_like_path
 from r2med.models.user_class import is_class
 from r2med.pipeline.joins import query_copies
@@ -39,6 +38,7 @@ from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.query_text import TextParts, parts
+from r2med.retrieve.searchable_documents import searchable, with_text
 from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
@@ -191,7 +191,10 @@ class Dense(Retriever):
     def encoder(self, task: Task | None = None) -> Encoder:
         """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
         if task not in self._encoders:
-            self._encoders[task] = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
+            found = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
+            if found.sparse:
+                raise SpecError(f"{self.model} is a learned sparse encoder: write splade({self.model})")
+            self._encoders[task] = found
         return self._encoders[task]
 
     @cached_property
@@ -235,7 +238,7 @@ class Dense(Retriever):
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many texts are still to be encoded."""
         encoder = self.encoder(collection.task)
-        documents = to_encode(encoder, _with_text(collection.documents), Role.DOCUMENT, self.store)
+        documents = to_encode(encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         queries, _ = _split(collection, self._parts(collection))
         return {
             "documents to encode": documents,
@@ -245,7 +248,7 @@ class Dense(Retriever):
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's nearest documents."""
         encoder = self.encoder(collection.task)
-        collection = _searchable(collection, context)
+        collection = searchable(collection, context)
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
             how = Similarity(encoder.similarity, context.engine.memory // 4)
@@ -333,24 +336,6 @@ def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int6
     chosen = np.unique(np.linspace(0, len(queries) - 1, min(len(queries), _CHECKED)).astype(np.intp))
     exact = search(queries[chosen], rows, hits.places.shape[1], ties, how)
     return round(recall_lost(hits.places[chosen], exact.places), 6)
-
-
-def _searchable(collection: Collection, context: Context) -> Collection:
-    """The collection without the documents that have no text, for those have no vector; how many is said."""
-    documents = _with_text(collection.documents)
-    empty = len(collection.documents) - len(documents)
-    if not empty:
-        return collection
-    if not len(documents):
-        raise R2medError(f"{collection.task.name}: no document has any text")
-    first = next(name for name in collection.documents.ids if name not in documents.position)
-    context.warn(f"{counted(empty, 'document')} without text cannot be found by vectors, the first {shorten(first)!r}")
-    return replace(collection, documents=documents)
-
-
-def _with_text(documents: Texts) -> Texts:
-    empty = [place for place, text in enumerate(documents.texts) if not text or text.isspace()]
-    return documents.without(empty) if empty else documents
 
 
 def _texts(part: TextParts, label: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Building the inverted index: documents in, sorted postings out, in memory bounded by a setting.
+"""Building the inverted index: documents or sparse vectors in, sorted postings out, in memory bounded by a setting.
 
 Postings are gathered until they fill the memory that was given, then written to disk as a sorted run; at the end the
 runs are merged. The files are the same, bit for bit, however often that happened.
@@ -7,7 +7,7 @@ runs are merged. The files are the same, bit for bit, however often that happene
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
+from r2med.encode.sparse_vectors import SparseVectors
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, append_places, merge_runs, save_run
 from r2med.storage.checksums import write_checksums
@@ -43,18 +44,40 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
     >>> index.terms, index.lengths.tolist(), index.postings(index.number("wall")).documents.tolist()
     (['cell', 'wall'], [3, 1], [0, 1])
     """
-    builder = _Builder()
+    builder = _TextBuilder()
     _fill(builder, documents, BLOCK, progress)
     run = builder.take_run()
     names = [term.decode() for term in run.terms]
-    return InvertedIndex(names, run.offsets, run.documents, run.frequencies, builder.lengths, id_order(documents.ids))
+    return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
 
 
 def write_index(documents: Texts, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
     """Write the index of some documents into a folder, with about so many bytes of memory."""
     block = min(BLOCK, max(1, memory // (4 * _BYTES_A_CHARACTER)))
-    builder = _Builder(folder / "runs", memory - block * _BYTES_A_CHARACTER)
+    builder = _TextBuilder(folder / "runs", memory - block * _BYTES_A_CHARACTER)
     _fill(builder, documents, block, progress)
+    _finish(builder, documents.ids, folder, memory)
+
+
+def write_vector_index(
+    blocks: Iterable[SparseVectors],
+    names: Sequence[str],
+    ids: Sequence[str],
+    folder: Path,
+    memory: int,
+    progress: Report = lambda _: None,
+) -> None:
+    """Write the index of sparse vectors into a folder: blocks of documents in their order, terms by their names."""
+    builder = _PostingsBuilder(folder / "runs", memory // 2)
+    builder.terms = {name: number for number, name in enumerate(names)}
+    for vectors in blocks:
+        builder.add_vectors(vectors)
+        progress(len(vectors))
+    _finish(builder, ids, folder, memory)
+
+
+def _finish(builder: _PostingsBuilder, ids: Sequence[str], folder: Path, memory: int) -> None:
+    """Write what a builder has gathered, in memory and on disk, as an index."""
     if not builder.runs:
         parts: Iterator[TermPostings] = iter([builder.take_run()])
     else:
@@ -62,32 +85,32 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
         parts = merge_runs(builder.runs, memory // 2)
     _write(parts, builder, folder)
     np.save(folder / "lengths.npy", builder.lengths, allow_pickle=False)
-    np.save(folder / "ties.npy", id_order(documents.ids), allow_pickle=False)
+    np.save(folder / "ties.npy", id_order(ids), allow_pickle=False)
     shutil.rmtree(folder / "runs", ignore_errors=True)
     write_checksums(folder)
 
 
-def _write(parts: Iterator[TermPostings], builder: _Builder, folder: Path) -> None:
+def _write(parts: Iterator[TermPostings], builder: _PostingsBuilder, folder: Path) -> None:
     """Write postings that come term by term in alphabetical order."""
     documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), builder.postings)
-    frequencies = ColumnWriter(folder / "frequencies.npy", builder.width, builder.postings)
+    values = ColumnWriter(folder / "values.npy", builder.width, builder.postings)
     offsets: list[NDArray[np.integer[Any]]] = [np.zeros(1, dtype=np.int64)]
     before, separator = 0, b""
     with (folder / TERMS).open("wb") as file:
         for part in parts:
             documents.write(part.documents)
-            frequencies.write(part.frequencies)
+            values.write(part.values)
             offsets.append(before + part.offsets[1:])
             before += int(part.offsets[-1])
             if part.terms:
                 file.write(separator + b"\n".join(part.terms))
                 separator = b"\n"
     documents.close()
-    frequencies.close()
+    values.close()
     np.save(folder / "offsets.npy", np.concatenate(offsets), allow_pickle=False)
 
 
-def _fill(builder: _Builder, documents: Texts, block: int, progress: Report) -> None:
+def _fill(builder: _TextBuilder, documents: Texts, block: int, progress: Report) -> None:
     # Cutting is numpy's work and analysis is Python's, so the next block is cut while this one is analyzed.
     with ThreadPoolExecutor(max_workers=1) as helper:
         waiting = None
@@ -121,11 +144,11 @@ class _Block:
 
     terms: NDArray[np.int32]
     documents: NDArray[np.int32]
-    frequencies: NDArray[np.unsignedinteger[Any]]
+    values: NDArray[Any]
 
 
-class _Builder:
-    """Takes in blocks; knows the pieces and terms met since it last forgot them, and what terms each piece gives."""
+class _PostingsBuilder:
+    """Gathers postings block by block, writes them to disk where memory is short, and hands them out by term."""
 
     def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
         self.folder, self.memory = folder, memory
@@ -133,11 +156,88 @@ class _Builder:
         """The runs on disk."""
         self.postings = 0
         self.width: np.dtype[Any] = np.dtype(np.uint8)
-        """How wide frequencies are: as narrow as the largest allows."""
+        """How wide values are: as narrow as the largest allows."""
         self.documents = 0
+        self.terms: dict[str, int] = {}
+        """The numbers of the terms, by name."""
         self._lengths: list[NDArray[np.int32]] = []
         self._blocks: list[_Block] = []
         self._held = 0
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """How many tokens each document has."""
+        return np.concatenate([np.empty(0, dtype=np.int32), *self._lengths])
+
+    def forget_terms(self) -> None:
+        """Begin a new run; a vocabulary that takes too much of the memory may be learnt anew."""
+
+    @property
+    def _vocabulary(self) -> int:
+        """About how many bytes the terms take."""
+        return _BYTES_A_TERM * len(self.terms)
+
+    def add_vectors(self, vectors: SparseVectors) -> None:
+        """Take in documents that are sparse vectors, a term a dimension."""
+        owners = np.repeat(np.arange(len(vectors), dtype=np.int32), vectors.counts)
+        order = np.lexsort((owners, vectors.dimensions))
+        block = _Block(vectors.dimensions[order], owners[order] + np.int32(self.documents), vectors.weights[order])
+        self._take(block, vectors.counts.astype(np.int32))
+
+    def _take(self, block: _Block, lengths: NDArray[np.int32]) -> None:
+        """Hold a block; `lengths` has an entry for each of its documents."""
+        self._lengths.append(lengths)
+        self._blocks.append(block)
+        self.documents += len(lengths)
+        self._held += len(block.terms)
+        if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write what has been gathered to disk."""
+        if self.folder is None or not self._blocks:
+            return
+        self.folder.mkdir(exist_ok=True)
+        self.runs.append(self.folder / str(len(self.runs)))
+        save_run(self.take_run(), self.runs[-1])
+        self.forget_terms()
+
+    def take_run(self) -> TermPostings:
+        """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
+        held = np.zeros(len(self.terms), dtype=np.int64)
+        for block in self._blocks:
+            held += np.bincount(block.terms, minlength=len(self.terms))
+        names = sorted(self.terms)
+        by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
+        if not held.all():
+            # Terms known from a run before this one.
+            names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
+            by_name = by_name[held[by_name] > 0]
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
+        free = np.empty(len(self.terms), dtype=np.int64)
+        free[by_name] = offsets[:-1]
+        documents = np.empty(offsets[-1], dtype=np.int32)
+        widths = [block.values.dtype for block in self._blocks]
+        values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *widths))
+        self._blocks.reverse()
+        # Blocks come in document order, so each only appends to its terms' postings.
+        while self._blocks:
+            block = self._blocks.pop()
+            starts = np.flatnonzero(_changes(block.terms))
+            places = append_places(free, block.terms[starts], np.diff(starts, append=len(block.terms)))
+            documents[places] = block.documents
+            values[places] = block.values
+        self._held = 0
+        self.postings += len(documents)
+        self.width = np.result_type(self.width, values.dtype)
+        return TermPostings([name.encode() for name in names], offsets, documents, values)
+
+
+class _TextBuilder(_PostingsBuilder):
+    """Takes in blocks of text; knows the pieces and terms met since it last forgot them, and each piece's terms."""
+
+    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
+        super().__init__(folder, memory)
         self._forget()
 
     def _forget(self) -> None:
@@ -147,10 +247,10 @@ class _Builder:
         self.piece_starts = np.empty(0, dtype=np.int64)
         self.piece_terms = np.empty(0, dtype=np.int32)
 
-    @property
-    def lengths(self) -> NDArray[np.int32]:
-        """How many tokens each document has."""
-        return np.concatenate([np.empty(0, dtype=np.int32), *self._lengths])
+    def forget_terms(self) -> None:
+        """A vocabulary that takes too much of the memory is learnt anew."""
+        if 2 * self._vocabulary > self.memory:
+            self._forget()
 
     @property
     def _vocabulary(self) -> int:
@@ -163,22 +263,8 @@ class _Builder:
         numbers, new = self.numbers.number(pieces)
         self._learn(new)
         terms, owners = self._tokens(numbers, pieces.owners)
-        self._lengths.append(np.bincount(owners, minlength=documents).astype(np.int32))
-        self._blocks.append(self._count(terms, owners, documents))
-        self.documents += documents
-        self._held += len(self._blocks[-1].terms)
-        if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
-            self.spill()
-
-    def spill(self) -> None:
-        """Write what has been gathered to disk; a vocabulary that takes too much of the memory is learnt anew."""
-        if self.folder is None or not self._blocks:
-            return
-        self.folder.mkdir(exist_ok=True)
-        self.runs.append(self.folder / str(len(self.runs)))
-        save_run(self.take_run(), self.runs[-1])
-        if 2 * self._vocabulary > self.memory:
-            self._forget()
+        lengths = np.bincount(owners, minlength=documents).astype(np.int32)
+        self._take(self._count(terms, owners, documents), lengths)
 
     def _learn(self, new: list[str]) -> None:
         """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
@@ -221,36 +307,6 @@ class _Builder:
             (distinct & width((1 << bits) - 1)).astype(np.int32) + np.int32(self.documents),
             counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
         )
-
-    def take_run(self) -> TermPostings:
-        """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
-        held = np.zeros(len(self.terms), dtype=np.int64)
-        for block in self._blocks:
-            held += np.bincount(block.terms, minlength=len(self.terms))
-        names = sorted(self.terms)
-        by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
-        if not held.all():
-            # Terms known from a run before this one.
-            names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
-            by_name = by_name[held[by_name] > 0]
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
-        free = np.empty(len(self.terms), dtype=np.int64)
-        free[by_name] = offsets[:-1]
-        documents = np.empty(offsets[-1], dtype=np.int32)
-        widths = [block.frequencies.dtype for block in self._blocks]
-        frequencies = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *widths))
-        self._blocks.reverse()
-        # Blocks come in document order, so each only appends to its terms' postings.
-        while self._blocks:
-            block = self._blocks.pop()
-            starts = np.flatnonzero(_changes(block.terms))
-            places = append_places(free, block.terms[starts], np.diff(starts, append=len(block.terms)))
-            documents[places] = block.documents
-            frequencies[places] = block.frequencies
-        self._held = 0
-        self.postings += len(documents)
-        self.width = np.result_type(self.width, frequencies.dtype)
-        return TermPostings([name.encode() for name in names], offsets, documents, frequencies)
 
 
 def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:

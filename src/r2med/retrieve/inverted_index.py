@@ -1,4 +1,8 @@
-"""The inverted index: for every term the documents that have it and how often, in files that are mapped, not read."""
+"""The inverted index: for every term the documents that have it, with a value each, in files that are mapped, not read.
+
+The value is how often the term occurs in the document where terms are words, and what it weighs there where an encoder
+gave the terms.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from numpy.typing import NDArray
 from r2med.retrieve.sorted_runs import TERMS, read_column
 from r2med.storage.checksums import is_unchanged, write_checksums
 
-FORMAT = 1
+FORMAT = 2
 """Changes when the files below or their meaning change: part of the cache key."""
 
-_COLUMNS = ("offsets", "documents", "frequencies", "lengths", "ties")
+_COLUMNS = ("offsets", "documents", "values", "lengths", "ties")
 
 
 class DamagedIndex(Exception):
@@ -25,15 +29,15 @@ class DamagedIndex(Exception):
 
 
 class Postings(NamedTuple):
-    """The documents that hold a term, by position, ascending, and how often each does."""
+    """The documents that hold a term, by position, ascending, and its value in each."""
 
     documents: NDArray[np.integer[Any]]
-    frequencies: NDArray[np.integer[Any]]
+    values: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class InvertedIndex:
-    """Term statistics of a corpus: all that BM25 needs, for any k1 and b."""
+    """The terms of a corpus: all that BM25 needs, for any k1 and b, or the sparse vectors of an encoder by term."""
 
     terms: Sequence[str]
     """The vocabulary, sorted; a term's number is its place here."""
@@ -41,10 +45,10 @@ class InvertedIndex:
     """Where each term's postings start; one more than there are terms."""
     documents: NDArray[np.integer[Any]]
     """The documents of all postings, by position, ascending within a term."""
-    frequencies: NDArray[np.integer[Any]]
-    """How often the term occurs in each of them."""
+    values: NDArray[Any]
+    """How often the term occurs in each of them, or what it weighs there."""
     lengths: NDArray[np.integer[Any]]
-    """How many tokens each document has."""
+    """How many tokens each document has; of a sparse vector, how many terms."""
     ties: NDArray[np.int64]
     """Each document's rank among equals, from `r2med.data.run.id_order`."""
 
@@ -61,7 +65,7 @@ class InvertedIndex:
     def postings(self, number: int) -> Postings:
         """The postings of the term with this number."""
         span = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
-        return Postings(self.documents[span], self.frequencies[span])
+        return Postings(self.documents[span], self.values[span])
 
     def save(self, folder: Path) -> None:
         """Write the files, with a checksum for each."""

@@ -254,7 +254,7 @@ def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -
         for term, count in Counter(terms).items():
             model[term] += count / len(terms) / len(spoken)  # type: ignore[assignment]  # shares, not counts
     total = int(index.lengths.sum(dtype=np.int64))
-    common = {term: int(index.postings(index.number(term)).frequencies.sum(dtype=np.int64)) for term in model}
+    common = {term: int(index.postings(index.number(term)).values.sum(dtype=np.int64)) for term in model}
     return float(sum(share * math.log2(share * total / common[term]) for term, share in model.items()))
 
 

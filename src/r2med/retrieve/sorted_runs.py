@@ -29,7 +29,7 @@ class TermPostings(NamedTuple):
     offsets: NDArray[np.integer[Any]]
     """Where each term's postings start, counted from 0; one more than there are terms."""
     documents: NDArray[np.integer[Any]]
-    frequencies: NDArray[np.integer[Any]]
+    values: NDArray[Any]
 
 
 class ColumnWriter:
@@ -61,7 +61,7 @@ def save_run(run: TermPostings, folder: Path) -> None:
     """Write a run to a folder of its own."""
     folder.mkdir()
     (folder / TERMS).write_bytes(b"\n".join(run.terms))
-    for name in ("offsets", "documents", "frequencies"):
+    for name in ("offsets", "documents", "values"):
         np.save(folder / f"{name}.npy", getattr(run, name), allow_pickle=False)
 
 
@@ -72,8 +72,8 @@ class _RunReader:
     folder: Path
 
     def __post_init__(self) -> None:
-        self.offsets, self.documents, self.frequencies = (
-            read_column(self.folder, name) for name in ("offsets", "documents", "frequencies")
+        self.offsets, self.documents, self.values = (
+            read_column(self.folder, name) for name in ("offsets", "documents", "values")
         )
         self.place = 0
         self._file = (self.folder / TERMS).open("rb")
@@ -100,7 +100,7 @@ class _RunReader:
         self.place += count
         if not self.left:
             self._file.close()
-        return np.diff(bounds), self.documents[span], self.frequencies[span]
+        return np.diff(bounds), self.documents[span], self.values[span]
 
 
 def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
@@ -130,11 +130,11 @@ def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPos
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held)])
     free = offsets[:-1].copy()
     documents = np.empty(offsets[-1], dtype=np.int32)
-    frequencies = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(part[3].dtype for part in parts)))
-    for numbers, counts, own_documents, own_frequencies in parts:
+    values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(part[3].dtype for part in parts)))
+    for numbers, counts, own_documents, own_values in parts:
         places = append_places(free, numbers, counts)
-        documents[places], frequencies[places] = own_documents, own_frequencies
-    return TermPostings(terms, offsets, documents, frequencies)
+        documents[places], values[places] = own_documents, own_values
+    return TermPostings(terms, offsets, documents, values)
 
 
 def append_places(

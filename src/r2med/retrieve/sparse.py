@@ -1,0 +1,318 @@
+"""Learned sparse retrieval: SPLADE and any other SparseEncoder, searched exactly in an inverted index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from r2med.data.dataset import Collection, Texts
+from r2med.data.run import Run
+from r2med.data.tasks import Task
+from r2med.encode.batching import encode_sparse, to_encode
+from r2med.encode.encoder import Role
+from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules
+from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
+from r2med.encode.sparse_encoder import SparseTextEncoder
+from r2med.encode.sparse_store import SparseStore, StoredSparse
+from r2med.encode.sparse_vectors import SparseVectors
+from r2med.encode.vector_store import text_hashes
+from r2med.errors import R2medError, SpecError, counted, suggest
+from r2med.models.source import existing_folder, locate, looks_like_path
+from r2med.pipeline.joins import query_copies
+from r2med.pipeline.registry import bind, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Requirements, Retriever
+from r2med.retrieve.index_builder import write_vector_index
+from r2med.retrieve.inverted_index import FORMAT, InvertedIndex
+from r2med.retrieve.postings_search import BestDocuments, Weights
+from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.searchable_documents import searchable, with_text
+from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
+from r2med.storage.cache import cache_key
+
+_CHECKED = 200
+"""For how many queries, at the most, a pruned list is compared with the exact one."""
+
+
+def _override() -> Any:
+    """A setting of the encoder: None leaves it to the model's card or files."""
+    return field(default=None, kw_only=True, metadata={"encoder": True})
+
+
+@dataclass(frozen=True)
+class MatchedTerm:
+    """A term that a query and a document share, and what it adds to the score."""
+
+    term: str
+    share: float
+    """The product of the two weights."""
+    expanded: str
+    """Where the model added it: `query`, `document`, `both`, or empty for a term that stands in both texts."""
+
+
+@dataclass(frozen=True)
+class Splade(Retriever):
+    """A retriever that compares sparse vectors, a dimension for each term of the model's vocabulary.
+
+    >>> str(Splade("splade-v3")), str(Splade("hf:org/name", document_terms=64))
+    ('splade-v3', 'splade(hf:org/name, document_terms=64)')
+    """
+
+    model: str
+    """A card's name, `hf:ORG/NAME`, or a folder."""
+    depth: int = field(default=100, kw_only=True)
+    """How many documents are kept."""
+    drop_self: bool = field(default=True, kw_only=True)
+    """Whether the document whose id is the query's own is left out, as the published protocol of encoders does."""
+    document_terms: int = field(default=0, kw_only=True)
+    """How many terms of a document are searched, those of the largest weights; 0 for all."""
+    query_terms: int = field(default=0, kw_only=True)
+    """How many terms of a query are searched with, those of the largest weights; 0 for all."""
+    join: str = field(default="", kw_only=True)
+    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way of word search."""
+    pooling: str | None = _override()
+    max_length: int | None = _override()
+    max_query: int | None = _override()
+    max_document: int | None = _override()
+    query_prompt: str | None = _override()
+    document_prompt: str | None = _override()
+    similarity: str | None = _override()
+    dtype: str | None = _override()
+    revision: str | None = _override()
+    adapter: str | None = _override()
+    remote_code: bool | None = _override()
+    device: Any = field(default=None, kw_only=True, metadata={"encoder": True})
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
+        if min(self.document_terms, self.query_terms) < 0:
+            raise SpecError(f"{self.model}: document_terms and query_terms must not be negative")
+        if self.join:
+            query_copies(self.join)
+        check_options(self.model, self.settings)
+        if self.pooling is not None and self.pooling not in SPARSE_POOLINGS:
+            raise SpecError(f"{self.model}: pooling must be one of {', '.join(SPARSE_POOLINGS)}, not {self.pooling!r}")
+        named = self.model.startswith("hf:") or looks_like_path(self.model) or Path(self.model).is_dir()
+        if self.model not in sparse_names() and not named:
+            hint = suggest(self.model, sparse_names()) or f"; it takes {', '.join(sparse_names())}"
+            raise SpecError(f"splade: unknown model {self.model!r}{hint}, hf:ORG/NAME or ./FOLDER")
+
+    def check_files(self) -> None:
+        """Refuse a folder that is not there."""
+        if looks_like_path(self.model):
+            existing_folder(self.model)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language: a card by its own name."""
+        whole = spec_of(self, "splade")
+        return Call(self.model, (), whole.options) if self.model in cards() else whole
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What is asked of the encoder beyond its card."""
+        names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def encoder(self, task: Task | None = None) -> SparseTextEncoder:
+        """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
+        if task not in self._encoders:
+            self._encoders[task] = sparse_encoder_for(self.model, self.settings, task or Task("", "", "custom"))
+        return self._encoders[task]
+
+    @cached_property
+    def _encoders(self) -> dict[Task | None, SparseTextEncoder]:
+        return {}
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the encoder needs."""
+        return self.encoder().requirements
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
+        encoder = self.encoder()
+        return {role.value: sorted(encoder.settings(role).items()) for role in Role}
+
+    def describe(self) -> Mapping[str, object]:
+        """Every setting, the encoder's included."""
+        encoder = self.encoder()
+        document = dict(encoder.settings(Role.DOCUMENT))
+        return {
+            **{name: value for name, value in document.items() if name not in ("role", "max_length", "prompt")},
+            "queries": "weights of their own tokens, no model" if encoder.card.query_table else "read by the model",
+            "max_length": f"{encoder.limit(Role.QUERY)} query, {encoder.limit(Role.DOCUMENT)} document",
+            "similarity": encoder.similarity,
+            "depth": self.depth,
+            "drop_self": self.drop_self,
+            "document_terms": self.document_terms or "all",
+            "query_terms": self.query_terms or "all",
+            "join": self.join or "as published for word search",
+        }
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many texts are still to be encoded."""
+        encoder = self.encoder(collection.task)
+        return {
+            "documents to encode": to_encode(encoder, with_text(collection.documents), Role.DOCUMENT),
+            "queries to encode": to_encode(encoder, _queries(collection, self.join), Role.QUERY),
+        }
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's best documents; those that share no term with it are never among them."""
+        encoder = self.encoder(collection.task)
+        collection = searchable(collection, context)
+        with context.timed("index"):
+            documents = encode_sparse(encoder, collection.documents, Role.DOCUMENT, context)
+            names = encoder.term_names(documents.shape[1])
+            index = self._index(documents, names, collection, encoder, context)
+            scorer = ImpactScorer(pruned(index, self.document_terms) if self.document_terms else index)
+        stored = encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)
+        whole = _ready(stored[:], encoder)
+        queries = whole.heaviest(self.query_terms)
+        self._note(scorer.index, queries, context)
+        hidden = self._hidden(collection)
+        found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
+        if self.document_terms or self.query_terms:
+            exact = ImpactScorer(index)
+            chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _CHECKED)).astype(np.intp)).tolist()
+            wanted = _weights(whole, names, index)
+            lists = exact.best([wanted[place] for place in chosen], self.depth, [hidden[place] for place in chosen])
+            context.notes.facts["recall_lost"] = _lost([found[place] for place in chosen], lists)
+        ids = collection.documents.ids
+        lists_of = {
+            query: ([ids[place] for place in best.places.tolist()], best.scores)
+            for query, best in zip(collection.queries.ids, found, strict=True)
+        }
+        return Run.from_lists(lists_of)
+
+    def _hidden(self, collection: Collection) -> list[int]:
+        position = collection.documents.position if self.drop_self else {}
+        return [position.get(query, -1) for query in collection.queries.ids]
+
+    def _index(
+        self,
+        documents: StoredSparse,
+        names: Sequence[str],
+        collection: Collection,
+        encoder: SparseTextEncoder,
+        context: Context,
+    ) -> InvertedIndex:
+        """The whole index of the documents, from the cache or built into it."""
+        settings = sorted(encoder.settings(Role.DOCUMENT).items())
+        ids = collection.documents
+        key = cache_key(documents=ids.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
+
+        def build(folder: Path) -> None:
+            with context.engine.progress("indexing", len(documents)) as bar:
+                blocks = (_ready(block, encoder) for block in documents.blocks())
+                write_vector_index(blocks, names, ids.ids, folder, context.engine.memory, bar.advance)
+
+        return InvertedIndex.open(context.cache.sound_entry("sparse", key, build))
+
+    def _note(self, index: InvertedIndex, queries: SparseVectors, context: Context) -> None:
+        silent = int((queries.counts == 0).sum())
+        if silent:
+            context.warn(f"{counted(silent, 'query', 'queries')} of {len(queries)} have no term and find nothing")
+        context.notes.facts |= {
+            "vocabulary": len(index.terms),
+            "document_terms": round(index.average_length, 3),
+            "query_terms": round(float(queries.counts.mean()), 3) if len(queries) else 0.0,
+            "index_bytes": sum(column.nbytes for column in (index.offsets, index.documents, index.values)),
+        }
+
+    def matches(self, collection: Collection, query: str, documents: Sequence[str]) -> dict[str, list[MatchedTerm]]:
+        """The terms that a query shares with some documents, the weightiest first, as far as their vectors are kept.
+
+        No model is loaded: what the store no longer has is left out.
+        """
+        encoder = self.encoder(collection.task)
+        asked = _queries(collection, self.join)
+        one = _kept(encoder, Texts([query], [asked.text(query)]), Role.QUERY)
+        texts = Texts(list(documents), [collection.documents.text(name) for name in documents])
+        many = _kept(encoder, texts, Role.DOCUMENT)
+        if not one or not many:
+            return {}
+        terms = _ready(one[query], encoder).heaviest(self.query_terms).terms(0)
+        own = encoder.own_terms(asked.text(query), Role.QUERY)
+        largest = max((int(vector.dimensions.max(initial=0)) for vector in (one[query], *many.values())), default=0)
+        names = encoder.term_names(largest + 1)
+        return {
+            name: self._matched(terms, own, _ready(vector, encoder), texts.text(name), encoder, names)
+            for name, vector in many.items()
+        }
+
+    def _matched(
+        self,
+        query: Mapping[int, float],
+        own: frozenset[int],
+        document: SparseVectors,
+        text: str,
+        encoder: SparseTextEncoder,
+        names: Sequence[str],
+    ) -> list[MatchedTerm]:
+        weights = document.heaviest(self.document_terms).terms(0)
+        stand = encoder.own_terms(text, Role.DOCUMENT)
+        shared = {term: query[term] * weights[term] for term in query.keys() & weights.keys()}
+        order = sorted(shared, key=lambda term: (-shared[term], names[term]))
+        return [MatchedTerm(names[term], shared[term], _ADDED[term not in own, term not in stand]) for term in order]
+
+
+_ADDED = {(False, False): "", (True, False): "query", (False, True): "document", (True, True): "both"}
+
+
+def _queries(collection: Collection, join: str) -> Texts:
+    """The texts that are searched with, under the ids of their queries."""
+    return Texts(list(collection.queries.ids), search_texts(collection, join))
+
+
+def _ready(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVectors:
+    """Vectors whose dot product is what is asked for."""
+    return vectors.unit() if encoder.similarity == "cosine" else vectors
+
+
+def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex) -> list[Weights]:
+    """Each query as the numbers of its terms in the index, and their weights."""
+    used = {number: index.number(names[number]) for number in np.unique(queries.dimensions).tolist()}
+    return [
+        {used[term]: weight for term, weight in queries.terms(place).items() if used[term] >= 0}
+        for place in range(len(queries))
+    ]
+
+
+def _lost(found: Sequence[BestDocuments], exact: Iterator[BestDocuments]) -> float:
+    """The share of the exact lists that a pruned search did not find."""
+    pairs = [(set(one.places.tolist()), set(other.places.tolist())) for one, other in zip(found, exact, strict=True)]
+    wanted = sum(len(other) for _, other in pairs)
+    return round(1 - sum(len(one & other) for one, other in pairs) / wanted, 6) if wanted else 0.0
+
+
+def _kept(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
+    """The vectors that the store has of some texts, by id."""
+    store = SparseStore(encoder.settings(role))
+    found = store.find(text_hashes(texts.texts))
+    return {
+        name: store.sparse(found[place : place + 1])[:] for place, name in enumerate(texts.ids) if found[place] >= 0
+    }
+
+
+def find_sparse(call: Call) -> Splade | None:
+    """The stage of a call whose name is a learned sparse encoder's card or folder, or None."""
+    if call.name in cards():
+        sparse = cards()[call.name].sparse
+    else:
+        sparse = looks_like_path(call.name) and _holds_sparse(call.name)
+    return bind(Splade, Call(call.name, (call.name, *call.args), call.options)) if sparse else None
+
+
+def _holds_sparse(name: str) -> bool:
+    try:
+        return stated_modules(locate(name)).get("pooling") in SPARSE_POOLINGS
+    except R2medError:
+        return False
