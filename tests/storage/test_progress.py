@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import r2med
+from r2med.errors import R2medError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.system import System
 from r2med.storage import progress
-from r2med.storage.progress import account, in_progress
+from r2med.storage.progress import account, ended_work, in_progress
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +74,57 @@ def test_a_command_tells_which_of_its_jobs_it_is_at(monkeypatch):
     monkeypatch.setattr(System, "work", watched)
     r2med.evaluate(["bm25", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_every_system_on_every_task_is_a_cell_that_fills(monkeypatch):
+    seen = []
+    write = progress.ProgressFile._write
+    monkeypatch.setattr(progress.ProgressFile, "_write", lambda self: (seen.append(self._work), write(self)))
+    monkeypatch.setattr(progress, "_LONG", 0.0)
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+
+    def broken(queries, k):
+        raise ValueError("the index is gone")
+
+    systems, tasks = ["bm25", broken], ["sample/Biology", "sample/MedQA-Diag"]
+    report = r2med.evaluate(systems, tasks)
+    states = [[cell.state for cell in work.cells] for work in seen]
+    assert states[0] == ["running", "waiting", "waiting", "waiting"]
+    assert ["done", "failed", "running", "waiting"] in states
+    cells = seen[-1].cells
+    assert [cell.task for cell in cells] == ["sample/Biology"] * 2 + ["sample/MedQA-Diag"] * 2
+    assert cells[0].score == report.results[0].metrics["nDCG@10"]
+    assert cells[0].run == report.results[0].run_id
+    assert "the index is gone" in cells[1].note
+    assert seen[-1].left(0.0) is not None
+    with account.command("r2med run bm25"):
+        r2med.evaluate("bm25", tasks)
+    last, first = ended_work()
+    assert first.outcome == "finished"
+    assert (last.outcome, last.command) == ("finished", "r2med run bm25")
+    assert [cell.state for cell in last.cells] == ["kept", "kept"]
+    with pytest.raises(R2medError), account.command("r2med run x"), account.working("bm25", "sample/Biology"):
+        raise R2medError("no such thing")
+    broke = ended_work()[0]
+    assert (broke.outcome, broke.error) == ("failed", "no such thing")
+
+
+def test_what_is_spent_is_told_against_the_budget(monkeypatch):
+    sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
+    from chat_server import ChatServer, Say
+
+    from r2med.llm import Limits, session
+
+    seen = []
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    monkeypatch.setattr(progress.ProgressFile, "_write", lambda self: seen.append(self._work))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with ChatServer(lambda prompt, nth: Say(text="gout")) as server, session(Limits(max_cost=2.0)):
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        (result,) = r2med.evaluate("hyde(gpt-4o) >> bm25", "sample/Biology").results
+    told = [work.spent for work in seen if work.spent is not None][-1]
+    (paid,) = result.record.accounts
+    assert (told.requests, told.tokens) == (paid.requests, paid.prompt_tokens + paid.completion_tokens)
+    assert told.dollars == pytest.approx(paid.cost)
+    assert told.max_dollars == 2.0
+    assert told.share == pytest.approx(paid.cost / 2.0)

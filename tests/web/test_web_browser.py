@@ -8,12 +8,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from webparts import ATTACK, TOKEN, come_in, served
+from webparts import ATTACK, TOKEN, served
 
 import r2med
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
-from r2med.storage.progress import account
 
 PHONE = {"width": 390, "height": 844}
 
@@ -232,22 +231,6 @@ def test_the_form_that_finds_causes_works(visit, filled, tmp_path, monkeypatch):
         page.click("button:has-text('Find causes of failure')")
         page.wait_for_selector("button:has-text('Find causes')", state="detached")
         assert "Bridge missing:" in page.locator("section#causes").inner_text()
-
-
-def test_a_bar_at_nothing_looks_empty_and_a_silent_server_is_told(browser, filled):
-    with account.working("bm25", "sample/Biology"), served(filled[0] / "ledger.sqlite") as own:
-        page = browser.new_page()
-        come_in(page, own)
-        page.goto(f"{own}/progress")
-        assert page.evaluate("getComputedStyle(document.querySelector('progress.bar')).appearance") == "none"
-        assert page.locator("[data-progress][aria-live]").count() == 0
-        assert page.locator("[data-away]").is_hidden()
-        r2med.evaluate("bm25(k1=2.25)", "sample/Biology")
-        page.wait_for_selector("td:has-text('bm25(k1=2.25)')")
-    page.wait_for_selector("[data-away]:visible")
-    page.close()
-    with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        ledger.remove(ledger.entries(system="bm25(k1=2.25)"))
 
 
 def test_dark_by_preference_and_by_choice(visit, address):

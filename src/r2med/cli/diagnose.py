@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from r2med.cli.options import ManyValues, json_option, messages, output, remark,
 from r2med.data import load
 from r2med.data.tasks import resolve
 from r2med.diagnose.attribution import diagnose
-from r2med.diagnose.causes import summary
+from r2med.diagnose.causes import Diagnosis, summary
 from r2med.diagnose.complement import complementarity
 from r2med.diagnose.coverage import coverage
 from r2med.diagnose.frontier import COSTS, frontier, price
@@ -35,6 +36,8 @@ from r2med.render.diagnosis_tables import (
     show_slices,
 )
 from r2med.runs.ledger import Ledger
+from r2med.runs.selection import Shared
+from r2med.storage.progress import DONE, account
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,14 +117,20 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
 
 
 def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:
+    return open_shared(ledger, _shared(asked, ledger, names))
+
+
+def _shared(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Shared:
     shared = share(ledger, names, [task.name for task in resolve(asked.tasks)])
     remark(shared.notes)
-    return open_shared(ledger, shared)
+    return shared
 
 
 def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
     names = asked.names(1, "a diagnosis")
-    by_task = [[diagnose(each, ledger, engine) for each in opened] for opened in _opened(asked, ledger, names)]
+    shared = _shared(asked, ledger, names)
+    with account.plan([chosen.system for chosen in shared.systems], shared.tasks):
+        by_task = [[_diagnosed(each, ledger, engine) for each in opened] for opened in open_shared(ledger, shared)]
     found = [list(column) for column in zip(*by_task, strict=True)]
 
     def show(console: Console) -> None:
@@ -132,6 +141,15 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Diagnosis
             show_changes(found[-1], column, console)
 
     return DiagnosisPart(lambda: summary(found), show)
+
+
+def _diagnosed(opened: LoadedRun, ledger: Ledger, engine: Engine) -> Diagnosis:
+    """The causes of a run, told to who looks on."""
+    started = time.monotonic()
+    with engine.working(opened.system, opened.entry.task):
+        found = diagnose(opened, ledger, engine)
+    account.finish(opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started)
+    return found
 
 
 def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:

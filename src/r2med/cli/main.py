@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -16,6 +17,7 @@ import click
 
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debugging, suggest
+from r2med.storage.progress import account
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
@@ -109,7 +111,8 @@ def main() -> None:
         set_debugging(True)
         arguments.remove("--debug")
     try:
-        status: Any = app.main(arguments, standalone_mode=False)
+        with account.command(_typed(arguments)):
+            status: Any = app.main(arguments, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -127,6 +130,11 @@ def main() -> None:
         click.echo(f"r2med: {one_line(error)}", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _typed(arguments: list[str]) -> str:
+    """The command for those who look on; a server's may hold its token."""
+    return shlex.join(["r2med", *(arguments[:1] if arguments[:1] == ["serve"] else arguments)])
 
 
 def _prepare_streams() -> None:

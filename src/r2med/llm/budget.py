@@ -16,6 +16,7 @@ from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
 from r2med.models.http import RequestLimits
 from r2med.runs.record import Account
+from r2med.storage import progress
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
@@ -86,6 +87,8 @@ class Budget:
         self.tokens += usage.prompt + usage.completion
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self._release(hold)
+        most_cost, most_tokens = self._limits.max_cost, self._limits.max_tokens
+        progress.account.spend(progress.Spent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
 
     def lose(self, hold: Reservation, *, billed: bool) -> None:
         """A request came to nothing; where the server may bill it all the same, its most stays put aside for good."""

@@ -26,7 +26,7 @@ from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 from r2med.runs.report import Failure, Report, Result
 from r2med.storage.cache import Cache
 from r2med.storage.file_digests import steady_digests
-from r2med.storage.progress import account
+from r2med.storage.progress import DONE, FAILED, KEPT, POSTPONED, account
 from r2med.storage.sqlite import DamagedError, StoreError, warn
 
 
@@ -73,21 +73,30 @@ def evaluate(
     postponed: list[Failure] = []
     columns: list[tuple[str, str]] = []
     named = _named(_listed(tasks), chosen)
-    with Ledger() as ledger:
+    with Ledger() as ledger, account.plan([system.spec for system in built], [task.name for task in named]):
         for dataset in _datasets(named):
             memo: dict[Any, Any] = {}
             columns.append((dataset.name, dataset.task.group))
             for system in built:
-                account.count(len(results) + len(failures) + 1, len(named) * len(built))
                 try:
                     with steady_digests():
                         results.append(_measure(system, dataset, chosen, ledger, memo))
+                        _tell(results[-1])
                 except Postponed as error:
                     postponed.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
+                    account.finish(system.spec, dataset.name, POSTPONED, note=str(error))
                 except (R2medError, MemoryError, OSError) as error:
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
+                    account.finish(system.spec, dataset.name, FAILED, note=one_line(error))
     return Report(results, failures, columns, postponed)
+
+
+def _tell(result: Result) -> None:
+    """Tell who looks on that a system is done with a task."""
+    score = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
+    state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
+    account.finish(result.system, result.task, state, score=score, run=result.run_id, seconds=seconds)
 
 
 def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:

@@ -19,6 +19,7 @@ from r2med.pipeline.stage_arguments import StageType
 from r2med.runs.record import StepRecord
 from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
+from r2med.storage.progress import account
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,6 +157,7 @@ class Context:
         """Tell the person something, once."""
         if sentence not in self.notes.warnings:
             self.notes.warnings.append(sentence)
+            account.warn(sentence)
 
 
 class Stage(metaclass=StageType):

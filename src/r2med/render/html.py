@@ -40,6 +40,8 @@ class Frame:
     """Whether a server answers: tables are then sorted and filtered by it."""
     inline: Mapping[str, str] = field(default_factory=dict)
     """Style and script, where the page must hold them itself."""
+    busy: bool = False
+    """Whether anything is running."""
     policy: str = ""
     """The Content-Security-Policy, where no header can say it."""
 

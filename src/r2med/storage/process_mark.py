@@ -29,6 +29,15 @@ def is_gone(mark: str) -> bool:
     return _started(int(process)) != mark.rpartition(" ")[2]
 
 
+def is_here(mark: str) -> bool:
+    """Whether the process with a mark is, or was, one of this machine's that this process can see.
+
+    >>> is_here(process_mark()), is_here("elsewhere 12 34")
+    (True, False)
+    """
+    return bool(_machine()) and mark.startswith(f"{_machine()} ")
+
+
 @cache
 def _machine() -> str:
     """This start of this machine, and among whose processes numbers are given; empty where that is not told."""

@@ -2,38 +2,92 @@
 
 A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
 done. It is locked by its process, so that of a process which was killed is known, and removed by the next that looks.
+What became of work that took a while is kept beside these files for some time.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Any, Self
 
 import orjson
 
-from r2med.errors import R2medError
-from r2med.storage.files import HeldFile, sweep
+from r2med.errors import R2medError, one_line
+from r2med.storage.files import HeldFile, sweep, write_file
 from r2med.storage.home import home
+from r2med.storage.process_mark import is_gone, is_here, process_mark
 
+WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", "kept", "failed", "postponed"
+"""What a system on a task can be; `kept` was in the ledger already."""
+FINISHED, STOPPED, BROKEN = "finished", "stopped", "failed"
+"""How work can end."""
 _EVERY = 0.4
 """Seconds between two writes."""
 _STALE = 6 * 3600.0
 """Seconds without a sign after which nobody believes that work goes on."""
+_LONG = 1.0
+"""Seconds after which work is worth being remembered."""
+_REMEMBERED, _MOST = 24 * 3600.0, 20
+"""Seconds for which finished work is shown, and how much of it."""
+_WARNINGS = 20
+"""Warnings that a file holds, the last ones."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system on one task of a command that runs several."""
+
+    system: str
+    task: str
+    state: str = WAITING
+    score: float | None = None
+    """By the headline, once it is known."""
+    run: str = ""
+    """The id of the run."""
+    seconds: float = 0.0
+    note: str = ""
+    """Why it failed."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What asking language models has cost a command so far."""
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float | None = 0.0
+    """None once a price is unknown."""
+    max_dollars: float | None = None
+    max_tokens: int | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Of what may be spent, between 0 and 1; None where there is no limit."""
+        shares = [
+            spent / most
+            for spent, most in ((self.dollars, self.max_dollars), (self.tokens, self.max_tokens))
+            if most and spent is not None
+        ]
+        return min(1.0, max(shares)) if shares else None
 
 
 @dataclass(frozen=True)
 class Work:
-    """A system on a task, and how far its present step is."""
+    """What a process works on, and how far its present step is."""
 
     process: int
     system: str
     task: str
     started: float
+    """Of the system on the task, or of the command where it has none."""
     updated: float
     step: str = ""
     done: float = 0.0
@@ -41,57 +95,240 @@ class Work:
     job: int = 0
     """Which of the command's jobs this is, from 1; 0 where nobody said."""
     jobs: int = 0
+    name: str = ""
+    """Of the file, which nobody else has."""
+    mark: str = ""
+    """Of the process, by which a later one of the same number is told from it."""
+    command: str = ""
+    """What somebody typed, where it was typed."""
+    page: str = ""
+    """Where the outcome can be seen, for what a page asked for."""
+    began: float = 0.0
+    """When the command did."""
+    step_began: float = 0.0
+    cells: tuple[Cell, ...] = ()
+    """Every system on every task, task by task."""
+    spent: Spent | None = None
+    warnings: tuple[str, ...] = ()
+    ended: float = 0.0
+    outcome: str = ""
+    """One of `FINISHED`, `STOPPED` and `BROKEN` when it has ended."""
+    error: str = ""
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Work as its file has it."""
+        cells, spent = content.pop("cells", ()), content.pop("spent", None)
+        told = tuple(content.pop("warnings", ()))
+        return cls(
+            **content,
+            cells=tuple(Cell(**cell) for cell in cells),
+            spent=None if spent is None else Spent(**spent),
+            warnings=told,
+        )
 
     @property
     def share(self) -> float:
         """Of the present step, between 0 and 1."""
         return min(1.0, self.done / self.total) if self.total else 0.0
 
+    @property
+    def systems(self) -> list[str]:
+        """The systems of a command that runs several, or one on several tasks."""
+        return list(dict.fromkeys(cell.system for cell in self.cells))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of such a command."""
+        return list(dict.fromkeys(cell.task for cell in self.cells))
+
+    @property
+    def finished(self) -> int:
+        """How many of its cells need no more work."""
+        return sum(cell.state not in (WAITING, RUNNING) for cell in self.cells)
+
+    def left(self, now: float) -> float | None:
+        """About how many seconds are left; None as long as nothing tells.
+
+        >>> cells = (Cell("a", "t", DONE, seconds=10.0), Cell("b", "t", RUNNING), Cell("c", "t"))
+        >>> Work(1, "b", "t", started=100.0, updated=104.0, cells=cells).left(104.0)
+        16.0
+        """
+        step = self._left_of_step(now)
+        if not self.cells:
+            return step
+        made = [cell.seconds for cell in self.cells if cell.state == DONE]
+        if not made:
+            return step if len(self.cells) == 1 else None
+        waiting = sum(cell.state == WAITING for cell in self.cells)
+        running = any(cell.state == RUNNING for cell in self.cells)
+        mean = sum(made) / len(made)
+        return mean * waiting + (max(mean - (now - self.started), step or 0.0, 0.0) if running else 0.0)
+
+    def _left_of_step(self, now: float) -> float | None:
+        if not self.done or not self.total or not self.step_began:
+            return None
+        return (now - self.step_began) * (self.total - self.done) / self.done
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether its process is another one of this machine."""
+        named = self.mark.rpartition(" ")[0].endswith(f" {self.process}")
+        return named and is_here(self.mark) and self.process != os.getpid() and not self.ended
+
+    def stop(self) -> bool:
+        """Have its process stop, as Ctrl-C does: what is finished is kept; whether there was one to be told."""
+        if not self.stoppable or is_gone(self.mark):
+            return False
+        with suppress(OSError):
+            # Commands take SIGTERM for Ctrl-C, also in the background; a session of Python takes SIGINT for it.
+            os.kill(self.process, signal.SIGTERM if self.command else signal.SIGINT)
+            return True
+        return False
+
 
 class ProgressFile:
     """Where this process says how far it is."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self._work: Work | None = None
+        self._depth = 0
         self._written = 0.0
         self._held = HeldFile()
-        self._name = ""
-        self._jobs = (0, 0)
+        self._open = False
+        self._about: dict[str, Any] = {}
 
-    def count(self, job: int, jobs: int) -> None:
-        """Tell which of how many systems on tasks comes next."""
-        self._jobs = (job, jobs)
+    @contextmanager
+    def command(self, typed: str, page: str = "") -> Iterator[None]:
+        """Tell others what was typed, from the first step of the block on."""
+        before = self._about
+        self._about = {"command": typed, "page": page, "began": time.time()}
+        try:
+            with self._lasting():
+                yield
+        finally:
+            self._about = before
+
+    @contextmanager
+    def plan(self, systems: Sequence[str], tasks: Sequence[str]) -> Iterator[None]:
+        """Tell others what is going to be run; inside of another plan that one stays."""
+        with self._lasting():
+            work = self._present()
+            if work.cells:
+                yield
+                return
+            self._work = replace(work, cells=tuple(Cell(system, task) for task in tasks for system in systems))
+            yield
+
+    def finish(self, system: str, task: str, state: str, **facts: Any) -> None:
+        """Tell what became of a system on a task of the plan."""
+        with self._lock:
+            work = self._work
+            if work is None:
+                return
+            cells = tuple(
+                replace(cell, state=state, **facts) if (cell.system, cell.task) == (system, task) else cell
+                for cell in work.cells
+            )
+            self._work = replace(work, cells=cells, updated=time.time())
+            # Of what the ledger has there may be thousands at a time.
+            self._touch(at_once=state != KEPT)
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Tell others that a system is being run on a task, while the block runs."""
-        before, now = self._work, time.time()
-        job, jobs = self._jobs if before is None else (0, 0)
-        self._work, self._written = Work(os.getpid(), system, task, now, now, job=job, jobs=jobs), 0.0
-        if before is None:
-            # In two containers one process id may be that of two processes.
-            self._name = f"{os.getpid()}-{token_hex(4)}.json"
-            _sweep()
-        self._write()
-        try:
-            yield
-        finally:
-            self._work = before
-            if before is None:
-                self._held.remove()
+        with self._lasting():
+            before, now = self._present(), time.time()
+            inner = bool(before.system)
+            place = next((n for n, cell in enumerate(before.cells, 1) if (cell.system, cell.task) == (system, task)), 0)
+            job, jobs = (0, 0) if inner else (place, len(before.cells))
+            work = replace(before, system=system, task=task, started=now, updated=now, step="", done=0.0, total=0.0)
+            self._work = replace(work, job=job, jobs=jobs)
+            if place:
+                self.finish(system, task, RUNNING)
+            self._put()
+            try:
+                yield
+            finally:
+                with self._lock:
+                    now_at = self._work or work
+                    names = ("system", "task", "started", "step", "done", "total", "job", "jobs", "step_began")
+                    self._work = replace(now_at, **{name: getattr(before, name) for name in names})
 
     @property
     def current(self) -> Work | None:
         """What this process is working on."""
-        return self._work
+        return self._work if self._work is not None and self._work.system else None
 
     def step(self, label: str, done: float, total: float) -> None:
         """Tell how far a step is; cheap enough for every item of a loop."""
+        with self._lock:
+            if self._depth == 0:
+                return
+            work, now = self._present(), time.time()
+            began = work.step_began if work.step == label and done else now
+            self._work = replace(work, step=label, done=done, total=total, updated=now, step_began=began)
+            self._touch()
+
+    def spend(self, spent: Spent) -> None:
+        """Tell what asking has cost so far."""
+        with self._lock:
+            if self._depth and self._work is not None:
+                self._work = replace(self._work, spent=spent, updated=time.time())
+                self._touch()
+
+    def warn(self, sentence: str) -> None:
+        """Tell what a person should know before the work is done."""
+        with self._lock:
+            if self._work is not None and sentence not in self._work.warnings:
+                self._work = replace(self._work, warnings=(*self._work.warnings, sentence)[-_WARNINGS:])
+                self._touch(at_once=True)
+
+    def _present(self) -> Work:
         if self._work is None:
-            return
-        now = time.time()
-        self._work = replace(self._work, step=label, done=done, total=total, updated=now)
-        if now - self._written >= _EVERY:
+            now = time.time()
+            facts = {"began": now, **self._about}
+            # In two containers one process id may be that of two processes.
+            name = f"{os.getpid()}-{token_hex(4)}"
+            self._work = Work(os.getpid(), "", "", now, now, name=name, mark=process_mark(), **facts)
+        return self._work
+
+    @contextmanager
+    def _lasting(self) -> Iterator[None]:
+        """The file is there until the outermost of such blocks is left."""
+        self._depth += 1
+        outcome, error = FINISHED, ""
+        try:
+            yield
+        except BaseException as broken:
+            outcome, error = _outcome(broken)
+            raise
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self._close(outcome, error)
+
+    def _close(self, outcome: str, error: str) -> None:
+        with self._lock:
+            work, self._work = self._work, None
+            opened, self._open = self._open, False
+            self._held.remove()
+        if work is not None and opened and time.time() - work.began >= _LONG:
+            cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in work.cells)
+            _remember(replace(work, cells=cells, ended=time.time(), outcome=outcome, error=error))
+
+    def _touch(self, *, at_once: bool = False) -> None:
+        """Write what has changed, unless it was just written; nothing before there was anything to see."""
+        if (self._open or self._about) and (at_once or time.time() - self._written >= _EVERY):
+            self._put()
+
+    def _put(self) -> None:
+        """Write what is to be seen, whenever it was last written."""
+        with self._lock:
+            if not self._open:
+                _sweep()
+                self._open = True
             self._write()
 
     def _write(self) -> None:
@@ -101,26 +338,71 @@ class ProgressFile:
         with suppress(OSError, R2medError):
             # A full disk must not stop the work that is only being told about.
             _folder().mkdir(parents=True, exist_ok=True)
-            self._held.put(_folder() / self._name, orjson.dumps(asdict(self._work)))
+            self._held.put(_folder() / f"{self._work.name}.json", orjson.dumps(asdict(self._work)))
 
 
 account = ProgressFile()
 """The account of this process."""
 
 
+def _outcome(error: BaseException) -> tuple[str, str]:
+    """How work ended that was left by an error; a command may also end with a code of its own, or by Ctrl-C."""
+    name = type(error).__name__  # those of click too, which this floor does not know
+    if isinstance(error, KeyboardInterrupt) or name == "Abort":
+        return STOPPED, ""
+    return (FINISHED, "") if isinstance(error, SystemExit) or name == "Exit" else (BROKEN, one_line(error))
+
+
+def _remember(work: Work) -> None:
+    """Keep what became of some work, and forget the oldest."""
+    with suppress(OSError, R2medError):
+        place = _folder() / "finished"
+        write_file(place / f"{work.name}.json", orjson.dumps(asdict(work)), parents=True)
+        kept = sorted(place.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for path in kept[:-_MOST]:
+            path.unlink(missing_ok=True)
+
+
 def in_progress() -> list[Work]:
     """All work going on under this `R2MED_HOME`, the oldest first."""
-    found = []
     _sweep()
-    for path in sorted(_folder().glob("*.json")):
-        try:
-            work = Work(**orjson.loads(path.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            # Gone since, or written by another version.
-            continue
-        if _alive(work.process) and time.time() - work.updated < _STALE:
-            found.append(work)
-    return sorted(found, key=lambda work: work.started)
+    found = [work for path in sorted(_folder().glob("*.json")) if (work := _read(path)) is not None]
+    now = time.time()
+    alive = [work for work in found if _alive(work.process) and now - work.updated < _STALE]
+    return sorted(alive, key=lambda work: work.started)
+
+
+def ended_work() -> list[Work]:
+    """What ended within a day, the last first."""
+    found = [work for path in (_folder() / "finished").glob("*.json") if (work := _read(path)) is not None]
+    now = time.time()
+    return sorted((work for work in found if now - work.ended < _REMEMBERED), key=lambda work: -work.ended)
+
+
+def anybody_works() -> bool:
+    """Whether there is any work, without reading what it is."""
+    with suppress(OSError, R2medError), os.scandir(_folder()) as files:
+        return any(each.name.endswith(".json") for each in files)
+    return False
+
+
+def state_of_files() -> tuple[tuple[str, int], ...]:
+    """Something that differs whenever work was told about, begun or ended: names and dates of the files."""
+    found = []
+    for place in (_folder(), _folder() / "finished"):
+        with suppress(OSError), os.scandir(place) as files:
+            for each in files:
+                with suppress(OSError):
+                    found.append((each.name, each.stat().st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def _read(path: Path) -> Work | None:
+    try:
+        return Work.from_json(orjson.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError, AttributeError):
+        # Gone since, or written by another version.
+        return None
 
 
 def _sweep() -> None:

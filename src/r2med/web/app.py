@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, wraps
+from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,12 +18,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from r2med.board.leaderboard import View
 from r2med.errors import R2medError
 from r2med.render.html import Frame, environment, inlined, render, static
+from r2med.storage.progress import anybody_works
 from r2med.web import (
     board_page,
     compare_page,
@@ -40,6 +42,7 @@ from r2med.web.addresses import SIZE, search_address, system_address
 from r2med.web.forms import TooLong, read_form
 from r2med.web.guard import Guard
 from r2med.web.library import Library
+from r2med.web.live_feed import LiveFeed
 from r2med.web.review_door import ReviewDoor
 from r2med.web.review_pages import review_routes
 
@@ -71,6 +74,7 @@ Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) -> Starlette:
     """The whole application, for those whom the rules of access let in, and for people with a link to a review."""
     door = door or ReviewDoor()
+    feed = LiveFeed(chosen)
     access = replace(access, entrances=(*access.entrances, door.entrance()))
     routes = [
         Route("/", _page(chosen, board_page.board_page, "Board")),
@@ -90,8 +94,8 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Route("/runs", _page(chosen, run_page.runs_page, "Runs")),
         Route("/run/{id}", _page(chosen, run_page.run_page, "Runs")),
         Route("/progress", _page(chosen, progress_page.progress_page, "In progress")),
-        Route("/progress/bars", _page(chosen, progress_page.progress_bars, "In progress")),
-        Route("/progress/job/{number:int}", _job_state(chosen)),
+        Route("/progress/events", _events(feed)),
+        Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
         *review_routes(door, MENU),
         *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
@@ -99,12 +103,14 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Middleware(Guard, access=access, page=_refusal),
         Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3),
     ]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
+    app.state.feed = feed
+    return app
 
 
 def frame(current: str) -> Frame:
     """What stands around a page of the server."""
-    return Frame(MENU, current, root="/static/", live=True)
+    return Frame(MENU, current, root="/static/", live=True, busy=anybody_works())
 
 
 def _page(library: Library, view: Page, current: str) -> Callable[[Request], Response]:
@@ -178,14 +184,22 @@ def _download(library: Library, make: Callable[[Library, Request], tuple[str, st
     return endpoint
 
 
-def _job_state(library: Library) -> Callable[[Request], Response]:
-    """How a job stands, in a word, for a page that waits for it."""
+def _events(feed: LiveFeed) -> Callable[[Request], Response]:
+    """What happens, to a page that is told of it."""
 
     def endpoint(request: Request) -> Response:
-        job = library.jobs.get(request.path_params["number"])
-        return PlainTextResponse(job.state if job else "gone", headers={"cache-control": "no-store"})
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(feed.events(), media_type="text/event-stream", headers=headers)
 
     return endpoint
+
+
+def _cancel(feed: LiveFeed) -> Callable[[Library, Mapping[str, str]], str]:
+    def act(library: Library, form: Mapping[str, str]) -> str:
+        feed.cancel(form)
+        return "/progress"
+
+    return act
 
 
 def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], current: str) -> Callable[[Request], Any]:
@@ -254,7 +268,7 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
     app = create_app(library, access)
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=host,
         port=port,
@@ -263,6 +277,24 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
         proxy_headers=bool(proxy),
         forwarded_allow_ips=proxy,
     )
+    try:
+        PageServer(config, app.state.feed).run()
+    except KeyboardInterrupt:
+        # Raised once more when all is closed.
+        return
+
+
+class PageServer(uvicorn.Server):
+    """A server that lets those go who listen to events, for whom it would wait otherwise."""
+
+    def __init__(self, config: uvicorn.Config, feed: LiveFeed) -> None:
+        super().__init__(config)
+        self._feed = feed
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop."""
+        self._feed.close()
+        super().handle_exit(sig, frame)
 
 
 def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:

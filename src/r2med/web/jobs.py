@@ -1,22 +1,28 @@
-"""Work that a page starts and does not wait for: one job after another, in a thread of the server."""
+"""Work that a page starts and does not wait for: one job after another, each in a process of its own.
+
+A process can be stopped at any moment, gives its memory back, and tells how far it is as every command does
+(`r2med.storage.progress`). Nothing that it finished is lost: whoever starts the same job again goes on from there.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from queue import Queue
 
-from r2med.errors import R2medError
-
-WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+WAITING, RUNNING, STOPPING, DONE, FAILED, STOPPED = "waiting", "running", "stopping", "done", "failed", "stopped"
 _KEPT = 20
 """Jobs that are remembered."""
+_LAST_LINES = 5
+"""Lines of what a process says that are read for its error."""
 Key = tuple[str, ...]
-Told = Callable[[int, int], None]
-"""Takes how many steps are done, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,10 @@ class Job:
     title: str
     page: str
     """Where its outcome can be seen."""
+    command: tuple[str, ...]
+    """The words behind `python -m`."""
     state: str = WAITING
-    done: int = 0
-    total: int = 0
+    process: int = 0
     error: str = ""
     started: float = 0.0
     ended: float = 0.0
@@ -39,38 +46,38 @@ class Job:
     @property
     def active(self) -> bool:
         """Whether it has not come to its end."""
-        return self.state in (WAITING, RUNNING)
+        return self.state in (WAITING, RUNNING, STOPPING)
 
 
 class Jobs:
     """The jobs of one server, oldest first."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._jobs: dict[int, Job] = {}
-        self._queue: Queue[tuple[int, Callable[[Told], None]]] = Queue()
+        self._processes: dict[int, subprocess.Popen[str]] = {}
         self._thread: threading.Thread | None = None
+        self._closed = False
 
-    def submit(self, key: Key, title: str, page: str, work: Callable[[Told], None]) -> Job:
-        """Have something done; what is under way already is not begun again."""
-        with self._lock:
+    def submit(self, key: Key, title: str, page: str, command: Sequence[str]) -> Job:
+        """Have a command given; what is under way already is not begun again."""
+        with self._changed:
             known = next((job for job in self._jobs.values() if job.key == key and job.active), None)
             if known is not None:
                 return known
-            job = Job(max(self._jobs, default=0) + 1, key, title, page)
+            job = Job(max(self._jobs, default=0) + 1, key, title, page, tuple(command))
             self._jobs[job.number] = job
             for number in [each.number for each in self._jobs.values() if not each.active][:-_KEPT]:
                 del self._jobs[number]
             if self._thread is None:
-                # A daemon, so that Ctrl-C need not wait for a search of minutes.
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
-        self._queue.put((job.number, work))
+            self._changed.notify_all()
         return job
 
     def all(self) -> Sequence[Job]:
         """Every job that is remembered."""
-        with self._lock:
+        with self._changed:
             return list(self._jobs.values())
 
     def newest(self, *key: str) -> Job | None:
@@ -79,31 +86,88 @@ class Jobs:
 
     def get(self, number: int) -> Job | None:
         """A job by its number."""
-        with self._lock:
+        with self._changed:
             return self._jobs.get(number)
+
+    def cancel(self, number: int) -> bool:
+        """Stop a job as Ctrl-C does, or at once when it is told for the second time; whether there was one to stop."""
+        with self._changed:
+            job = self._jobs.get(number)
+            if job is None or not job.active:
+                return False
+            if job.state == WAITING:
+                self._change(number, state=STOPPED, ended=time.time())
+                return True
+            _signal(self._processes[number], signal.SIGKILL if job.state == STOPPING else signal.SIGTERM)
+            self._change(number, state=STOPPING)
+            return True
+
+    def close(self) -> None:
+        """Begin nothing more, and stop what is under way."""
+        with self._changed:
+            self._closed = True
+            for job in list(self._jobs.values()):
+                if job.state == WAITING:
+                    self._change(job.number, state=STOPPED, ended=time.time())
+            for process in self._processes.values():
+                _signal(process, signal.SIGTERM)
+            self._changed.notify_all()
 
     def wait(self) -> None:
         """Return when nothing is left to do."""
-        self._queue.join()
+        with self._changed:
+            self._changed.wait_for(lambda: not any(job.active for job in self._jobs.values()))
 
     def _work(self) -> None:
         while True:
-            number, work = self._queue.get()
-            self._change(number, state=RUNNING, started=time.time())
-            try:
-                work(partial(self._tell, number))
-            except R2medError as error:
-                self._change(number, state=FAILED, error=str(error), ended=time.time())
-            except Exception as error:  # a job that dies must not take the others with it
-                self._change(number, state=FAILED, error=f"{type(error).__name__}: {error}", ended=time.time())
-            else:
-                self._change(number, state=DONE, ended=time.time())
-            finally:
-                self._queue.task_done()
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._next() is not None)
+                job = None if self._closed else self._next()
+                if job is None:
+                    return
+                process = _begin(job.command)
+                self._processes[job.number] = process
+                self._change(job.number, state=RUNNING, process=process.pid, started=time.time())
+            said = _last_lines(process)
+            code = process.wait()
+            with self._changed:
+                del self._processes[job.number]
+                stopping = self._jobs[job.number].state == STOPPING or code in (130, -signal.SIGTERM)
+                state = DONE if code == 0 else STOPPED if stopping or self._closed else FAILED
+                self._change(job.number, state=state, error=said if state == FAILED else "", ended=time.time())
 
-    def _tell(self, number: int, done: int, total: int) -> None:
-        self._change(number, done=done, total=total)
+    def _next(self) -> Job | None:
+        return next((job for job in self._jobs.values() if job.state == WAITING), None)
 
     def _change(self, number: int, **facts: object) -> None:
-        with self._lock:
-            self._jobs[number] = replace(self._jobs[number], **facts)  # type: ignore[arg-type]
+        self._jobs[number] = replace(self._jobs[number], **facts)  # type: ignore[arg-type]
+        self._changed.notify_all()
+
+
+def _begin(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A process of its own group, so that Ctrl-C at the server's terminal is not met twice."""
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, "R2MED_PROGRESS": "0"},
+        start_new_session=True,
+    )
+
+
+def _last_lines(process: subprocess.Popen[str]) -> str:
+    """What a process says last, once it has ended: the line of its error, without the program's name."""
+    lines: deque[str] = deque(maxlen=_LAST_LINES)
+    if process.stderr is not None:
+        with process.stderr as stream:
+            lines.extend(line.strip() for line in stream if line.strip())
+    return lines[-1].removeprefix("r2med: ") if lines else "it ended without a word"
+
+
+def _signal(process: subprocess.Popen[str], number: int) -> None:
+    # Commands take SIGTERM for Ctrl-C; SIGINT itself is ignored by what a server in the background starts.
+    with suppress(OSError):
+        process.send_signal(number)

@@ -86,12 +86,10 @@ def _moved(found: Any, first: dict[str, int]) -> Any:
 
 def start_index(library: Library, task: str, system: str) -> None:
     """Have what a search needs built."""
-    dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
-    if dataset is None:
-        raise R2medError(f"the data of {task} is not on this machine")
+    one_of(task, searchable_tasks(library), "task with data on this machine")
     check_light(system)
-    title = f"Index of {system} for {task}"
-    library.jobs.submit(("index", task, system), title, search_address(task), lambda _: build(system, dataset))
+    title, page = f"Index of {system} for {task}", search_address(task)
+    library.jobs.submit(("index", task, system), title, page, ("r2med.web.index_job", task, system, page))
 
 
 def searchable_tasks(library: Library) -> list[str]:

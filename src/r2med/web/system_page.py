@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.diagnose.attribution import diagnose
 from r2med.errors import R2medError
 from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, interval_point
 from r2med.runs.cost import Cost
 from r2med.web.addresses import PageContent
-from r2med.web.jobs import Job, Told
+from r2med.web.jobs import Job
 from r2med.web.library import Library
 from r2med.web.panels import task_causes
 
@@ -55,13 +54,6 @@ def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job
         raise R2medError(f"no run of {system!r} in the group {group!r}")
     if not any(library.has_data(task) for task in runs):
         raise R2medError(f"the data on which {system!r} was run is not on this machine")
-
-    def work(told: Told) -> None:
-        for place, entry in enumerate(runs.values()):
-            told(place, len(runs))
-            opened = library.opened(entry)
-            if opened is None:
-                raise R2medError(f"the data of {entry.task} is not on this machine, or has changed since the run")
-            diagnose(opened, library.ledger)
-
-    return library.jobs.submit(("causes", system, group), f"Causes of failure of {system} ({group})", page, work)
+    title = f"Causes of failure of {system} ({group})"
+    command = ("r2med", "diagnose", "--json", "--tasks", *runs, "--", system)
+    return library.jobs.submit(("causes", system, group), title, page, command)

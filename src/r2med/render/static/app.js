@@ -319,28 +319,54 @@
   }));
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
-  const away = document.querySelector("[data-away]");
-  const bars = document.querySelector("[data-progress]");
-  let shown = "";
-  if (bars) setInterval(async () => {
-    try {
-      const answer = await ask(bars.dataset.progress);
-      const text = await answer.text();
-      if (!answer.ok) throw new Error(text);
-      // What somebody is reading is not put there anew unless it has changed.
-      if (text !== shown) bars.innerHTML = text;
-      shown = text;
-      away.hidden = true;
-    } catch { away.hidden = false; }
-  }, 2000);
-
+  // The live page is told what happens, card by card; so is a page that waits for a job.
+  const spell = (seconds) => {
+    const whole = Math.max(0, Math.round(seconds));
+    const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+    return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+  };
+  const board = document.querySelector("[data-events]");
   const waiting = document.querySelector("[data-wait]");
-  if (waiting) {
-    const timer = setInterval(async () => {
-      try {
-        const state = await (await fetch(waiting.dataset.wait)).text();
-        if (!["waiting", "running"].includes(state)) { clearInterval(timer); location.reload(); }
-      } catch { waiting.textContent = "The server does not answer; is r2med serve still running?"; }
-    }, 1000);
-  }
+  if (board) setInterval(() => {
+    const now = Date.now() / 1000;
+    for (const each of board.querySelectorAll("[data-since]")) each.textContent = spell(now - Number(each.dataset.since));
+    for (const each of board.querySelectorAll("[data-until]")) each.textContent = spell(Number(each.dataset.until) - now);
+  }, 1000);
+  const put = (found) => {
+    const there = new Map([...board.children].map((card) => [card.dataset.card, card]));
+    for (const [name, html] of Object.entries(found.cards)) {
+      const made = document.createElement("template");
+      // The server escapes every text; the page's policy allows no script in it either.
+      made.innerHTML = html.trim();
+      const card = made.content.firstElementChild;
+      const old = there.get(name);
+      if (old?.open) card.open = true;
+      const field = old?.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+      if (old) old.replaceWith(card);
+      there.set(name, card);
+      if (field) [...card.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === field)?.focus();
+    }
+    found.order.forEach((name, place) => { if (board.children[place] !== there.get(name)) board.insertBefore(there.get(name), board.children[place] ?? null); });
+    while (board.children.length > found.order.length) board.lastElementChild.remove();
+    document.querySelector("nav.menu .dot")?.toggleAttribute("hidden", found.order.includes("nothing"));
+    if (found.said) document.querySelector("[data-said]").textContent = found.said;
+  };
+  const away = document.querySelector("[data-away]");
+  const listen = () => {
+    const events = new EventSource("/progress/events");
+    events.onmessage = (event) => {
+      const found = JSON.parse(event.data);
+      if (away) away.hidden = true;
+      if (board) put(found);
+      if (waiting && !["waiting", "running", "stopping"].includes(found.jobs[waiting.dataset.wait])) { events.close(); location.reload(); }
+    };
+    events.onerror = async () => {
+      if (away) away.hidden = false;
+      // A browser tries again by itself while the connection is only lost; one that was refused is looked into.
+      if (events.readyState !== EventSource.CLOSED) return;
+      setTimeout(async () => { try { await ask("/static/icon.svg"); } catch { /* still away */ } listen(); }, 3000);
+    };
+    addEventListener("pagehide", () => events.close());
+  };
+  if (board || waiting) listen();
 })();
