@@ -88,7 +88,7 @@ class Budget:
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self._release(hold)
         most_cost, most_tokens = self._limits.max_cost, self._limits.max_tokens
-        progress.account.spend(progress.Spent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
+        progress.account.spend(progress.MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
 
     def lose(self, hold: Reservation, *, billed: bool) -> None:
         """A request came to nothing; where the server may bill it all the same, its most stays put aside for good."""

@@ -42,7 +42,7 @@ _WARNINGS = 20
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlannedCell:
     """One system on one task of a command that runs several."""
 
     system: str
@@ -58,7 +58,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Spent:
+class MoneySpent:
     """What asking language models has cost a command so far."""
 
     requests: int = 0
@@ -106,9 +106,9 @@ class Work:
     began: float = 0.0
     """When the command did."""
     step_began: float = 0.0
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[PlannedCell, ...] = ()
     """Every system on every task, task by task."""
-    spent: Spent | None = None
+    spent: MoneySpent | None = None
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
     outcome: str = ""
@@ -122,8 +122,8 @@ class Work:
         told = tuple(content.pop("warnings", ()))
         return cls(
             **content,
-            cells=tuple(Cell(**cell) for cell in cells),
-            spent=None if spent is None else Spent(**spent),
+            cells=tuple(PlannedCell(**cell) for cell in cells),
+            spent=None if spent is None else MoneySpent(**spent),
             warnings=told,
         )
 
@@ -150,7 +150,7 @@ class Work:
     def left(self, now: float) -> float | None:
         """About how many seconds are left; None as long as nothing tells.
 
-        >>> cells = (Cell("a", "t", DONE, seconds=10.0), Cell("b", "t", RUNNING), Cell("c", "t"))
+        >>> cells = (PlannedCell("a", "t", DONE, seconds=10.0), PlannedCell("b", "t", RUNNING), PlannedCell("c", "t"))
         >>> Work(1, "b", "t", started=100.0, updated=104.0, cells=cells).left(104.0)
         16.0
         """
@@ -218,7 +218,7 @@ class ProgressFile:
             if work.cells:
                 yield
                 return
-            self._work = replace(work, cells=tuple(Cell(system, task) for task in tasks for system in systems))
+            self._work = replace(work, cells=tuple(PlannedCell(system, task) for task in tasks for system in systems))
             yield
 
     def finish(self, system: str, task: str, state: str, **facts: Any) -> None:
@@ -271,7 +271,7 @@ class ProgressFile:
             self._work = replace(work, step=label, done=done, total=total, updated=now, step_began=began)
             self._touch()
 
-    def spend(self, spent: Spent) -> None:
+    def spend(self, spent: MoneySpent) -> None:
         """Tell what asking has cost so far."""
         with self._lock:
             if self._depth and self._work is not None:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
 from r2med.render.html import Frame, render
-from r2med.storage.progress import Cell, Work, ended_work, in_progress, state_of_files
+from r2med.storage.progress import PlannedCell, Work, ended_work, in_progress, state_of_files
 from r2med.web.jobs import Job
 from r2med.web.library import Library
 
@@ -126,9 +126,9 @@ def _card(name: str, kind: str, **values: Any) -> LiveCard:
     return LiveCard(name, html)
 
 
-def matrix_of(work: Work) -> list[tuple[str, list[Cell]]]:
+def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
     """The cells of a command by system, in the order of its tasks."""
-    by_system: dict[str, list[Cell]] = {}
+    by_system: dict[str, list[PlannedCell]] = {}
     for cell in work.cells:
         by_system.setdefault(cell.system, []).append(cell)
     return list(by_system.items())
