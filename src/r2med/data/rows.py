@@ -119,7 +119,7 @@ def repeated_key(text: bytes, value: object) -> str:
     """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
     # Quotes stand around keys and texts, and escaped ones only add to them: no more of them, no further key. Else a
     # quote and a colon are nearly always a key. Only where their number differs too is the text parsed with care.
-    if type(value) is dict and text.count(b'"') == 2 * (len(value) + sum(type(each) is str for each in value.values())):
+    if type(value) is dict and text.count(b'"') == 2 * (len(value) + list(map(type, value.values())).count(str)):
         return ""
     if text.count(b'":') == _count_keys(value):
         return ""

@@ -7,9 +7,11 @@ runs are merged. The files are the same, bit for bit, however often that happene
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +216,9 @@ class _PostingsBuilder:
             names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
             by_name = by_name[held[by_name] > 0]
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
-        free = np.empty(len(self.terms), dtype=np.int64)
+        # Half the bytes where they suffice: scattering waits for memory.
+        kind: type[np.signedinteger[Any]] = np.int32 if offsets[-1] < 1 << 31 else np.int64
+        free = np.empty(len(self.terms), dtype=kind)
         free[by_name] = offsets[:-1]
         documents = np.empty(offsets[-1], dtype=np.int32)
         widths = [block.values.dtype for block in self._blocks]
@@ -230,7 +234,7 @@ class _PostingsBuilder:
         self._held = 0
         self.postings += len(documents)
         self.width = np.result_type(self.width, values.dtype)
-        return TermPostings([name.encode() for name in names], offsets, documents, values)
+        return TermPostings("\n".join(names).encode().split(b"\n") if names else [], offsets, documents, values)
 
 
 class _TextBuilder(_PostingsBuilder):
@@ -242,7 +246,8 @@ class _TextBuilder(_PostingsBuilder):
 
     def _forget(self) -> None:
         self.numbers = TermIds()
-        self.terms: dict[str, int] = {}
+        # A term that is looked up for the first time gets the next number.
+        self.terms: defaultdict[str, int] = defaultdict(count().__next__)
         self.piece_counts = np.empty(0, dtype=np.int32)
         self.piece_starts = np.empty(0, dtype=np.int64)
         self.piece_terms = np.empty(0, dtype=np.int32)
@@ -269,8 +274,7 @@ class _TextBuilder(_PostingsBuilder):
     def _learn(self, new: list[str]) -> None:
         """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
         tokens, counts = analyze_pieces(new)
-        known = self.terms
-        numbers = np.fromiter((known.setdefault(token, len(known)) for token in tokens), np.int32, len(tokens))
+        numbers = np.fromiter(map(self.terms.__getitem__, tokens), np.int32, len(tokens))
         more = np.array(counts, dtype=np.int32)
         starts = len(self.piece_terms) + np.cumsum(more, dtype=np.int64) - more
         self.piece_counts = np.concatenate([self.piece_counts, more])

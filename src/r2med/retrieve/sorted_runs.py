@@ -138,8 +138,8 @@ def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPos
 
 
 def append_places(
-    free: NDArray[np.int64], numbers: NDArray[np.integer[Any]], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+    free: NDArray[np.signedinteger[Any]], numbers: NDArray[np.integer[Any]], counts: NDArray[np.int64]
+) -> NDArray[np.signedinteger[Any]]:
     """Where postings go that come term by term: each to its term's next free place, which moves on.
 
     >>> free = np.array([0, 3])
@@ -147,7 +147,7 @@ def append_places(
     ([0, 1, 3], [2, 4])
     """
     starts = np.cumsum(counts) - counts
-    places: NDArray[np.int64] = np.repeat(free[numbers] - starts, counts)
-    places += np.arange(len(places))
-    free[numbers] += counts
+    places: NDArray[np.signedinteger[Any]] = np.repeat((free[numbers] - starts).astype(free.dtype), counts)
+    places += np.arange(len(places), dtype=free.dtype)
+    free[numbers] += counts.astype(free.dtype)
     return places

@@ -136,8 +136,9 @@ class TermIds:
         self._make_room(len(keys))
         self._put(keys[:, 0], keys[:, 1], np.arange(self.count, self.count + len(keys), dtype=np.int32))
         self.count += len(keys)
-        # numpy drops a byte string's zeros at the end, and there are none elsewhere.
-        return numbers, [_decode(key) for key in keys.view(f"S{PACKED}").ravel().tolist()]
+        # numpy drops a byte string's zeros at the end, and there are none elsewhere; a piece holds no end of a line.
+        names = b"\n".join(keys.view(f"S{PACKED}").ravel().tolist())
+        return numbers, _decode(names).split("\n") if len(keys) else []
 
     def _slots(self, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.int64]:
         mixed = low * np.uint64(0x9E3779B97F4A7C15) + high * np.uint64(0xC2B2AE3D27D4EB4F)
