@@ -6,7 +6,10 @@ import json
 import re
 from pathlib import Path
 
+from r2med.build.build_items import Passage, Question
 from r2med.llm import Request, add_model, scripted
+from r2med.train.judged_rows import DEV, TRAIN, JudgedPassage, TrainingQuestion
+from r2med.train.training_file import RowProvenance, training_frame, write_training_file
 
 SIGNS = (
     "rash", "fever", "cough", "tremor", "goitre", "ascites", "vertigo", "stridor", "jaundice", "pallor",
@@ -77,3 +80,28 @@ class Brain:
             return '{"answers": 3, "supports": 3, "reason": "It is about it.", "quote": ""}'
         grade = 1 if "Treatment of" in passage else 0
         return json.dumps({"answers": 0, "supports": grade, "reason": "Another disease.", "quote": ""})
+
+
+def training_file(path: Path, count: int = len(SIGNS), dev: int = 3) -> Path:
+    """A file of training data about the first so many diseases, the last of them held out."""
+    passages = {
+        (number, kind): Passage(f"{SIGNS[number]}-{kind}", "", document(number, kind), SIGNS[number], "", 0, 1)
+        for number in range(count)
+        for kind in ("cause", "therapy")
+    }
+
+    def row(number: int) -> TrainingQuestion:
+        sign = SIGNS[number]
+        question = Question(
+            f"{sign}~q", "", sign, (), (sign,), f"A child has {sign}. What helps?", "", f"{sign} is lost."
+        )
+        others = [
+            JudgedPassage(passages[n, "cause"], 0.1 if n % 2 else 0.0, n + 1) for n in range(count) if n != number
+        ]
+        part = DEV if number >= count - dev else TRAIN
+        return TrainingQuestion(question, [JudgedPassage(passages[number, "therapy"], 1.0, 1)], others, part)
+
+    frame = training_frame([row(number) for number in range(count)], RowProvenance("made up", "", ("nobody",), "CC0"))
+    record = {"origin": "made up", "licence": "CC0", "rows": {}, "leakage": {"checked": ["sample/Biology"]}}
+    write_training_file(path, frame, record)
+    return path

@@ -13,12 +13,18 @@ from r2med.cli.options import ManyValues, json_option, messages, output, write_j
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import show_estimate
+from r2med.render.grid import Table, key, numbers
 from r2med.render.training_tables import show_made_data
+from r2med.storage.files import human_size
 from r2med.train.bridge_data import DataMaker
 from r2med.train.data_settings import DataSettings, read_settings, with_models
+from r2med.train.export_formats import FORMATS, ExportSettings, export
 from r2med.train.leakage_gate import GateRules
+from r2med.train.trainer_rows import QUERIES, QUESTION
+from r2med.train.training_file import read_training_files
 
 _FILE = click.Path(path_type=Path)
+_SEARCHED = "What is trained to search: the question, with the bridge behind it, or each of the two."
 
 
 @click.group("train")
@@ -116,3 +122,36 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise R2medError(f"{file}: cannot be read: {reason}") from error
+
+
+@command.command("export")
+@click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
+@click.option("--to", "form", required=True, type=click.Choice(list(FORMATS)), help="Whose trainer shall read it.")
+@click.option("--out", required=True, type=_FILE, metavar="DIR", help="A new folder.")
+@click.option("--query", "queries", type=click.Choice(QUERIES), default=QUESTION, show_default=True, help=_SEARCHED)
+@click.option("--negatives", type=click.IntRange(1), metavar="N", help="Of a question, where all have the same number.")
+@click.option(
+    "--instruction", default="", metavar="TEXT", help="Before a question, where the format has a place for it."
+)
+@json_option()
+def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Write training data as other trainers read it: a file for each part, and the record of the leakage check.
+
+    sentence-transformers (bi-encoders, sparse and multi-vector encoders), its cross-encoders (pairs or lists),
+    FlagEmbedding, Tevatron, ms-swift, PyLate and GritLM. Formats with a fixed number of negatives take as many as every
+    question has, unless --negatives says otherwise; questions with fewer are left out then.
+
+    \b
+    Example:
+      r2med train export bridge.parquet --to flagembedding --out flag
+    """
+    done = export(read_training_files(data), form, out, ExportSettings(**given))
+    if as_json:
+        write_json(done.as_dict())
+        return
+    table = Table(key("file"), *numbers("size"))
+    for name, size in done.files.items():
+        table.add(name, human_size(size))
+    table.show(output())
+    counts = ", ".join(f"{count:,} {part}" for part, count in done.questions.items())
+    click.echo(f"wrote {out} for {FORMATS[form].reads}: questions {counts}", err=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 import polars as pl
@@ -24,6 +24,7 @@ from r2med.train.data_settings import QUESTIONS, PartSettings
 TRAIN, DEV = "train", "dev"
 NO_POSITIVE = "no positive but the passage it was written from"
 NO_NEGATIVE = "no negative"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,18 @@ def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage
     Hard is what judges grade high, and among equals what systems rank high.
     """
     ordered = sorted(negatives, key=lambda each: (-each.score, each.rank, each.passage.id))
+    return pick_evenly(ordered, count)
+
+
+def pick_evenly(ordered: Sequence[Item], count: int) -> list[Item]:
+    """So many from all over an order, its first and its last among them; all of them where there are not more.
+
+    >>> pick_evenly("abcdefg", 3), pick_evenly("ab", 3), pick_evenly("ab", 1)
+    (['a', 'd', 'g'], ['a', 'b'], ['a'])
+    """
     if len(ordered) <= count:
-        return ordered
-    if count == 1:
-        return ordered[:1]
-    return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
+        return list(ordered)
+    return [ordered[round(place * (len(ordered) - 1) / max(1, count - 1))] for place in range(count)]
 
 
 def part_of(question: Question, parts: PartSettings) -> str:
