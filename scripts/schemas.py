@@ -1246,6 +1246,14 @@ TRAIN_DATA = record(
         ),
     }
 )
+TRAIN_EXPORT = record(
+    {
+        "folder": string(),
+        "format": string(),
+        "files": table(count(), "Bytes of each file."),
+        "questions": record({"train": count(), "dev": count()}, "Rows of each part, before formats expand them."),
+    }
+)
 BUILD_PUBLISH = record(
     {
         "repo": string("The dataset on the hub."),
@@ -1667,6 +1675,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
         array(LANGUAGE_DROP),
     ),
     "train-data": ("r2med train data --json", "Training data that was made, and what the gate said.", TRAIN_DATA),
+    "train-export": ("r2med train export --json", "Training data as other trainers read it.", TRAIN_EXPORT),
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),

@@ -63,6 +63,7 @@ NOT_RUN: dict[str, str] = {
     "r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --allow-unchecked": HUB,
     "r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --questions 0 --allow-unchecked": HUB,  # noqa: E501
     'r2med train data --from documents --llm gpt-4o --out bridge.parquet --licence "CC BY 4.0" --max-cost 20': HUB,
+    "r2med train export bridge.parquet --to flagembedding --out flag": OWN,
     "r2med build publish my-build --repo ward-7/handover --private": HUB,
     "r2med run bm25 --tasks hf:ward-7/handover": HUB,
     'r2med run "rrf(bm25, bge)" --tasks full': HUB,

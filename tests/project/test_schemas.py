@@ -172,6 +172,7 @@ COMMANDS = {
     "build-translate": (*TRANSLATE, "--json"),
     "build-plan (a translation)": (*TRANSLATE, "--dry-run", "--json"),
     "train-data": (*TRAIN, "--allow-unchecked", "--json"),
+    "train-export": ("train", "export", "t.parquet", "--to", "gritlm", "--out", "grit", "--json"),
     "build-plan (training data)": (*TRAIN, "--dry-run", "--json"),
     "board (a translation)": ("board", "--tasks", "translated", "--format", "json"),
     "compare-languages": ("compare", "bm25", "--languages", "--tasks", "translated", "--json"),

@@ -18,7 +18,7 @@ from r2med.render.training_tables import show_made_data
 from r2med.storage.files import human_size
 from r2med.train.bridge_data import DataMaker
 from r2med.train.data_settings import DataSettings, read_settings, with_models
-from r2med.train.export_formats import FORMATS, ExportSettings, export
+from r2med.train.export_formats import FORMATS, FormatSettings, export
 from r2med.train.leakage_gate import GateRules
 from r2med.train.trainer_rows import QUERIES, QUESTION
 from r2med.train.training_file import read_training_files
@@ -126,7 +126,9 @@ def _text(file: Path) -> str:
 
 @command.command("export")
 @click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
-@click.option("--to", "form", required=True, type=click.Choice(list(FORMATS)), help="Whose trainer shall read it.")
+@click.option(
+    "--to", "form", required=True, type=click.Choice(list(FORMATS)), metavar="FORMAT", help="Whose trainer reads it."
+)
 @click.option("--out", required=True, type=_FILE, metavar="DIR", help="A new folder.")
 @click.option("--query", "queries", type=click.Choice(QUERIES), default=QUESTION, show_default=True, help=_SEARCHED)
 @click.option("--negatives", type=click.IntRange(1), metavar="N", help="Of a question, where all have the same number.")
@@ -137,15 +139,16 @@ def _text(file: Path) -> str:
 def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **given: Any) -> None:
     """Write training data as other trainers read it: a file for each part, and the record of the leakage check.
 
-    sentence-transformers (bi-encoders, sparse and multi-vector encoders), its cross-encoders (pairs or lists),
-    FlagEmbedding, Tevatron, ms-swift, PyLate and GritLM. Formats with a fixed number of negatives take as many as every
-    question has, unless --negatives says otherwise; questions with fewer are left out then.
+    Formats are sentence-transformers (bi-encoders, sparse and multi-vector encoders), cross-encoder (pairs),
+    cross-encoder-lists, flagembedding, tevatron, ms-swift, ms-swift-reranker, pylate and gritlm. Where all rows must
+    have the same number of negatives, they have as many as every question has, unless --negatives says otherwise;
+    questions with fewer are left out then.
 
     \b
     Example:
       r2med train export bridge.parquet --to flagembedding --out flag
     """
-    done = export(read_training_files(data), form, out, ExportSettings(**given))
+    done = export(read_training_files(data), form, out, FormatSettings(**given))
     if as_json:
         write_json(done.as_dict())
         return

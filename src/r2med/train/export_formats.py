@@ -30,7 +30,7 @@ RECORD = "r2med.json"
 
 
 @dataclass(frozen=True)
-class ExportSettings:
+class FormatSettings:
     """What a writer may be told."""
 
     queries: str = QUESTION
@@ -42,7 +42,7 @@ class ExportSettings:
 
 Files = Mapping[str, bytes]
 """Files by name, of one part."""
-Writer = Callable[[Sequence[TrainerRow], ExportSettings, str], Files]
+Writer = Callable[[Sequence[TrainerRow], FormatSettings, str], Files]
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:
@@ -55,19 +55,19 @@ def _lines(rows: Iterator[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def _triplets(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _triplets(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     return {f"{part}.parquet": _parquet(triplets(rows, common_negatives(rows, settings.negatives)))}
 
 
-def _pairs(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _pairs(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     return {f"{part}.parquet": _parquet(labelled_pairs(rows))}
 
 
-def _lists(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _lists(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     return {f"{part}.parquet": _parquet(labelled_lists(rows))}
 
 
-def _flagembedding(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _flagembedding(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     def row_of(row: TrainerRow) -> dict[str, Any]:
         found: dict[str, Any] = {"query": row.query}
         for name, passages in (("pos", row.positives), ("neg", row.negatives)):
@@ -77,7 +77,7 @@ def _flagembedding(rows: Sequence[TrainerRow], settings: ExportSettings, part: s
     return {f"{part}.jsonl": _lines(row_of(row) for row in rows)}
 
 
-def _tevatron(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _tevatron(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     def row_of(row: TrainerRow) -> dict[str, Any]:
         ids = {f"{name}_document_ids": [each.id for each in passages] for name, passages in _named(row)}
         return {"query_id": row.id, "query_text": f"{settings.instruction}{row.query}", **ids}
@@ -93,7 +93,7 @@ def _named(row: TrainerRow) -> list[tuple[str, Sequence[Any]]]:
 def _swift(role: str) -> Writer:
     """Embedding models take passages as a user's words, rerankers as an assistant's."""
 
-    def write(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+    def write(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
         def row_of(row: TrainerRow) -> dict[str, Any]:
             asked = {"messages": [{"role": "user", "content": f"{settings.instruction}{row.query}"}]}
             return asked | {
@@ -106,7 +106,7 @@ def _swift(role: str) -> Writer:
     return write
 
 
-def _pylate(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     """Lists for distillation; a trainer of triplets reads those of sentence-transformers."""
     passages = passages_of_rows(rows)
     lists = [[*row.positives, *row.negatives] for row in rows]
@@ -123,7 +123,7 @@ def _pylate(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> 
     return {f"{part}{name}.parquet": _parquet(columns) for name, columns in tables.items()}
 
 
-def _gritlm(rows: Sequence[TrainerRow], settings: ExportSettings, part: str) -> Files:
+def _gritlm(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
     def row_of(row: TrainerRow) -> dict[str, Any]:
         texts = {
             name: [["", each.text] for each in each_of] for name, each_of in zip(("pos", "neg"), row[2:], strict=True)
@@ -159,7 +159,7 @@ FORMATS: Mapping[str, TrainerFormat] = {
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedData:
     """What was written."""
 
     folder: Path
@@ -179,7 +179,7 @@ class Exported:
         }
 
 
-def export(data: Sequence[TrainingFile], form: str, folder: Path, settings: ExportSettings) -> Exported:
+def export(data: Sequence[TrainingFile], form: str, folder: Path, settings: FormatSettings) -> ExportedData:
     """Write files of training data in a format, into a new folder, with the records that came with them."""
     if form not in FORMATS:
         raise R2medError(f"no format {form!r}{suggest(form, FORMATS)}")
@@ -200,10 +200,10 @@ def export(data: Sequence[TrainingFile], form: str, folder: Path, settings: Expo
     except OSError as error:
         raise unwritable(folder, error) from error
     sizes = {name: len(content) for name, content in files.items()}
-    return Exported(folder, form, sizes, {part: len(found) for part, found in rows.items()})
+    return ExportedData(folder, form, sizes, {part: len(found) for part, found in rows.items()})
 
 
-def _rows_of(data: Sequence[TrainingFile], part: str, settings: ExportSettings) -> list[TrainerRow]:
+def _rows_of(data: Sequence[TrainingFile], part: str, settings: FormatSettings) -> list[TrainerRow]:
     return [row for each in data for row in trainer_rows(each.part(part), settings.queries)]
 
 
