@@ -17,7 +17,7 @@ PARTS = {path.stem for path in SOURCE.iterdir() if path.is_dir() or path.suffix 
     "__pycache__",
 }
 """Folders of the package, and modules beside them."""
-NO_MODULES = ("r2med.toml", "r2med.github.io")
+NO_MODULES = ("r2med.toml", "r2med.json", "r2med.github.io")
 
 
 def text_of(page: str) -> str:
