@@ -1,4 +1,4 @@
-"""The query workbench in a real browser: every control of it, at three widths, light and dark, by keys and without."""
+"""The query workbench, and a comparison that leads to it, in a real browser: at three widths, light and dark."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 from webparts import entered, faults, served
 
 import r2med
+from r2med.cli.main import app
 from r2med.diagnose.attribution import load_cached_diagnosis
+from r2med.diagnose.causes import moves
 from r2med.expand.agents import SearchR1
 from r2med.llm import add_model, scripted
+from r2med.measure.significance import difference
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import current_runs
+from r2med.web.compare_page import TaskRow
 from r2med.web.library import Library
 
 playwright = pytest.importorskip("playwright.sync_api")
 TASK = "sample/MedQA-Diag"
 BOTH = {"task": TASK, "a": "bm25", "b": "replay >> bm25"}
-LOOKS = [(390, "light"), (390, "dark"), (768, "light"), (768, "dark"), (1440, "light"), (1440, "dark")]
+LOOKS = [(390, "light", "dark"), (768, "dark", "light"), (1440, "light", "dark")]
+"""Widths, each with the theme in which everything is clicked, and the one in which it is looked at again."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +80,8 @@ def press(page, key: str) -> None:
     go(page, lambda: page.keyboard.press(key))
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme):
+@pytest.mark.parametrize(("width", "scheme", "other"), LOOKS)
+def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme, other):
     page = visit(rich_address + at(), viewport={"width": width, "height": 860}, color_scheme=scheme)
     parts = {
         "queries": ".querylist", "question": ".question", "relevant": "#relevant", "written": "#written",
@@ -94,9 +101,11 @@ def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.reload()
     assert page.locator(".bench").get_attribute("data-tab") == asked(page).get("tab", "")
-    if width == 1440:
+    if width == 768:
         page.goto(rich_address + at(depth="100", tab="answers"))
-    assert faults(page) == []
+    for theme in (scheme, other) if width == 1440 else (other,):
+        page.emulate_media(color_scheme=theme)
+        assert faults(page) == []
     page.emulate_media(media="print")
     for name in ("question", "relevant", "written", "answers", "1", "2"):
         assert page.locator(parts[name]).is_visible(), name
@@ -308,3 +317,108 @@ def test_the_files_of_the_page_are_small(rich):
     sent = len(page.content) + sum(len(client.get(f"/static/{name}").content) for name in files)
     assert sent < 300_000, "unpacked, before the server packs them"
     assert Path(rich).exists()
+
+
+COMPARED = "/compare?" + urlencode({"group": "sample", "a": "bm25", "b": "replay >> bm25"})
+
+
+def test_every_figure_of_why_leads_to_its_queries(rich):
+    client = entered(Library())
+    page = client.get(COMPARED).text
+    with Ledger(rich / "ledger.sqlite") as ledger:
+        runs = current_runs(ledger.entries())
+        tasks = ("sample/Biology", TASK)
+        causes = [[load_cached_diagnosis(runs[name][task], ledger) for task in tasks] for name in ("bm25", BOTH["b"])]
+        scores = {
+            (task, query): [ledger.scores(runs[name][task])["nDCG@10"][place] for name in ("bm25", BOTH["b"])]
+            for task in runs["bm25"]
+            if task in runs[BOTH["b"]] and task.startswith("sample/")
+            for place, query in enumerate(runs["bm25"][task].queries)
+        }
+    counts = moves(*causes, of="documents")
+    cells = re.findall(r'<a href="([^"]+)" aria-label="(\d+) documents: ([a-z ]+) in A, ([a-z ]+) in B">', page)
+    assert {(a, b): int(count) for _, count, a, b in cells} == {(a.value, b.value): n for (a, b), n in counts.items()}
+    for link, _, before, after in cells:
+        queries = [
+            (one.task, query.query)
+            for one, other in zip(*causes, strict=True)
+            for query in one.queries
+            if (before, after) in {(a.value, b.value) for a, b in query.moves(other.by_query[query.query])}
+        ]
+        found = client.get(html.unescape(link)).text
+        assert f"{len(queries)} of {len(scores)} queries" in found
+        here = re.search(r"<h1>(.*?) · (.*?)</h1>", found)
+        assert (here[1], here[2]) == queries[0], "the first of them is shown"
+    dots = [
+        (html.unescape(link), said) for link, said in re.findall(r'<a href="([^"]+)" aria-label="([^"]+)" tab', page)
+    ]
+    several = [(link, int(said.split()[0])) for link, said in dots if re.match(r"\d+ queries", said)]
+    assert len(dots) - len(several) + sum(count for _, count in several) == len(scores)
+    for link, count in several[:3]:
+        assert f'<p class="note">{count} of {len(scores)} queries, at one place' in client.get(link).text
+    link, said = next(dot for dot in dots if dot not in several and "queries" not in dot[1])
+    name, a, b = re.fullmatch(r"(.*): A ([\d.]+), B ([\d.]+)", said).groups()
+    assert [float(a), float(b)] == pytest.approx([100 * each for each in scores[tuple(name.split(" · "))]], abs=0.006)
+    assert f"<h1>{name}</h1>" in client.get(link).text
+    unknown = client.get("/compare?" + urlencode({"group": "sample", "a": "bm25", "b": "bm25-classic"})).text
+    assert "The causes of failure of" in unknown
+    assert 'class="transitions"' not in unknown
+
+
+def test_p_values_are_corrected_and_a_floor_is_a_bound():
+    few, many = (difference([np.full(count, 0.1)]) for count in (9, 40))
+    assert TaskRow("t", few, 8 * few.randomisation).p == "0.0312"
+    assert TaskRow("t", many, 8 * many.randomisation).p == "≤ 0.0008"
+    assert TaskRow("t", many, many.randomisation).p == "< 0.0001"
+    page = entered(Library()).get(COMPARED).text
+    shown = re.findall(r'<td>(sample/[\w-]+)</td>(?:<td class="n">[^<]*</td>){3}<td class="n">([\d.]+)</td>', page)
+    said = json.loads(
+        CliRunner().invoke(app, ["compare", "bm25", "replay >> bm25", "--tasks", "sample", "--json"]).stdout
+    )
+    tasks = said[0]["tasks"]
+    assert dict(shown) == {task: f"{found['holm']:.4f}" for task, found in tasks.items()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "right"),
+    [
+        ({"b": "replay > bm25"}, "No system 'replay > bm25'", {"b": "replay >> bm25"}),
+        ({"group": "sampel"}, "No group 'sampel'", {"group": "sample"}),
+        ({"measure": "nDCG10"}, "No measure of both systems 'nDCG10'", {}),
+        ({"task": "sample/Biologie"}, "No task 'sample/Biologie'", {"task": "sample/Biology"}),
+        ({"b": "bm25"}, "Choose two different systems", None),
+    ],
+)
+def test_a_wrong_comparison_keeps_its_form(wrong, message, right):
+    client = entered(Library())
+    answer = client.get("/compare", params={"group": "sample", "a": "bm25", "b": "replay >> bm25", **wrong})
+    assert answer.status_code == 404
+    told = html.unescape(re.search(r'role="alert">(.*?)</p>', answer.text, re.DOTALL)[1])
+    assert message in told
+    assert '<select name="b">' in answer.text
+    if right is not None:
+        link = re.search(r'<a href="([^"]+)">Show', told)[1]
+        assert client.get(link).status_code == 200
+        assert right.items() <= {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}.items()
+
+
+@pytest.mark.parametrize(("width", "scheme", "other"), LOOKS)
+def test_a_comparison_asks_why_and_leads_to_the_workbench(visit, rich_address, width, scheme, other):
+    page = visit(rich_address + COMPARED, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.title() == "replay >> bm25 against bm25, nDCG@10 · r2med"
+    page.select_option("select[name=measure]", "MRR@10")
+    go(page, lambda: page.click("button.primary"))
+    assert "MRR@10 × 100" in page.locator("#verdict").inner_text()
+    go(page, lambda: page.select_option("#why select[name=task]", TASK))
+    assert (asked(page)["task"], asked(page)["measure"]) == (TASK, "MRR@10")
+    cell = page.locator("table.transitions a[aria-label*='bridge missing in A, found in B']")
+    count = cell.inner_text()
+    go(page, lambda: cell.click())
+    assert (asked(page)["from"], asked(page)["to"], asked(page)["measure"]) == ("bridge missing", "found", "MRR@10")
+    assert int(count) >= page.locator(".querylist li").count() >= 1
+    page.go_back()
+    page.emulate_media(color_scheme=other)
+    assert faults(page) == []
+    go(page, lambda: page.locator("svg.square a").last.dispatch_event("click"))
+    assert urlsplit(page.url).path == "/query"

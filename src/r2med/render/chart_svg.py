@@ -26,6 +26,7 @@ from r2med.render.charts import (
 )
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.html import static
+from r2med.render.pair_scatter import SQUARE, PairScatter, draw_pairs
 from r2med.render.palette import LIGHT
 from r2med.render.rag_chart_svg import draw_flows, draw_trend
 from r2med.render.rag_charts import FlowChart, TrendChart
@@ -33,7 +34,16 @@ from r2med.render.scale import Scale, span, tick_text
 from r2med.render.svg import axis, drawing, hint, part, shortened, tag, words
 
 PageChart = (
-    DotChart | ShareChart | ScatterChart | HeatMap | FunnelChart | UpSetChart | ScoreChart | FlowChart | TrendChart
+    DotChart
+    | ShareChart
+    | ScatterChart
+    | HeatMap
+    | FunnelChart
+    | UpSetChart
+    | ScoreChart
+    | FlowChart
+    | TrendChart
+    | PairScatter
 )
 """The charts that pages show."""
 
@@ -61,6 +71,11 @@ def _in_all_layouts(described: _Described) -> Markup:
     """Drawn once: a page that is asked for again shows the same charts."""
     drawings = [draw(described.chart, layout) for layout in (WIDE, MIDDLE, NARROW)]
     return Markup(tag("div", *drawings, figures_table(described.chart), class_="charts"))
+
+
+def single(chart: PairScatter) -> Markup:
+    """A chart in one layout, which suits every width."""
+    return Markup(tag("div", draw(chart, SQUARE), class_="charts"))
 
 
 def draw(chart: PageChart, layout: Layout = WIDE) -> str:
@@ -329,4 +344,5 @@ _PENS: dict[type, Callable[[Any, Layout], tuple[float, list[str]]]] = {
     FunnelChart: _funnel,
     UpSetChart: _upset,
     ScoreChart: _scores,
+    PairScatter: draw_pairs,
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from r2med.errors import R2medError, suggest
+from r2med.errors import R2medError, nearest, suggest
 from r2med.render.html import address
 
 if TYPE_CHECKING:
@@ -19,10 +19,27 @@ PageContent = tuple[str, dict[str, Any]]
 """A template and its values."""
 
 
+class UnknownName(R2medError):
+    """Something of an address that there is not, with what was perhaps meant."""
+
+    def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"no {what} {name!r}{suggest(name, known)}")
+        self.nearest = nearest(name, known)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What is wrong with an address, and the address that was perhaps meant."""
+
+    message: str
+    nearest: str = ""
+    link: str = ""
+
+
 def one_of(value: str, known: Sequence[str], what: str) -> str:
     """A value that must be one of some; anything else is an error that suggests one."""
     if value not in known:
-        raise R2medError(f"no {what} {value!r}{suggest(value, known)}")
+        raise UnknownName(what, value, known)
     return value
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from r2med.diagnose.loaded_runs import HEADLINE
-from r2med.errors import R2medError, nearest, suggest
 from r2med.render.html import address
+from r2med.web.addresses import UnknownName
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
@@ -26,7 +26,7 @@ ORDERS: Mapping[str, str] = {
     "gained": "most gained by B",
     "lost": "most lost by B",
 }
-WINNERS: Mapping[str, str] = {"b": "B is better", "a": "A is better", "even": "both alike"}
+WINNERS: Mapping[str, str] = {"b": "B", "a": "A", "even": "neither"}
 MIDDLE_TABS: Mapping[str, str] = {"relevant": "Relevant", "written": "Written", "answers": "Answers"}
 """What the middle shows below the question."""
 _TABS = ("", "queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
@@ -44,14 +44,6 @@ class Linked(Protocol):
     @property
     def query(self) -> str:
         """The query's id."""
-
-
-class UnknownName(R2medError):
-    """Something of an address that there is not, with what was perhaps meant."""
-
-    def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no {what} {name!r}{suggest(name, known)}")
-        self.nearest = nearest(name, known)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Two systems query by query: which won, by how much, and which documents moved."""
+"""Two systems: is one better, how sure is that, why, and query by query which won and which documents moved."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from r2med.diagnose.compare import Comparison, compare
-from r2med.diagnose.loaded_runs import TOP
+from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
-from r2med.render.chart_svg import responsive
+from r2med.measure.significance import PERMUTATIONS, Difference, p_words
+from r2med.render.chart_svg import responsive, single
 from r2med.render.charts import difference_chart
+from r2med.render.html import address
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
-from r2med.web.addresses import PageContent, Pages, one_of, page_number, sort_links
+from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
+from r2med.web.bench_state import BenchState
+from r2med.web.comparison_causes import pair_scatter, transitions
 from r2med.web.library import Library
+from r2med.web.query_list import bench_rows
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,7 +37,6 @@ class QueryPair:
     b: float
     entered: int
     """Documents that are among B's first 10 and not A's."""
-    runs: tuple[str, str]
 
     @property
     def gain(self) -> float:
@@ -49,6 +53,8 @@ class Contest:
     group: str
     measure: str
     found: Comparison
+    runs: Sequence[tuple[Entry, Entry]]
+    """A's and B's, a pair for each task."""
     pairs: Sequence[QueryPair]
 
     def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
@@ -60,40 +66,98 @@ class Contest:
             return sorted(chosen, key=lambda pair: -pair.entered)
         return sorted(chosen, key=lambda pair: pair.gain, reverse=sort != "a won")
 
+    def task_rows(self) -> list[TaskRow]:
+        """Every task's difference, and the one over all tasks where there are several."""
+        corrected = self.found.corrected_tasks
+        rows = [TaskRow(task, found, corrected[task]) for task, found in self.found.tasks.items()]
+        every = TaskRow("all tasks", self.found.overall, self.found.corrected)
+        return [*rows, every] if len(rows) > 1 else rows
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """B minus A on a task."""
+
+    task: str
+    found: Difference
+    corrected: float
+    """The p-value after Holm over all tasks."""
+
+    @property
+    def p(self) -> str:
+        """The p-value, as a bound where it is the smallest that the test can give."""
+        return p_words(self.corrected, at_floor=self.found.at_floor).removeprefix("p ").removeprefix("= ")
+
 
 def compare_page(library: Library, request: Request) -> PageContent:
-    """Two systems: overall, by task, and query by query."""
+    """Two systems: overall, by task, why, and query by query. What there is not is told, and the form stays."""
     asked = request.query_params
-    groups = library.groups()
-    group = one_of(asked.get("group", "") or (groups[0] if groups else ""), groups or ("",), "group")
+    groups, wrong = library.groups(), list[Correction]()
+    group = asked.get("group", "") or (groups[0] if groups else "")
+    if groups and group not in groups:
+        wrong.append(_corrected(UnknownName("group", group, groups), "group", asked))
+        group = groups[0]
     systems, oracles = library.systems(group), library.oracles(group)
     # Whoever changed the group sees its systems, and is not told that those of another group are not there.
     elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
     # A board sends the systems that were ticked there, under one name.
     first, second, *_ = (*asked.getlist("system"), "", "")
-    wanted = (asked.get("a", "") or first, asked.get("b", "") or second)
-    a, b = ("" if name in elsewhere else name for name in wanted)
+    wanted = {"a": asked.get("a", "") or first, "b": asked.get("b", "") or second}
+    for side, name in wanted.items():
+        if name and name not in systems and name not in elsewhere:
+            wrong.append(_corrected(UnknownName("system", name, systems), side, asked))
+        wanted[side] = name if name in systems else ""
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
-        "oracles": oracles, "a": a, "b": b, "found": None,
+        "oracles": oracles, **wanted, "found": None, "wrong": wrong, "measure": "", "measures": [],
     }  # fmt: skip
-    if not (a and b):
-        return "compare.html", values
-    for name in (a, b):
-        one_of(name, systems, "system")
-    found = contest(library, a, b, group)
+    if wanted["a"] and wanted["b"] and not wrong:
+        try:
+            values |= _contest_values(library, request, wanted["a"], wanted["b"], group)
+        except UnknownName as error:
+            names = {"measure": "measure", "order": "sort", "task": "task"}
+            side = next((names[each] for each in names if str(error).startswith(f"no {each}")), "")
+            wrong.append(_corrected(error, side, asked))
+        except R2medError as error:
+            wrong.append(Correction(str(error)))
+    return "compare.html", {**values, "status": 404 if wrong else 200}
+
+
+def _corrected(error: UnknownName, name: str, asked: Any) -> Correction:
+    """What is wrong, and the same address with the nearest name in its place."""
+    link = address("/compare", **{**dict(asked), name: error.nearest}) if error.nearest and name else ""
+    return Correction(str(error), error.nearest, link)
+
+
+def _contest_values(library: Library, request: Request, a: str, b: str, group: str) -> dict[str, Any]:
+    asked = request.query_params
+    measures = shared_measures(library, a, b, group)
+    measure = one_of(asked.get("measure", "") or str(HEADLINE), measures or [str(HEADLINE)], "measure of both systems")
+    found = contest(library, a, b, group, measure)
     links = sort_links(request, "b won")
     task = one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
     pairs = found.ordered(one_of(links.sort, SORTS, "order"), task)
     pages = Pages.of(len(pairs), page_number(asked, "page"))
     shown = pairs[pages.cut()]
-    values |= {
+    runs = [pair for pair in found.runs if task in ("", pair[0].task)]
+    bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
+    rows = bench_rows(library, runs, measure)
+    return {
         "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
-        "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": SORTS,
+        "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
         "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in shown},
         "chart": responsive(difference_chart(found.found, found.measure)),
+        "why": transitions(library, runs), "bench": bench,
+        "scatter": single(pair_scatter(rows, a, b, measure, bench.link)),
+        "measure": measure, "measures": measures,
     }  # fmt: skip
-    return "compare.html", values
+
+
+def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:
+    """The measures by which both systems were measured on every task that they share."""
+    left, right, means = library.newest(a, group), library.newest(b, group), library.means()
+    runs = [found[task].id for task in left if task in right for found in (left, right)]
+    return [measure for measure in library.measures() if all(measure in means.get(run, {}) for run in runs)]
 
 
 def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@10") -> Contest:
@@ -108,20 +172,19 @@ def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@1
 
     def make() -> Contest:
         found = compare(library.ledger, [a, b], measure, shared)[0]
-        ordered = [task for task in found.tasks if task in shared]
-        pairs = [pair for task in ordered for pair in _pairs(library, left[task], right[task], measure)]
-        return Contest(a, b, group, measure, found, pairs)
+        runs = [(left[task], right[task]) for task in found.tasks if task in shared]
+        pairs = [pair for one, other in runs for pair in _pairs(library, one, other, measure)]
+        return Contest(a, b, group, measure, found, runs, pairs)
 
     return library.keep("comparison", (keys, a, b, measure), make)
 
 
 def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[QueryPair]:
     one, other = library.run(a), library.run(b)
-    left = dict(zip(a.queries, library.ledger.scores(a)[measure].tolist(), strict=True))
-    right = dict(zip(b.queries, library.ledger.scores(b)[measure].tolist(), strict=True))
+    left, right = library.query_scores(a, measure), library.query_scores(b, measure)
     pairs = []
     for query in a.queries:
         before = set(one[query].documents[:TOP]) if query in one else set()
         after = set(other[query].documents[:TOP]) if query in other else set()
-        pairs.append(QueryPair(a.task, query, left[query], right[query], len(after - before), (a.id, b.id)))
+        pairs.append(QueryPair(a.task, query, left[query], right[query], len(after - before)))
     return pairs

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from r2med.diagnose.causes import Cause, QueryCause
 from r2med.errors import R2medError
 from r2med.runs.ledger import Entry
-from r2med.web.addresses import Pages
-from r2med.web.bench_state import WINNERS, BenchState, UnknownName
+from r2med.web.addresses import Pages, UnknownName
+from r2med.web.bench_state import WINNERS, BenchState
 from r2med.web.library import Library
 
 LISTED = 40

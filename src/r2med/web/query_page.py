@@ -11,8 +11,8 @@ from r2med.errors import R2medError
 from r2med.render.bench_svg import place_slope, score_bars
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
-from r2med.web.addresses import PageContent
-from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState, UnknownName
+from r2med.web.addresses import Correction, PageContent, UnknownName
+from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
 from r2med.web.document_page import WORDS
 from r2med.web.library import Library
 from r2med.web.query_list import BenchRow, bench_rows, check_filters, query_list
@@ -26,15 +26,6 @@ _BRIEF = 24
 """Words of a document in a list, where it has less room than a relevant one."""
 _BEST = 10
 """So many of the best systems on a query are named."""
-
-
-@dataclass(frozen=True)
-class Correction:
-    """Something of an address that there is not, and the address that was perhaps meant."""
-
-    message: str
-    nearest: str = ""
-    link: str = ""
 
 
 @dataclass(frozen=True)
