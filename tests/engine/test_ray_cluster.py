@@ -60,7 +60,7 @@ def test_the_bytes_are_those_of_one_process(cluster: str, tmp_path: Path, monkey
     monkeypatch.setattr(ray_cluster, "_SLOW", 1e6)
     alone = encode(tmp_path / "alone")[:].tobytes()
     expected = _run("quiet")
-    for workers in (1, 2, 4):
+    for workers in (1, 4):  # two of them are killed below
         monkeypatch.setenv("R2MED_HOME", str(tmp_path / f"home{workers}"))
         assert encode(tmp_path / f"with{workers}", on_ray(workers))[:].tobytes() == alone
         done = lines(tmp_path / f"with{workers}")

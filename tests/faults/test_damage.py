@@ -33,7 +33,7 @@ def test_flipped_bits_are_never_believed(tmp_path, monkeypatch):
 
 
 def test_kills_lose_nothing_and_change_nothing(tmp_path):
-    table = kills.measure(4, 1, tmp_path, ("generate", "nano build"))
+    table = kills.measure(2, 1, tmp_path, ("generate", "nano build"))
     for name, counts in table.items():
         assert counts["kills"], name
         faults = {fault: counts[fault] for fault in ("lost", "unreadable", "different", "left over")}

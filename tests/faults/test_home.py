@@ -71,6 +71,14 @@ def test_without_r2med_home_the_line_names_the_place(tmp_path):
     assert f"{tmp_path}/file/.local/share/r2med, where results are kept, cannot be used" in one_line(done)
 
 
+def shown(verb: list[str], home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints, which must work."""
+    monkeypatch.setenv("R2MED_HOME", str(home))
+    done = CliRunner().invoke(app, verb)
+    assert done.exit_code == 0, (verb, done.output, done.exception)
+    return done.stdout
+
+
 def read_only(folder: Path) -> None:
     """Mount a folder over itself so that not even root can write to it."""
     if sys.platform != "linux" or os.geteuid() != 0:
@@ -81,7 +89,7 @@ def read_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_read_only_home_can_be_read(killed, measured, tmp_path):
+def test_a_read_only_home_can_be_read(killed, measured, tmp_path, monkeypatch):
     home = Path(shutil.copytree(measured, tmp_path / "home"))
     if killed:
         # Its last writes are in the write-ahead log still, as after a kill.
@@ -96,12 +104,9 @@ def test_a_read_only_home_can_be_read(killed, measured, tmp_path):
     read_only(home)
     try:
         verbs = READING[:3] if killed else READING
-        before = {verb[0]: r2med(*verb, home=measured).stdout for verb in verbs if verb[0] not in ("doctor", "cache")}
         for verb in verbs:
-            done = r2med(*verb, home=home)
-            assert done.returncode == 0, (verb, done.stderr)
-            assert "Traceback" not in done.stderr
-            assert done.stdout == before.get(verb[0], done.stdout), verb
+            here = shown(verb, home, monkeypatch)
+            assert verb[0] in ("doctor", "cache") or here == shown(verb, measured, monkeypatch), verb
         done = r2med("run", "bm25(k1=1.3)", *BIOLOGY, home=home)
         assert "bm25(k1=1.3)" in done.stdout
         assert "not kept in the ledger" in done.stdout + done.stderr
@@ -149,13 +154,12 @@ def test_an_old_ledger_is_read_where_it_cannot_be_brought_to_the_new_format(tmp_
         subprocess.run(["umount", "-l", str(home)], check=True)
 
 
-def test_a_full_disk_is_one_true_line_and_what_was_computed_is_shown(measured, tmp_path):
+def test_a_full_disk_is_one_true_line_and_what_was_computed_is_shown(measured, tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", 24 << 20) as home:
         shutil.copytree(measured, home, dirs_exist_ok=True)
         filler = fill(home)
         for verb in READING:
-            done = r2med(*verb, home=home)
-            assert (done.returncode, "Traceback" in done.stderr) == (0, False), (verb, done.stderr)
+            shown(verb, home, monkeypatch)
         done = r2med("run", "bm25(k1=1.3)", "wordllama", "bm25(b=0.5)", *BIOLOGY, home=home)
         said = " ".join((done.stdout + done.stderr).split())
         assert "Traceback" not in said
