@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -238,10 +238,9 @@ class Clarity(NamedSignal):
         """The entropy for each query; not a number where nothing was found."""
         with context.timed("index"):
             index = open_index(collection.documents, context)
+        best = (run[query].documents[: self.depth] for query in collection.queries.ids)
         text = collection.documents.text
-        found = [[analyze(text(document)) for document in run[query].documents[: self.depth]] for query in run.queries]
-        by_query = dict(zip(run.queries, found, strict=True))
-        return np.array([relative_entropy(by_query[query], index) for query in collection.queries.ids])
+        return np.array([relative_entropy([analyze(text(each)) for each in found], index) for found in best])
 
 
 def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -> float:
@@ -249,10 +248,10 @@ def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -
     spoken = [terms for terms in documents if terms]
     if not spoken:
         return math.nan
-    model: Counter[str] = Counter()
+    model: defaultdict[str, float] = defaultdict(float)
     for terms in spoken:
         for term, count in Counter(terms).items():
-            model[term] += count / len(terms) / len(spoken)  # type: ignore[assignment]  # shares, not counts
+            model[term] += count / len(terms) / len(spoken)
     total = int(index.lengths.sum(dtype=np.int64))
     common = {term: int(index.postings(index.number(term)).values.sum(dtype=np.int64)) for term in model}
     return float(sum(share * math.log2(share * total / common[term]) for term, share in model.items()))
