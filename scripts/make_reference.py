@@ -30,6 +30,7 @@ from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
 from r2med.data import load
 from r2med.encode.encoder_cards import cards as encoders
+from r2med.encode.late_cards import late_cards
 from r2med.llm import find_model, model_names
 from r2med.rerank.reranker_cards import api_cards as reranking_servers
 from r2med.rerank.reranker_cards import cards as rerankers
@@ -117,6 +118,12 @@ def cards_page() -> str:
         "## Encoders",
         "`r2med models show NAME` prints a card in full. Lengths are in tokens.",
         _encoders(),
+        "## Late-interaction models",
+        _wrapped(
+            "Used as `colbert(NAME)`: [Late interaction](late-interaction.md). The checkpoint's own files decide how a "
+            "text is read; this is what is published. A dash stands for what is not."
+        ),
+        _late_models(),
         "## Rerankers",
         _rerankers(),
         "Rerankers behind an API, used as `api-rerank(NAME)`:",
@@ -149,6 +156,25 @@ def _encoders() -> str:
                 card.licence or "-",
             )
             for card in encoders().values()
+        ),
+    )
+
+
+def _late_models() -> str:
+    heads = ("name", "model", "parameters", "dimension", "query / document", "licence", "remarks")
+    return _table(
+        heads,
+        (
+            (
+                card.name,
+                card.id,
+                _millions(card.parameters),
+                str(card.dimension),
+                f"{card.query_length or '-'} / {card.document_length or '-'}",
+                card.licence,
+                card.notes or "-",
+            )
+            for card in late_cards().values()
         ),
     )
 

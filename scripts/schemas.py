@@ -1108,6 +1108,19 @@ RERANKER = {
     "licence": string(),
     "needs": string("A GPU or a key; empty for nothing."),
 }
+LATE = {
+    "name": string(),
+    "id": string(),
+    "parameters": unknown(number("In millions.")),
+    "dimension": unknown(count("Numbers of a token's vector.")),
+    "query_prefix": unknown(string("What stands before a query, as published.")),
+    "document_prefix": unknown(string()),
+    "query_length": unknown(count("Tokens of a query that are read, as published.")),
+    "document_length": unknown(count()),
+    "expansion": unknown(string("How a query is filled up with mask tokens: off, fixed or min.")),
+    "licence": string(),
+    "needs": string("What must be allowed; empty for nothing."),
+}
 CHAT = {
     "name": string(),
     "id": string(),
@@ -1117,7 +1130,7 @@ CHAT = {
     "url": string(),
     "needs": string("The variable that holds its key; empty for none."),
 }
-CARDS = {"encoder": record(ENCODER), "reranker": record(RERANKER), "llm": record(CHAT)}
+CARDS = {"encoder": record(ENCODER), "reranker": record(RERANKER), "late": record(LATE), "llm": record(CHAT)}
 ENGINES = array(
     record(
         {

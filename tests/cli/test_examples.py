@@ -81,6 +81,8 @@ NOT_RUN: dict[str, str] = {
     "r2med reproduce hyde/gpt4/bm25": HUB,
     "r2med reproduce table:base": HUB,
     'r2med run "bm25 >> bge-reranker(depth=100)"': HUB,
+    'r2med run "bm25 >> colbert(reason-moderncolbert)" --tasks nano': HUB,
+    'r2med run "colbert(lateon)" "colbert(lateon, document_length=1024, store=int8)" --tasks nano': HUB,
     'r2med run "candidates(hybrid) >> bge-reranker(depth=100)" --tasks nano': HUB,
     'r2med run "nv >> bge-reranker(depth=10)" --tasks full': HUB,
     'r2med run "nv >> monobert(depth=10)" --tasks full': HUB,

@@ -184,6 +184,7 @@ COMMANDS = {
     "models": ("models", "--json"),
     "models (llm)": ("models", "--llm", "--json"),
     "models (reranker)": ("models", "--reranker", "--json"),
+    "models (late)": ("models", "--late", "--json"),
     "models (all)": ("models", "--all", "--json"),
     "model": ("models", "show", "bge", "--json"),
     "cache": ("cache", "--json"),

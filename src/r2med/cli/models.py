@@ -11,6 +11,7 @@ import click
 
 from r2med.cli.options import json_option, output, write_json
 from r2med.data.tasks import task as find_task
+from r2med.encode.late_cards import late_cards
 from r2med.encode.resolve import describe_model, export_model, list_models
 from r2med.llm.llm_cards import find_model, model_names
 from r2med.models.prompts import Template
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 @click.group("models", invoke_without_command=True)
 @click.option("--llm", "kind", flag_value="llm", help="Language models, with their prices.")
 @click.option("--reranker", "kind", flag_value="reranker", help="Rerankers, those behind an API too.")
-@click.option("--all", "kind", flag_value="all", help="Embedding models, rerankers and language models.")
+@click.option("--late", "kind", flag_value="late", help="Late-interaction models, for colbert(NAME).")
+@click.option("--all", "kind", flag_value="all", help="Models of every kind.")
 @json_option()
 @click.pass_context
 def command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
@@ -61,6 +63,18 @@ def _rerankers() -> list[dict[str, Any]]:
     return local + servers
 
 
+def _late_models() -> list[dict[str, Any]]:
+    """What is published of each; what is not has no value."""
+    return [
+        {"name": f"colbert({card.name})", "id": card.id, "parameters": card.parameters or None}
+        | {"dimension": card.dimension or None, "query_prefix": card.query_prefix or None}
+        | {"document_prefix": card.document_prefix or None, "query_length": card.query_length or None}
+        | {"document_length": card.document_length or None, "expansion": card.expansion or None}
+        | {"licence": card.licence, "needs": "remote_code=true" if card.remote_code else ""}
+        for card in late_cards().values()
+    ]
+
+
 def _llms() -> list[dict[str, Any]]:
     models = [find_model(name) for name in model_names()]
     return [
@@ -74,6 +88,7 @@ def _llms() -> list[dict[str, Any]]:
 _KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "encoder": _encoders,
     "reranker": _rerankers,
+    "late": _late_models,
     "llm": _llms,
 }
 
@@ -100,6 +115,13 @@ def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
                 fact["licence"] or "-",
                 fact["needs"] or "-",
             )
+        return table
+    if kind == "late":
+        table = Table(*model, *numbers("size", "dim"), Column("tokens q/d"), Column("licence", folds=True))
+        for fact in facts:
+            lengths = "/".join(str(fact[name] or "-") for name in ("query_length", "document_length"))
+            size, dimension = _size(fact["parameters"]), str(fact["dimension"] or "-")
+            table.add(fact["name"], fact["id"], size, dimension, lengths, fact["licence"])
         return table
     texts = [Column(heading) for heading in ("backend", "pooling", "tokens q/d")]
     table = Table(*model, *numbers("size"), *texts, Column("licence", folds=True))

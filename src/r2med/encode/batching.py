@@ -24,7 +24,8 @@ from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 
-_SHOWN = 500  # characters of the first string that a result remembers
+SHOWN = 500
+"""Characters of the first string that a result remembers."""
 WINDOW = 8192
 """Texts measured, sorted and encoded before the next are: a kill loses no more than a batch."""
 
@@ -80,10 +81,10 @@ class _Filled(NamedTuple):
 
 def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Context) -> _Filled:
     """Encode what the store lacks of a job, and keep it."""
-    _refuse_empty(job)
+    refuse_empty(job)
     hashes = text_hashes(job.texts.texts)
     found = store.find(hashes)
-    missing = _first_of_each(hashes, np.flatnonzero(found < 0))
+    missing = first_of_each(hashes, np.flatnonzero(found < 0))
     encoded = 0
     if len(missing):
         with store.writer() as writer:
@@ -120,7 +121,7 @@ def _encode(
     # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
     wanted = np.zeros(len(hashes), dtype=np.bool_)
     wanted[rest] = True
-    everything = _first_of_each(hashes, np.arange(len(hashes)))
+    everything = first_of_each(hashes, np.arange(len(hashes)))
     SpreadEncoder(work, spread, WINDOW).run(hashes, everything, wanted, context)
 
 
@@ -131,23 +132,24 @@ def _check_share(
     spread, lacking = spread_of(context.engine), np.flatnonzero(found < 0)
     if spread is not None and len(lacking):
         name = f"{job.name} of {store.name}"
-        raise spread.unfinished(name, len(_first_of_each(hashes, lacking)), len(np.unique(hashes, axis=0)))
+        raise spread.unfinished(name, len(first_of_each(hashes, lacking)), len(np.unique(hashes, axis=0)))
 
 
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """How many of these texts, each counted once, the store lacks; for a plan."""
     hashes = text_hashes(texts.texts)
     store = SparseStore(encoder.settings(role)) if encoder.sparse else VectorStore(encoder.settings(role), precision)
-    return len(_first_of_each(hashes, np.flatnonzero(store.find(hashes) < 0)))
+    return len(first_of_each(hashes, np.flatnonzero(store.find(hashes) < 0)))
 
 
-def _refuse_empty(job: EncodingJob) -> None:
+def refuse_empty(job: EncodingJob) -> None:
+    """Refuse a text that has no vector."""
     for identifier, text in job.texts:
         if not text.strip():
             raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
 
 
-def _first_of_each(hashes: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
+def first_of_each(hashes: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
     """Of several places with the same text, the first; in order."""
     _, first = np.unique(hashes[places], axis=0, return_index=True)
     return places[np.sort(first)]
@@ -193,7 +195,7 @@ def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSp
         "max_tokens": limit or None,
         "truncated": cut,
         "truncated_share": round(cut / len(vectors), 6) if len(vectors) else 0.0,
-        "first": encoder.prompted(job.texts.texts[0], job.role)[:_SHOWN] if len(vectors) else "",
+        "first": encoder.prompted(job.texts.texts[0], job.role)[:SHOWN] if len(vectors) else "",
         **encoder.spent(),
     }
 

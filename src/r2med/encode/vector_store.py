@@ -13,6 +13,8 @@ A shard is two files. `NAME.rows` is a plain matrix, a row a text, in the order 
 that a collection encoded in one go can be mapped and used as it lies. `NAME.log` says which text has which row: after
 a header, 32 bytes a text, appended batch by batch once the batch's rows are in the other file. A row without an entry
 does not exist. Entries and rows have checksums of their own, so one flipped bit costs one text.
+
+A text may have one row, or a span of rows that follow one another: the vectors of its tokens (`token_store`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import orjson
@@ -112,9 +114,11 @@ class StoredVectors:
 class VectorStore:
     """The vectors of one setting, as they are on disk now."""
 
+    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
+
     def __init__(self, settings: Mapping[str, object], precision: str = "float32", root: Path | None = None) -> None:
-        if precision not in PRECISIONS:
-            raise R2medError(f"vectors cannot be kept as {precision!r}; known: {', '.join(PRECISIONS)}")
+        if precision not in self.precisions:
+            raise R2medError(f"vectors cannot be kept as {precision!r}; known: {', '.join(self.precisions)}")
         self.settings, self.precision = dict(settings), precision
         self.folder = (root or vector_root()) / cache_key(settings=sorted(self.settings.items()), precision=precision)
         self.damage: list[str] = []
@@ -277,15 +281,24 @@ def _on_disk(path: Path) -> int:
 
 
 _MAGIC = b"r2medvec"
-_HEADER = struct.Struct("<8sIIII4xI")  # magic, version, dimension, bytes a number, unused, checksum
+_HEADER = struct.Struct("<8sIIII4xI")  # magic, version, numbers a row, bytes a number, layout, checksum
 _VERSION = 1
 _HEX = re.compile("[0-9a-f]{1,16}")
 ENTRY = np.dtype([("text", "<u8", (2,)), ("row", "<u4"), ("tokens", "<u4"), ("vector", "<u4"), ("check", "<u4")])
 """What a log says of a text: its hash, row, length in tokens, and the checksums of its vector and of all this."""
-_MIX = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D, 0xFD7046C5], dtype=np.uint32)
+SPAN = np.dtype(
+    [("text", "<u8", (2,)), ("row", "<u8"), ("count", "<u4"), ("tokens", "<u4"), ("vector", "<u4"), ("check", "<u4")]
+)
+"""The same of a text with several rows: the first of them, and how many."""
+_LAYOUTS = (ENTRY, SPAN)
+_KINDS: Mapping[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.float16), 4: np.dtype(np.float32)}
+_MIX = np.array(
+    [0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D, 0xFD7046C5, 0xB55A4F09, 0x8F1BBCDD],
+    dtype=np.uint32,
+)
 
 Entries = NDArray[Any]
-"""Rows of `ENTRY`."""
+"""Rows of `ENTRY` or `SPAN`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +306,7 @@ class Shard:
     """A shard as it lies on disk: its good entries, and its rows, mapped."""
 
     path: Path
-    rows: NDArray[np.floating[Any]]
+    rows: NDArray[Any]
     entries: Entries
     damaged: int = 0
     """Entries that did not pass their checksum."""
@@ -322,11 +335,11 @@ def read_shard(log: Path) -> Shard | None:
     layout = _read_header(data[: _HEADER.size])
     if layout is None:
         return None
-    dimension, kind = layout
+    dimension, kind, entry = layout
     # A process that was killed may leave a part of an entry at the end.
-    count = (len(data) - _HEADER.size) // ENTRY.itemsize
-    entries = np.frombuffer(data, ENTRY, count, _HEADER.size)
-    good = entries["check"] == _checks(entries)
+    count = (len(data) - _HEADER.size) // entry.itemsize
+    entries = np.frombuffer(data, entry, count, _HEADER.size)
+    good = entries["check"] == entry_checks(entries)
     file = log.with_suffix(".rows")
     size = file.stat().st_size // (dimension * kind.itemsize) if file.exists() else 0
     # A plain array over the mapping: the mapping's own class makes every slice slow.
@@ -336,6 +349,8 @@ def read_shard(log: Path) -> Shard | None:
 
 class ShardWriter:
     """A new shard. Nothing is on disk before the first batch; whatever was appended stays when the process dies."""
+
+    layout = 0
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.kind = np.dtype(kind)
@@ -370,13 +385,13 @@ class ShardWriter:
         tokens: NDArray[np.int64],
         vectors: NDArray[np.floating[Any]],
     ) -> None:
-        matrix, log = self._open(self._columns(vectors))
+        matrix, log = self.files(self._columns(vectors))
         entries = np.empty(len(texts), dtype=ENTRY)
         entries["text"], entries["tokens"] = texts, tokens
         entries["row"], entries["vector"] = self._lay_down(matrix, rows, vectors)
         # The entries come last, in one piece: what they speak of is there already.
         matrix.flush()
-        entries["check"] = _checks(entries)
+        entries["check"] = entry_checks(entries)
         log.write(entries.tobytes())
 
     def _columns(self, vectors: NDArray[np.floating[Any]]) -> int:
@@ -396,13 +411,14 @@ class ShardWriter:
             matrix.write(content)
         return rows, checks
 
-    def _open(self, dimension: int) -> tuple[BinaryIO, BinaryIO]:
+    def files(self, dimension: int) -> tuple[BinaryIO, BinaryIO]:
+        """The files of the rows and of the entries, made with the first batch."""
         if self._rows is None or self._log is None:
             self.dimension = dimension
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._rows = self._path.with_suffix(".rows").open("xb")
             self._log = self._path.with_suffix(".log").open("xb", buffering=0)
-            self._log.write(_header(dimension, self.kind.itemsize))
+            self._log.write(_header(dimension, self.kind.itemsize, self.layout))
         return self._rows, self._log
 
 
@@ -414,25 +430,30 @@ def _next_number(folder: Path) -> int:
 
 def entry_count(log: Path) -> int:
     """How many entries a log has, by its size."""
-    return max(0, log.stat().st_size - _HEADER.size) // ENTRY.itemsize
+    with log.open("rb") as file:
+        layout = _read_header(file.read(_HEADER.size))
+    return max(0, log.stat().st_size - _HEADER.size) // (layout[2] if layout else ENTRY).itemsize
 
 
-def _header(dimension: int, itemsize: int) -> bytes:
-    bare = _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, 0, 0)
-    return _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, 0, zlib.crc32(bare[:-4]))
+def _header(dimension: int, itemsize: int, layout: int) -> bytes:
+    bare = _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, layout, 0)
+    return _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, layout, zlib.crc32(bare[:-4]))
 
 
-def _read_header(data: bytes) -> tuple[int, np.dtype[Any]] | None:
+def _read_header(data: bytes) -> tuple[int, np.dtype[Any], np.dtype[Any]] | None:
+    """How many numbers a row has, of which kind, and what an entry looks like."""
     if len(data) < _HEADER.size:
         return None
-    magic, version, dimension, itemsize, _, check = _HEADER.unpack(data)
+    magic, version, dimension, itemsize, layout, check = _HEADER.unpack(data)
     if magic != _MAGIC or version != _VERSION or check != zlib.crc32(data[:-4]) or dimension == 0:
         return None
-    return dimension, np.dtype(np.float16 if itemsize == 2 else np.float32)
+    if itemsize not in _KINDS or layout >= len(_LAYOUTS):
+        return None
+    return dimension, _KINDS[itemsize], _LAYOUTS[layout]
 
 
-def _checks(entries: Entries) -> NDArray[np.uint32]:
+def entry_checks(entries: Entries) -> NDArray[np.uint32]:
     """A checksum an entry: any change of one of its words changes it, and zeros do not pass."""
-    words = np.ascontiguousarray(entries).view("<u4").reshape(-1, ENTRY.itemsize // 4)[:, :-1]
-    found: NDArray[np.uint32] = (words * _MIX).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995)
+    words = np.ascontiguousarray(entries).view("<u4").reshape(-1, entries.dtype.itemsize // 4)[:, :-1]
+    found: NDArray[np.uint32] = (words * _MIX[: words.shape[1]]).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,12 @@ class Build:
         return sum(path.stat().st_size for path in files)
 
 
-def load_transformer(build: Build, *, eager: bool = False) -> torch.nn.Module:
-    """The transformer with its weights, in evaluation mode, on the processor."""
+def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str] | None = None) -> torch.nn.Module:
+    """The transformer with its weights, in evaluation mode, on the processor.
+
+    `beside` names the weights in its files that the caller reads itself. Where it is given, any other weight without a
+    place in the transformer is an error: a head that is dropped in silence would change every figure.
+    """
     require_extra("torch", "torch", "transformers", "safetensors")
     import torch
     import transformers
@@ -77,10 +81,21 @@ def load_transformer(build: Build, *, eager: bool = False) -> torch.nn.Module:
     lost = [name for name in loaded["missing_keys"] if "pooler" not in name]
     if lost and not build.remote_code:
         raise R2medError(f"{build.folder}: {len(lost)} weights of the model are not in its files, {lost[0]} among them")
+    spare = [] if beside is None else [name for name in loaded["unexpected_keys"] if _is_head(name, beside)]
+    if spare:
+        raise R2medError(f"{build.folder}: {len(spare)} weights would be dropped, {sorted(spare)[0]} among them")
     if build.adapter:
         model = _with_adapter(model, build)
     ready: torch.nn.Module = model.eval().requires_grad_(False)
     return ready
+
+
+_PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
+"""Parts of names of weights that only pretraining used."""
+
+
+def _is_head(name: str, beside: Sequence[str]) -> bool:
+    return name not in beside and not any(part in name for part in _PRETRAINING)
 
 
 def _with_adapter(model: Any, build: Build) -> Any:
@@ -124,10 +139,29 @@ def load_dense(build: Build) -> list[torch.nn.Module]:
         file = folder / "model.safetensors"
         # An older file is read by torch's restricted loader, which makes tensors and runs nothing.
         weights = load_file(file) if file.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
+        around = {name: weights.pop(name) for name in list(weights) if name.startswith("residual.")}
         layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
         layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
-        layers += [layer, getattr(torch.nn, activation)()]
+        steps = [layer, getattr(torch.nn, activation)()]
+        layers += [_residual(steps, around.get("residual.weight"))] if config.get("use_residual") else steps
     return [layer.to(torch.float32).eval().requires_grad_(False) for layer in layers]
+
+
+def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> torch.nn.Module:
+    """The steps with their input added to their output, by way of a matrix where the two differ in size."""
+    import torch
+
+    class Residual(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = torch.nn.Sequential(*steps)
+            self.around = None if weight is None else torch.nn.Parameter(weight)
+
+        def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+            beside = vectors if self.around is None else vectors @ self.around.T
+            return self.steps(vectors) + beside  # type: ignore[no-any-return]  # modules are not typed
+
+    return Residual()
 
 
 def accepted(model: Any) -> frozenset[str]:

@@ -54,6 +54,8 @@ class Tokenizer:
 
     typed = True
     """Whether the model is told which text of a pair a token belongs to."""
+    mask: int | None = None
+    """The token that stands for one that is left out, or the end token of a model without."""
 
     def __init__(self, backend: Backend, *, pad: int, eos: int | None, special: frozenset[int]) -> None:
         self.backend, self.pad, self.eos, self.special = backend, pad, eos, special
@@ -128,6 +130,7 @@ def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = 
     eos = _missing_eos(backend, loaded.eos_token_id, folder) if append_eos else None
     made = Tokenizer(backend, pad=known[0] if known else 0, eos=eos, special=frozenset(loaded.all_special_ids))
     made.typed = "token_type_ids" in loaded.model_input_names
+    made.mask = loaded.mask_token_id if loaded.mask_token_id is not None else loaded.eos_token_id
     return made
 
 

@@ -49,6 +49,7 @@ STAGES: Mapping[str, str] = {
     "search-r1": "r2med.expand.agents:SearchR1",
     "replay": "r2med.expand.replay:Replay",
     "oracle-answer": "r2med.expand.methods:OracleAnswer",
+    "colbert": "r2med.retrieve.colbert:ColBERT",
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoder",
     "listwise": "r2med.rerank.listwise:Listwise",
     "groupwise": "r2med.rerank.groupwise:Groupwise",

@@ -256,6 +256,10 @@ class Retriever(Stage):
     depth: int
     """How many documents a list holds at the most."""
 
+    def as_reranker(self) -> Reranker | None:
+        """The same model as a reranker, for a place after another retriever; None for one that only searches."""
+        return None
+
     @abstractmethod
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's best documents, `depth` of them at most; every query of the collection has a list."""

@@ -35,6 +35,9 @@ class System:
 
     stages: tuple[Stage, ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(_placed(self.stages)))
+
     @classmethod
     def parse(cls, text: str) -> System:
         """A system from its spec, checked."""
@@ -130,6 +133,15 @@ class System:
             done = (*done, stage.key())
             state = as_step(stage, done, context, partial(_stepped, stage, state, gold))
         return state
+
+
+def _placed(stages: tuple[Stage, ...]) -> Iterator[Stage]:
+    """The stages, where a retriever that can also rerank does so after another retriever."""
+    found = False
+    for stage in stages:
+        placed = stage.as_reranker() if found and isinstance(stage, Retriever) else None
+        found = found or isinstance(stage, Retriever)
+        yield placed or stage
 
 
 def _built(value: Any) -> System:

@@ -266,7 +266,7 @@ class Dense(Retriever):
         hits = index.search(queries, self.depth + shared, id_order(ids))
         if self.index or self.quantize:
             context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
-        run = _run(collection, hits)
+        run = run_of_hits(collection, hits)
         return run.without_self().cut(self.depth) if shared else run
 
     def _index(
@@ -355,7 +355,7 @@ def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts
     return columns[0], columns[1]
 
 
-def _run(collection: Collection, hits: VectorHits) -> Run:
+def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
     """Hits as ranked lists; they are in the order of the one rule already."""
     ids = collection.documents.ids
     rows, width = hits.places.shape

@@ -1,0 +1,218 @@
+"""Cards of late-interaction models: a vector for each token, and what decides which tokens those are.
+
+Prefixes, lengths, the expansion of queries and the tokens that are skipped decide the figure as much as the weights
+do, and every family of checkpoints writes them down elsewhere: sentence-transformers beside its modules, PyLate in one
+file at the top, Stanford's ColBERT in `artifact.metadata`. Here they become one card.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from r2med.errors import R2medError, SpecError
+from r2med.models.card_registry import CardRegistry
+from r2med.models.source import ModelSource
+
+EXPANSIONS = ("off", "fixed", "min")
+"""How a query is filled up with mask tokens: not at all, to exactly its length, or to at least that."""
+SIMILARITIES = ("maxsim", "meanmaxsim")
+DTYPES = ("float32", "bfloat16", "float16")
+PUNCTUATION = tuple(string.punctuation)
+INLINE = "linear.weight"
+"""The name of the projection in the weights of a Stanford checkpoint."""
+_CLASSIC = 32
+"""The length of an expanded query where a checkpoint states none."""
+_PYLATE = ("query_length", "document_length", "query_expansion", "do_query_expansion", "attend_to_expansion_tokens")
+_PYLATE_MARKS = (*_PYLATE, "attend_to_mask_tokens", "query_prefix", "document_prefix", "skiplist_words")
+
+
+@dataclass(frozen=True)
+class LateCard:
+    """A late-interaction model and how it is used. `cards.toml` says what each field means.
+
+    >>> late_card("colbertv2").query_length, late_card("colbertv2").expansion
+    (32, 'fixed')
+    """
+
+    name: str
+    id: str
+    revision: str = "main"
+    subfolder: str = ""
+    dense: tuple[str, ...] = ()
+    inline: bool = False
+    query_prefix: str = ""
+    document_prefix: str = ""
+    query_length: int = 0
+    document_length: int = 0
+    expansion: str = ""
+    attend: bool = False
+    expansion_token: str = ""
+    skiplist: tuple[str, ...] = ()
+    skip_queries: bool = False
+    normalize: bool = True
+    lowercase: bool = False
+    similarity: str = "maxsim"
+    dtype: str = "float32"
+    remote_code: bool = False
+    dimension: int = 0
+    parameters: float = 0
+    licence: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for field, allowed in (("expansion", EXPANSIONS), ("similarity", SIMILARITIES), ("dtype", DTYPES)):
+            value = getattr(self, field)
+            if value and value not in allowed:
+                raise SpecError(f"{self.name}: {field} must be one of {', '.join(allowed)}, not {value!r}")
+        if min(self.query_length, self.document_length) < 0:
+            raise SpecError(f"{self.name}: a length of {min(self.query_length, self.document_length)} tokens")
+
+
+_CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
+
+
+def late_card(name: str) -> LateCard:
+    """The card of a name."""
+    return _CARDS.find(name, " (or hf:ORG/NAME, or a folder)")
+
+
+def late_cards() -> Mapping[str, LateCard]:
+    """Every card by name."""
+    return _CARDS.cards()
+
+
+def card_from_files(source: ModelSource, name: str) -> LateCard:
+    """The card of a checkpoint of any family, from its own files."""
+    config = source.read_json("config.json") or {}
+    modules = source.read_json("modules.json")
+    stated = source.read_json("config_sentence_transformers.json") or {}
+    if isinstance(modules, list):
+        return _of_modules(source, name, modules, stated)
+    if "HF_ColBERT" in (config.get("architectures") or []) or source.small_file("artifact.metadata"):
+        return _stanford(source, name)
+    if not config:
+        raise R2medError(f"{source.name}: not a model (no config.json)")
+    raise R2medError(
+        f"{source.name} is no late-interaction checkpoint: it has neither the modules of sentence-transformers or"
+        " PyLate nor Stanford's artifact.metadata, so its projection would be random"
+    )
+
+
+def _stanford(source: ModelSource, name: str) -> LateCard:
+    """Settings of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
+    told = source.read_json("artifact.metadata") or {}
+    markers = {role: told.get(f"{role}_token_id") for role in ("query", "doc")}
+    for role, marker in markers.items():
+        if marker is not None and not isinstance(marker, str):
+            raise R2medError(f"{source.name}: {role}_token_id in artifact.metadata is {marker!r}, not a token")
+    return LateCard(
+        name,
+        source.name,
+        source.revision,
+        inline=True,
+        query_prefix=f"{markers['query'] or '[unused0]'} ",
+        document_prefix=f"{markers['doc'] or '[unused1]'} ",
+        query_length=int(told.get("query_maxlen") or _CLASSIC),
+        document_length=int(told.get("doc_maxlen") or source.max_length()),
+        expansion="fixed",
+        attend=bool(told.get("attend_to_mask_tokens")),
+        skiplist=PUNCTUATION if told.get("mask_punctuation", True) else (),
+    )
+
+
+def _of_modules(
+    source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
+) -> LateCard:
+    """Settings of a checkpoint of sentence-transformers or PyLate, module by module."""
+    pylate = any(mark in stated for mark in _PYLATE_MARKS)
+    native = stated.get("model_type") == "MultiVectorEncoder"
+    if not pylate and not native and stated.get("model_type") != "ColBERT":
+        raise R2medError(
+            f"{source.name} gives a text one vector, not one for each token: write its name alone, without colbert(...)"
+        )
+    found: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
+    for module in modules:
+        found |= _module(source, module, found)
+    if "subfolder" not in found:
+        raise R2medError(f"{source.name}: modules.json lists no transformer")
+    found |= _lengths(source, found["subfolder"], stated, pylate=pylate) | _prefixes(stated)
+    if stated.get("skiplist_words") is not None and not native:
+        found["skiplist"] = tuple(stated["skiplist_words"])
+    if stated.get("similarity_fn_name") in SIMILARITIES:
+        found["similarity"] = stated["similarity_fn_name"]
+    return LateCard(name, source.name, source.revision, **found)
+
+
+def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a module adds to the card; one that cannot be run is an error, for nothing may be dropped in silence."""
+    kind = str(module.get("type", "")).rpartition(".")[2]
+    path = str(module.get("path", "")).strip("/")
+    told: Mapping[str, Any] = source.read_json(f"{path}/config.json") or {} if path else {}
+    match kind:
+        case "Transformer":
+            return {"subfolder": path}
+        case "Dense":
+            _check_dense(source, path, told)
+            return {"dense": (*found["dense"], path)}
+        case "MultiVectorMask":
+            return _mask(source, told)
+        case "Normalize" if told.get("module_input_name", "token_embeddings") == "token_embeddings":
+            return {"normalize": True}
+    raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run, and will not leave out")
+
+
+def _check_dense(source: ModelSource, path: str, told: Mapping[str, Any]) -> None:
+    for end in ("module_input_name", "module_output_name"):
+        if told.get(end) not in (None, "token_embeddings"):
+            raise R2medError(f"{source.name}: {path} works on {told[end]}, not on the vectors of tokens")
+
+
+def _mask(source: ModelSource, told: Mapping[str, Any]) -> dict[str, Any]:
+    if told.get("keep_only_token_ids"):
+        raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
+    tasks = told.get("skiplist_tasks") or ["document"]
+    return {"skiplist": tuple(told.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
+
+
+def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
+    """How much is read of a text, and how a query is filled up: as sentence-transformers or as PyLate writes it."""
+    told = {**(stated if pylate else {}), **_transformer(source, subfolder)}
+    longest = source.max_length(subfolder)
+    expansion = told.get("query_expansion")
+    if expansion is None and "query_expansion" not in told and pylate and told.get("do_query_expansion") is not False:
+        attend = told.get("attend_to_expansion_tokens", told.get("attend_to_mask_tokens"))
+        expansion = {"strategy": "fixed", "attend": attend, "length": told.get("query_length") or _CLASSIC}
+    lower = bool(told.get("do_lower_case"))
+    found = {"document_length": told.get("document_length") or longest, "lowercase": lower}
+    if not expansion:
+        return found | {"query_length": told.get("query_length") or longest, "expansion": "off"}
+    if expansion.get("strategy") == "min" and told.get("query_length"):
+        raise R2medError(f"{source.name}: a query_length beside an expansion of at least so many tokens is not known")
+    return found | {
+        "expansion": expansion["strategy"],
+        "query_length": expansion["length"],
+        "attend": bool(expansion.get("attend")),
+        "expansion_token": expansion.get("token") or "",
+    }
+
+
+def _transformer(source: ModelSource, subfolder: str) -> dict[str, Any]:
+    """The file that sentence-transformers writes for the transformer itself."""
+    under = f"{subfolder}/" if subfolder else ""
+    told = source.read_json(f"{under}sentence_bert_config.json") or {}
+    return {name: value for name, value in told.items() if name != "max_seq_length" and value is not None}
+
+
+def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands before a text: the marker first, then the prompt, which may hold the marker already."""
+    prompts = stated.get("prompts") or {}
+    roles = {"query": ("query",), "document": ("document", "passage", "corpus")}
+    found = {}
+    for role, names in roles.items():
+        prompt = next((prompts[each] for each in names if prompts.get(each)), "")
+        marker = stated.get(f"{role}_prefix") or ""
+        found[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
+    return found

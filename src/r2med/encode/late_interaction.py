@@ -1,0 +1,152 @@
+"""What a late-interaction model is as a stage, whether it searches or reranks: its name, its settings, its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from r2med.encode.encoder import Role
+from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_files, late_card, late_cards
+from r2med.encode.token_encoder import TokenEncoder
+from r2med.encode.token_store import TOKEN_PRECISIONS
+from r2med.errors import SpecError, suggest
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Requirements, Stage
+
+NAME = "colbert"
+_HUB = "hf:"
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class LateInteraction(Stage):
+    """A model that gives every token a vector, and what a spec may change of it."""
+
+    model: str
+    """A card's name, `hf:ORG/NAME`, or a folder: sentence-transformers, PyLate or Stanford."""
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents are kept, or reranked."""
+    query_length: int = 0
+    """Tokens that a query is cut to, and filled up to where queries are expanded; 0 as the checkpoint says."""
+    document_length: int = 0
+    """Tokens that are read of a document; 0 as the checkpoint says."""
+    expansion: str = ""
+    """How queries are filled up with mask tokens: off, fixed or min; empty as the checkpoint says."""
+    dtype: str = ""
+    """The precision the model runs in: float32, bfloat16, float16."""
+    store: str = "float16"
+    """What documents' vectors are kept as: float16, int8 or float32."""
+    revision: str = ""
+    """The hub's commit or branch, in place of the card's."""
+    device: str = "auto"
+    """Where torch runs the model: cpu, cuda, cuda:1, mps."""
+    remote_code: bool = False
+    """Whether Python code of the model's repository may run: only for those you trust."""
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
+        if min(self.query_length, self.document_length) < 0:
+            raise SpecError(f"{self.model}: query_length and document_length must not be negative")
+        choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *_SHORT), "store": TOKEN_PRECISIONS}
+        for option, known in choices.items():
+            value = getattr(self, option)
+            if value and value not in known:
+                hint = suggest(value, known) or f"; known: {', '.join(known)}"
+                raise SpecError(f"{self.model}: unknown {option} {value!r}{hint}")
+        # A wrong name is an error before anything runs.
+        if not (self.model in late_cards() or "/" in self.model or self._is_folder):
+            late_card(self.model)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, NAME)
+
+    def check_files(self) -> None:
+        """Refuse a folder that is not there."""
+        if looks_like_path(self.model):
+            existing_folder(self.model)
+
+    @property
+    def _is_folder(self) -> bool:
+        return looks_like_path(self.model) or (self.model not in late_cards() and Path(self.model).is_dir())
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """Where the files are."""
+        known = late_cards().get(self.model)
+        if known:
+            return locate(known.id, self.revision or known.revision)
+        name = as_path(self.model) if self._is_folder else self.model.removeprefix(_HUB)
+        return locate(name, self.revision or "main")
+
+    @cached_property
+    def card(self) -> LateCard:
+        """The card from the checkpoint's own files, which decide, with what the spec changes of it."""
+        known = late_cards().get(self.model)
+        found = card_from_files(self.source, self.model)
+        if known:
+            facts = {name: getattr(known, name) for name in ("licence", "parameters", "dimension", "notes", "dtype")}
+            found = replace(found, remote_code=known.remote_code, **facts)
+        return replace(found, remote_code=found.remote_code or self.remote_code, **self._changes(found))
+
+    def _changes(self, found: LateCard) -> dict[str, Any]:
+        names = ("query_length", "document_length", "expansion")
+        given = {name: getattr(self, name) for name in names if getattr(self, name)}
+        if self.dtype:
+            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+        return given
+
+    @cached_property
+    def encoder(self) -> TokenEncoder:
+        """The model with this stage's settings; not loaded."""
+        if self.card.remote_code and not self.remote_code:
+            raise SpecError(f"{self.card.id} runs Python code of its own; add remote_code=true if you trust it")
+        return TokenEncoder(self.card, self.device)
+
+    @property
+    def requirements(self) -> Requirements:
+        """The extra, and what the hub is asked for."""
+        return Requirements(extra="torch", hub=() if self.source.place else (self.source.name,))
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What the vectors of queries and documents depend on, and how they are compared."""
+        found: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
+        return found | {"use": self.kind, "similarity": self.card.similarity}
+
+    def describe(self) -> Mapping[str, object]:
+        """Every setting that decides the figure."""
+        card = self.card
+        expansion = f"{card.expansion}, attended to" if card.attend and card.expansion != "off" else card.expansion
+        return {
+            "model": card.id,
+            **({} if self.source.place else {"revision": self.source.revision}),
+            "query prefix": card.query_prefix,
+            "document prefix": card.document_prefix,
+            "query length": card.query_length,
+            "document length": card.document_length,
+            "expansion": expansion,
+            "skipped": "".join(card.skiplist) or "none",
+            "similarity": card.similarity,
+            "dtype": card.dtype,
+            "store": self.store,
+            "depth": self.depth,
+        }
+
+    def compare_card(self, context: Context) -> None:
+        """Say where the checkpoint differs from what is published of it; its own files count."""
+        known = late_cards().get(self.model)
+        if known is None:
+            return
+        read = card_from_files(self.source, self.model)
+        for name in ("query_length", "document_length", "expansion", "query_prefix", "document_prefix"):
+            told, there = getattr(known, name), getattr(read, name)
+            if told and told != there:
+                context.warn(f"{known.id} has {name} {there!r}, its card {told!r}; the checkpoint's own counts")

@@ -1,0 +1,92 @@
+"""Late interaction as a retriever: exact MaxSim over the token vectors of all documents, mapped from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.dataset import Texts
+from r2med.data.run import Run, id_order
+from r2med.encode.encoder import Role
+from r2med.encode.late_interaction import LateInteraction
+from r2med.encode.maxsim import MaxSimIndex
+from r2med.encode.token_encoding import encode_tokens, tokens_to_encode
+from r2med.encode.vector_search import VectorHits
+from r2med.errors import SpecError
+from r2med.pipeline.joins import query_copies
+from r2med.pipeline.registry import named
+from r2med.pipeline.stage import Context, Reranker, Retriever
+from r2med.retrieve.dense import run_of_hits
+from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.searchable_documents import searchable, with_text
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+
+_RERANKER = "r2med.rerank.colbert_reranker:ColBERTReranker"
+
+
+@dataclass(frozen=True)
+class ColBERT(LateInteraction, Retriever):
+    """Search by late interaction; after another retriever, rerank its lists by it.
+
+    >>> str(ColBERT("colbertv2", store="int8"))
+    'colbert(colbertv2, store=int8)'
+    """
+
+    drop_self: bool = True
+    """Whether the document whose id is the query's own is left out, as for other models of vectors."""
+    join: str = ""
+    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way of words."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.join:
+            query_copies(self.join)
+
+    def as_reranker(self) -> Reranker:
+        """The same model at a place after the retriever."""
+        kind = named(_RERANKER)
+        known = {field.name for field in fields(kind)}
+        given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for field in fields(self):
+            if field.name not in known and given.pop(field.name) != field.default:
+                raise SpecError(f"{self}: {field.name} is for searching; after a retriever, colbert reranks")
+        found: Reranker = kind(**given)
+        return found
+
+    def describe(self) -> Mapping[str, object]:
+        """Every setting that decides the figure."""
+        return {**super().describe(), "drop_self": self.drop_self, "join": self.join or "as published"}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many texts are still to be encoded."""
+        documents = tokens_to_encode(self.encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
+        return {
+            "documents to encode": documents,
+            "queries to encode": tokens_to_encode(self.encoder, self._queries(collection), Role.QUERY),
+        }
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's best documents."""
+        encoder, collection = self.encoder, searchable(collection, context)
+        self.compare_card(context)
+        with context.timed("index"):
+            documents = encode_tokens(encoder, collection.documents, Role.DOCUMENT, context, self.store)
+            index = MaxSimIndex(documents, context.engine.memory // 4, unit=self.card.normalize)
+        queries = encode_tokens(encoder, self._queries(collection), Role.QUERY, context)
+        context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": index.nbytes}
+        ids = collection.documents.ids
+        shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
+        vectors = [queries.of(place) for place in range(len(queries))]
+        hits = index.search(vectors, self.depth + shared, id_order(ids))
+        if self.card.similarity == "meanmaxsim":
+            hits = VectorHits(hits.places, (hits.scores / queries.count[:, None]).astype(np.float32))
+        run = run_of_hits(collection, hits)
+        return run.without_self().cut(self.depth) if shared else run
+
+    def _queries(self, collection: Collection) -> Texts:
+        return Texts(collection.queries.ids, search_texts(collection, self.join))

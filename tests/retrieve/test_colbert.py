@@ -1,0 +1,196 @@
+"""Late interaction as a person uses it: alone, after another retriever, from the cache, with a broken checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+import r2med
+from late_models import reference, save_native, save_plain, save_pylate, save_stanford
+from r2med.data.run import id_order
+from r2med.encode.maxsim import MaxSimIndex
+from r2med.encode.token_store import TokenStore
+from r2med.encode.vector_store import text_hashes
+from r2med.errors import R2medError
+from r2med.pipeline.engine import Engine
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
+from r2med.storage.cache import Cache
+
+TASK = "sample/Biology"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_pylate("modernbert", tmp_path_factory.mktemp("late") / "tiny", model_type="ColBERT", query_length=48)
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def context(tmp_path):
+    return Context(Cache(tmp_path / "cache"), Engine())
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    """Every document's score for every query, by the reference library."""
+    collection, theirs = r2med.load(TASK).collection, reference(model)
+    queries = theirs.encode_query(list(collection.queries.texts), convert_to_numpy=True)
+    documents = theirs.encode_document(list(collection.documents.texts), convert_to_numpy=True)
+    return theirs.similarity(queries, documents).numpy()
+
+
+def _scores(run, collection):
+    place = collection.documents.position
+    return {
+        query: {place[name]: score for name, score in zip(ranking.documents, ranking.scores.tolist(), strict=True)}
+        for query, ranking in run
+    }
+
+
+@pytest.mark.parametrize(("store", "apart"), [("float32", 2e-5), ("float16", 0.02), ("int8", 0.3)])
+def test_it_searches_exactly_and_its_scores_are_the_librarys(model, expected, context, store, apart):
+    collection = r2med.load(TASK).collection
+    run = System.parse(f"colbert({model}, store={store}, depth=20)").run(collection, context)
+    for row, (query, found) in zip(expected, _scores(run, collection).items(), strict=True):
+        worst = min(found.values())
+        assert len(found) == 20, query
+        assert all(abs(row[place] - score) < apart for place, score in found.items())
+        assert all(row[place] < worst + 2 * apart for place in range(len(row)) if place not in found)
+
+
+def test_after_a_retriever_it_reranks_the_candidates_and_leaves_the_rest(model, expected, context):
+    collection = r2med.load(TASK).collection
+    before = System.parse("bm25").run(collection, context)
+    run = System.parse(f"bm25 >> colbert({model}, depth=10, store=float32)").run(collection, context)
+    for row, (query, ranking) in zip(expected, run, strict=True):
+        first, candidates = list(ranking.documents[:10]), list(before[query].documents)
+        assert set(first) == set(candidates[:10])
+        assert list(ranking.documents[10:]) == candidates[10:]
+        scores = [row[collection.documents.position[name]] for name in first]
+        np.testing.assert_allclose(ranking.scores[:10], scores, atol=2e-5)
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_document_is_encoded_once_whoever_asks_for_it(model, context, monkeypatch):
+    collection = r2med.load(TASK).collection
+    System.parse(f"bm25 >> colbert({model}, depth=10)").run(collection, context)
+    again = Context(context.cache, Engine())
+    System.parse(f"colbert({model})").run(collection, again)
+    facts = again.notes.facts[f"colbert({model})"]
+    assert 0 < facts["documents"]["encoded"] < facts["documents"]["texts"]
+    assert facts["queries"]["encoded"] == 0
+    monkeypatch.setattr("r2med.encode.token_encoder.LoadedTokenModel", None)  # nothing is left to encode
+    last = System.parse(f"colbert({model}, depth=30)").run(collection, Context(context.cache, Engine()))
+    assert len(last) == len(collection.queries)
+
+
+def test_what_decides_the_figure_is_recorded_and_is_part_of_the_key(model):
+    report = r2med.evaluate([f"colbert({model})", f"bm25 >> colbert({model}, query_length=16)"], TASK)
+    [alone, after] = [result.record.notes for result in report.results]
+    told = alone[f"colbert({model})"]
+    assert told["queries"]["prefix"] == "[Q] "
+    assert told["queries"]["expansion"] == "fixed"
+    assert told["queries"]["max_tokens"] == 48
+    assert told["documents"]["prefix"] == "[D] "
+    assert told["documents"]["max_tokens"] == 60
+    assert told["documents"]["dtype"] == "float32"
+    assert told["documents"]["truncated"] > 0
+    assert told["index"] == "float16"
+    assert after[f"colbert({model}, query_length=16)"]["queries"]["max_tokens"] == 16
+    options = ("", ", query_length=16", ", document_length=20", ", expansion=off", ", dtype=bfloat16", ", store=int8")
+    keys = {System.parse(f"{before}colbert({model}{each})").key() for each in options for before in ("", "bm25 >> ")}
+    assert len(keys) == 2 * len(options)
+
+
+def test_a_flipped_bit_costs_one_text_and_changes_no_list(model, context, tmp_path):
+    collection = r2med.load(TASK).collection
+    system = System.parse(f"colbert({model})")
+    first = system.run(collection, context)
+    for rows in (tmp_path / "home" / "vectors").glob("*/*.rows"):
+        data = bytearray(rows.read_bytes())
+        data[len(data) // 2] ^= 64
+        rows.write_bytes(data)
+    again = Context(context.cache, Engine())
+    assert _scores(system.run(collection, again), collection) == _scores(first, collection)
+    assert again.notes.facts[str(system)]["documents"]["encoded"] == 1
+    assert any("1 vectors of tiny" in sentence for sentence in again.notes.warnings)
+
+
+def _extra_head(folder):
+    file = save_stanford("bert", folder) / "model.safetensors"
+    weights = load_file(file)
+    save_file(weights | {"linear_64.weight": weights["linear.weight"].clone()}, file, {"format": "pt"})
+
+
+def _no_projection(folder):
+    file = save_stanford("bert", folder) / "model.safetensors"
+    save_file({name: part for name, part in load_file(file).items() if name != "linear.weight"}, file, {"format": "pt"})
+
+
+def _unknown_module(folder):
+    file = save_pylate("bert", folder) / "modules.json"
+    modules = json.loads(file.read_text())
+    file.write_text(json.dumps([*modules, {"idx": 2, "name": "2", "path": "2_Router", "type": "mine.Router"}]))
+
+
+def _one_vector(folder):
+    save_pylate("bert", folder)
+    (folder / "config_sentence_transformers.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (_extra_head, "1 weights would be dropped, linear_64.weight among them"),
+        (_no_projection, "no linear.weight among its weights"),
+        (_unknown_module, "has a module Router that r2med cannot run, and will not leave out"),
+        (_one_vector, "gives a text one vector, not one for each token"),
+        (lambda folder: save_plain("bert", folder), "its projection would be random"),
+        (lambda folder: folder.mkdir(), "not a model (no config.json)"),
+        (
+            lambda folder: save_native("bert", folder, query_expansion={"strategy": "fixed", "length": 200}),
+            "128 tokens",
+        ),
+    ],
+)
+def test_a_checkpoint_of_which_a_part_would_be_left_out_is_refused_in_one_line(spoil, line, tmp_path, context):
+    spoil(tmp_path / "model")
+    with pytest.raises(R2medError) as told:
+        System.parse(f"colbert({tmp_path / 'model'})").run(r2med.load(TASK).collection, context)
+    assert line in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memory(precision, seed):
+    rng = np.random.default_rng(seed)
+    texts = [f"text {number % 37}" for number in range(60)]  # several are there twice
+    store = TokenStore({"model": "random"}, precision)
+    hashes = text_hashes(texts)
+    vectors = {text: rng.normal(size=(rng.integers(1, 40), 12)).astype(np.float32) for text in dict.fromkeys(texts)}
+    for part in (list(vectors)[:20], list(vectors)[20:]):  # in two shards, not in the order of the documents
+        with store.writer() as writer:
+            part = part[::-1]
+            writer.append_spans(text_hashes(part), np.ones(len(part), np.int64), [vectors[text] for text in part])
+    store.refresh()
+    documents = store.spans(store.find(hashes))
+    queries = [rng.normal(size=(count, 12)).astype(np.float32) for count in (1, 5, 32)]
+    kept = [documents.of(place).astype(np.float64) for place in range(len(documents))]
+    plain = np.array([[(rows @ query.T).max(axis=0).sum() for rows in kept] for query in queries]).astype(np.float32)
+    ties = id_order([f"d{number}" for number in range(60)])
+    small, large = (MaxSimIndex(documents, memory, unit=False) for memory in (1, 1 << 29))
+    hits, others = (index.search(queries, 25, ties) for index in (small, large))
+    assert np.array_equal(hits.places, others.places)
+    for row, places, scores in zip(plain, hits.places, hits.scores, strict=True):
+        order = np.lexsort((ties, -row))[:25]
+        assert places.tolist() == order.tolist()
+        np.testing.assert_array_equal(scores, row[order])
