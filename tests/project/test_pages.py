@@ -32,9 +32,11 @@ def test_the_reference_has_every_verb_option_and_example():
 
 def test_the_cards_are_all_there():
     text = make_reference.cards_page()
-    assert len(re.findall(r"(?m)^\| (?!name|---)", text)) == sum(
-        map(len, (make_reference.encoders(), make_reference.rerankers(), make_reference.reranking_servers()))
-    ) + len(make_reference.model_names()) - len(["local"])
+    kinds = (make_reference.encoders, make_reference.late_cards, make_reference.rerankers)
+    cards = sum(len(kind()) for kind in (*kinds, make_reference.reranking_servers))
+    languages = len(make_reference.model_names()) - len(["local"])
+    assert len(re.findall(r"(?m)^\| (?!name|---)", text)) == cards + languages
+    assert "| colbertv2 | colbert-ir/colbertv2.0 | 110M | 128 | 32 / 180 | MIT | - |" in text
     assert "| gpt-4o | gpt-4o-2024-11-20 | no | 2.5 | 10 | `OPENAI_API_KEY` |" in text
     assert "| bge | BAAI/bge-large-en-v1.5 | 335M | torch | cls | 512 / 512 | cosine | MIT |" in text
 

@@ -36,7 +36,7 @@ _UNIT = 2.0**-24
 """The rounding of one operation in single precision."""
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """Documents whose vectors follow one another in a shard."""
 
     shard: int
@@ -70,7 +70,7 @@ class MaxSimIndex:
         _, first, place = np.unique(places, axis=1, return_index=True, return_inverse=True)
         return first, place.ravel()
 
-    def blocks(self, tokens: int) -> Iterator[Block]:
+    def blocks(self, tokens: int) -> Iterator[TokenBlock]:
         """Blocks of whole documents with at most so many tokens, unless one document alone has more."""
         first, _ = self._order
         shard, row, count = (part[first] for part in (self.documents.shard, self.documents.row, self.documents.count))
@@ -83,7 +83,7 @@ class MaxSimIndex:
                 fits = int(np.searchsorted(ends, row[here] + tokens, side="right"))
                 last = max(here + 1, start + fits)
                 begin = int(row[here])
-                yield Block(
+                yield TokenBlock(
                     int(shard[here]), begin, int(ends[last - start - 1]), slice(here, last), row[here:last] - begin
                 )
                 here = last
