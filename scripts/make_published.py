@@ -121,6 +121,17 @@ ZERO_SHOT = {
     "Qwen3-32B (think)": ("qwen3-32b-think", "qwen3-32b"), "DeepSeek-V3.1": ("deepseek-v3.1", "deepseek-v3.1"),
 }  # fmt: skip
 """Chat models that rerank groups without training for it: their part of a row's name, and the model's name."""
+CHAT_CARDS = {"qwen3-32b-think": "qwen3-32b", "qwen3-32b-no-think": "qwen3-32b-no-think"}
+"""The card of a chat model whose row says more than its name."""
+SERVED = {
+    "grouprank-7b": "groupwise", "grouprank-32b": "groupwise",
+    "reasonrank-7b": "listwise", "reasonrank-32b": "listwise", "rank-k-32b": "listwise",
+    "rank1-7b": "pointwise", "rank1-14b": "pointwise", "rank1-32b": "pointwise",
+    "erank-4b": "pointwise", "erank-14b": "pointwise", "erank-32b": "pointwise",
+}  # fmt: skip
+"""Rerankers that r2med has a card for, and the stage that asks each."""
+FUSED = "0.5"
+"""The share of the first stage's scores in a groupwise row; the published one is not known."""
 NANO = {
     "bm25": ("base", "bm25", "HAKARI-Bench's BM25"),
     "dense": ("base", "harrier", "microsoft/harrier-oss-v1-270m with its web-search prompt"),
@@ -230,8 +241,10 @@ def page(rows: Iterable[Mapping[str, str]]) -> Table:
         system = benchmark_system("page", expander, llm, retriever, MEDCPT_PAGE if retriever == "medcpt" else "")
         if row["reranker"] == "ReasonRank(32B)":
             note = f"reasoning listwise; {_first_stage(retriever)}"
-            name = f"reranker/reasonrank-32b/{retriever}"
-            system = System("page", name, "reranker", retriever, reranker="reasonrank-32b", size="32B", note=note)
+            system = System(
+                "page", f"reranker/reasonrank-32b/{retriever}", "reranker", retriever,
+                reranker="reasonrank-32b", system=served_spec(retriever, "reasonrank-32b"), size="32B", note=note,
+            )  # fmt: skip
         elif row["reranker"] != "-":
             raise ValueError(f"an unknown reranker: {row['reranker']}")
         found[system] = {"nDCG@10": _wide(row)}
@@ -296,14 +309,30 @@ def reranked_system(source: str, row: Mapping[str, str]) -> System:
     if row["system"] in ZERO_SHOT:
         part, llm = ZERO_SHOT[row["system"]]
         name = f"groupwise/{part}/{retriever}"
-        return System(source, name, "reranker", retriever, llm, "groupwise", size=row["size"], note=note)
+        spec = f"{retriever} >> groupwise({CHAT_CARDS.get(part, llm)}, fuse={FUSED})"
+        return System(
+            source, name, "reranker", retriever, llm, "groupwise",
+            system=spec, size=row["size"], note=note,
+        )  # fmt: skip
     model, _, variant = row["system"].casefold().partition(" (")
     size = row["size"].casefold()
     reranker = model if model.endswith(f"-{size}") else f"{model}-{size}"
     part = f"{reranker}-sorted" if variant.startswith("sorted") else reranker
     return System(
-        source, f"reranker/{part}/{retriever}", "reranker", retriever, reranker=reranker, size=row["size"], note=note
-    )
+        source, f"reranker/{part}/{retriever}", "reranker", retriever,
+        reranker=reranker, system=served_spec(retriever, part), size=row["size"], note=note,
+    )  # fmt: skip
+
+
+def served_spec(retriever: str, part: str) -> str:
+    """A reranker with a card of its own as r2med says it over a first stage; empty for one without."""
+    reranker = part.removesuffix("-sorted")
+    if reranker not in SERVED:
+        return ""
+    if SERVED[reranker] != "groupwise":
+        return f"{retriever} >> {SERVED[reranker]}({reranker})"
+    how = "groups=sorted, " if part != reranker else ""
+    return f"{retriever} >> groupwise({reranker}, {how}fuse={FUSED})"
 
 
 def _first_stage(retriever: str, depth: str = "100") -> str:

@@ -34,6 +34,7 @@ from r2med.encode.late_cards import late_cards
 from r2med.llm import find_model, model_names
 from r2med.rerank.reranker_cards import api_cards as reranking_servers
 from r2med.rerank.reranker_cards import cards as rerankers
+from r2med.rerank.served_models import served_cards
 
 ROOT = page_blocks.ROOT
 STAR = "\\*"
@@ -126,6 +127,8 @@ def cards_page() -> str:
         _late_models(),
         "## Rerankers",
         _rerankers(),
+        "Language models that were trained to rerank, used as `STAGE(NAME)` with a server that has the weights:",
+        _served(),
         "Rerankers behind an API, used as `api-rerank(NAME)`:",
         _table(("name", "model", "key"), ((c.name, c.id, f"`{c.key_env}`") for c in reranking_servers().values())),
         "## Language models",
@@ -194,6 +197,25 @@ def _rerankers() -> str:
                 card.notes or "-",
             )
             for card in rerankers().values()
+        ),
+    )
+
+
+def _served() -> str:
+    heads = ("name", "model", "parameters", "stage", "answers by", "licence", "remarks")
+    return _table(
+        heads,
+        (
+            (
+                card.name,
+                find_model(card.name).id,
+                _millions(card.parameters),
+                f"`{card.stage}`",
+                card.answer,
+                card.licence or "-",
+                card.notes or "-",
+            )
+            for card in served_cards().values()
         ),
     )
 

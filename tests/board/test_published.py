@@ -13,11 +13,13 @@ import pytest
 import needs
 from r2med.board.leaderboard import View, board
 from r2med.board.model import Board, Line
+from r2med.board.reproduce import reproductions
 from r2med.data.published import KINDS, find_published, published, sources
 from r2med.data.tasks import groups
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.pipeline.system import System
+from r2med.rerank.served_models import served_cards
 from r2med.runs.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,9 +94,17 @@ def test_every_spec_parses_and_is_written_as_r2med_writes_it() -> None:
         assert System.parse(spec).spec == spec
 
 
-def test_every_row_of_the_benchmark_has_a_spec_but_for_one_model_without_a_card() -> None:
-    unsaid = {system.name for system in published() if system.source.name in ("paper", "page") and not system.system}
-    assert unsaid == {"reranker/reasonrank-32b/e5"}
+def test_every_row_of_the_benchmark_has_a_spec_and_every_served_reranker_too() -> None:
+    unsaid = {system for system in published() if not system.system}
+    assert not {system.name for system in unsaid if system.source.name in ("paper", "page")}
+    assert not {system.name for system in unsaid} & {system.name for system in published() if system.llm}
+    assert {system.reranker for system in unsaid if system.reranker} & served_cards().keys() == set()
+    groups = {row.name: row.system for row in find_published("table:grouprank") if "groupwise" in row.system}
+    assert groups["groupwise/qwen3-32b-no-think/diver"] == "diver >> groupwise(qwen3-32b-no-think, fuse=0.5)"
+    assert groups["reranker/grouprank-32b-sorted/diver"] == "diver >> groupwise(grouprank-32b, groups=sorted, fuse=0.5)"
+    assert len(groups) == 7
+    [made] = reproductions(["groupwise/deepseek-v3.1/diver"])
+    assert any("fuse=0.5 is r2med's choice" in note for note in made.notes)
 
 
 def test_names_kinds_and_specs_say_the_same() -> None:

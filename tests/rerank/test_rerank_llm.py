@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,8 +17,10 @@ import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
 from r2med.llm import AttemptError, RawAnswer, Request, Token, add_model, scripted
+from r2med.llm.llm_cards import find_model
+from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
-from r2med.rerank.groupwise import Groupwise, groups
+from r2med.rerank.groupwise import GROUPINGS, Groupwise, make_groups
 from r2med.rerank.listwise import Listwise, windows
 from r2med.rerank.llm_reranker import ask
 from r2med.rerank.pointwise import Pointwise
@@ -214,13 +217,17 @@ def test_answers_are_kept_and_not_asked_for_again() -> None:
 # Groupwise.
 
 
-def test_groups_deal_the_list_out() -> None:
+@pytest.mark.parametrize("how", GROUPINGS)
+def test_groups_hold_every_passage_once_and_the_same_way_each_time(how: str) -> None:
     for number in range(3):
-        found = groups(23, 5, number, "q1")
+        found = make_groups(23, 5, how, number, "q1")
         assert sorted(place for group in found for place in group) == list(range(23))
         assert max(map(len, found)) - min(map(len, found)) <= 1
         assert max(map(len, found)) <= 5
-    assert groups(23, 5, 1, "q1") == groups(23, 5, 1, "q1") != groups(23, 5, 2, "q1") != groups(23, 5, 2, "q2")
+        assert found == make_groups(23, 5, how, number, "q1")
+    assert make_groups(23, 5, how, 1, "q1") != make_groups(23, 5, how, 2, "q1") != make_groups(23, 5, how, 2, "q2")
+    neighbours = [sorted(group) == list(range(min(group), max(group) + 1)) for group in make_groups(100, 20, how)]
+    assert all(neighbours) == (how == "sorted")
 
 
 def graded(grades: dict[str, float]):
@@ -251,30 +258,184 @@ def test_groups_are_merged_by_grade_and_ties_keep_their_order() -> None:
         assert not own.notes.incomplete
 
 
-def test_a_passage_that_a_reply_leaves_out_gets_its_lowest_grade() -> None:
+def test_a_passage_that_every_reply_leaves_out_gets_the_lowest_grade_and_is_told() -> None:
     some = {start: grade for start, grade in GRADES.items() if start != "gout"}
     data, own = collection(), context()
-    after = Groupwise(model(graded(some), "some"), size=5).rerank(data, run_over(data), own)
+    after = Groupwise(model(graded(some), "some"), size=5, rounds=1).rerank(data, run_over(data), own)
     assert order(after, "q1") == ["d4", "d1", "d2", "d3", "d5"]
-    assert own.notes.incomplete["q1"] == "1 passages were left out of a reply; the first is d2"
+    assert own.notes.incomplete["q1"] == "1 passages were left out of every reply; the first is d2"
+    assert own.notes.facts["asked_again"] == 2 * 2, "both queries, twice each"
+
+
+def test_an_unreadable_group_is_asked_for_again_and_counted() -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request.messages[-1].content)
+        if "could not be read" in asked[-1]:
+            return graded(GRADES)(request)
+        return "{'1': seven}"
+
+    data, own = collection(), context()
+    after = Groupwise(model(answer, "second thoughts"), size=3, rounds=1).rerank(data, run_over(data), own)
+    assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
+    assert (own.notes.facts["groups"], own.notes.facts["asked_again"], own.notes.facts["unusable"]) == (4, 4, 0)
+    assert own.notes.facts["account"]["requests"] == 8 == len(asked)
+    assert not own.notes.incomplete
+    assert Groupwise("gpt-4o", size=5, rounds=2).forecast(data, context()) == {"requests": 4, "requests at most": 12}
 
 
 def test_a_group_without_grades_keeps_the_query_as_it_was_unless_another_round_helps() -> None:
     def answer(request: Request) -> str:
-        first_of_deal = "gout" in request.messages[-1].content and "sepsis" in request.messages[-1].content
-        if first_of_deal and "scurvy" not in request.messages[-1].content:
-            return "no idea"
-        return graded(GRADES)(request)
+        shown = request.messages[-1].content
+        return "no idea" if "gout" in shown and "scurvy" not in shown else graded(GRADES)(request)
 
     data, own = collection(), context()
     before = run_over(data)
-    after = Groupwise(model(answer, "half"), size=3).rerank(data, before, own)
+    after = Groupwise(model(answer, "half"), size=3, rounds=1, groups="dealt").rerank(data, before, own)
     assert order(after, "q1") == order(before, "q1")
     assert own.notes.incomplete["q1"] == "2 of 5 passages got no grade: no grades in the reply 'no idea'"
+    assert own.notes.facts["asked_again"] == 4
     own = context()
-    after = Groupwise(model(answer, "half"), size=3, rounds=4).rerank(data, before, own)
+    after = Groupwise(model(answer, "half"), size=3, rounds=6).rerank(data, before, own)
     assert order(after, "q1") == ["d4", "d2", "d1", "d3", "d5"]
     assert "groups gave no grades" in own.notes.incomplete["q1"]
+
+
+def test_two_shuffles_are_averaged_and_fused_with_the_first_stage() -> None:
+    """Grades that depend on the company: the mean of the two rounds counts, beside the scores of the list before."""
+    company: dict[str, list[float]] = {}
+
+    def answer(request: Request) -> str:
+        found = passages(request)
+        grades = {number: (len(found) + len(text)) % 8 for number, text in found.items()}
+        for number, text in found.items():
+            company.setdefault(text[:4], []).append(grades[number])
+        return "```json\n" + json.dumps({str(number): grade for number, grade in grades.items()}) + "\n```"
+
+    data = collection({"q1": QUERIES["q1"]})
+    before = run_over(data)
+    for fuse in (0.0, 0.25):
+        company.clear()
+        stage = Groupwise(model(answer, f"company {fuse}"), size=2, rounds=2, fuse=fuse)
+        after = stage.rerank(data, before, context())
+        assert {len(grades) for grades in company.values()} <= {1, 2}, "a group that is drawn twice is asked once"
+        assert any(len(set(grades)) == 2 for grades in company.values())
+        means = {name: sum(given := company[text[:4]]) / len(given) for name, text in DOCUMENTS.items()}
+        low, high = min(before["q1"].scores), max(before["q1"].scores)
+        first = dict(zip(before["q1"].documents, (before["q1"].scores - low) / (high - low), strict=True))
+        wanted = {name: (1 - fuse) * means[name] / 10 + fuse * first[name] if fuse else means[name] for name in means}
+        for name, score in zip(after["q1"].documents, after["q1"].scores, strict=True):
+            assert score == pytest.approx(wanted[name], abs=1e-5)
+    again = Groupwise(stage.llm, size=2, rounds=2, fuse=0.25, seed=1)
+    assert again.key() != stage.key()
+
+
+# Models that were trained to rerank, in the shapes of their replies.
+
+THOUGHT = "<think>\nThe stem points to uric acid; [1] is about vitamins, [2] > [3] perhaps.\n</think>\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reply", "wanted"),
+    [
+        ("listwise(reasonrank-7b)", THOUGHT + "<answer> [2] > [4] > [1] > [3] > [5] </answer>", "d2 d4 d1 d3 d5"),
+        ("listwise(reasonrank-32b)", THOUGHT + "<answer>[5] > [2]</answer>", "d5 d2 d1 d3 d4"),
+        ("listwise(rank-k-32b)", THOUGHT + "[4] > [3] = [1] = [2] > [5]", "d4 d1 d2 d3 d5"),
+        ("groupwise(grouprank-32b)", THOUGHT + '{"1": 0, "2": 9, "3": 3, "4": 10, "5": 1}', "d4 d2 d3 d5 d1"),
+        (
+            "groupwise(grouprank-7b)",
+            '```json\n{"[1]": 1, "[2]": 9, "[3]": 3, "[4]": 10, "[5]": 0}\n```',
+            "d4 d2 d3 d1 d5",
+        ),
+        (
+            "groupwise(grouprank-7b)",
+            json.dumps({"scores": [{"doc": f"doc_{n}", "score": str(n)} for n in range(1, 6)]}),
+            "d5 d4 d3 d2 d1",
+        ),
+    ],
+)
+def test_a_trained_reranker_is_read_in_its_own_form(spec: str, reply: str, wanted: str) -> None:
+    stage = build_system(f"bm25 >> {spec}").stages[-1]
+    seen: list[Request] = []
+
+    def answer(request: Request) -> str:
+        seen.append(request)
+        numbers = {text.split()[0]: number for number, text in passages(request).items()}
+        places = {str(place): str(numbers[text.split()[0]]) for place, text in enumerate(DOCUMENTS.values(), 1)}
+        return re.sub(r'(?<=\[)\d(?=\])|(?<=")\d(?=":)|(?<=doc_)\d', lambda found: places[found[0]], reply)
+
+    name = model(answer, spec, trace=stage.model.trace)
+    own = context()
+    data = collection({"q1": QUERIES["q1"]})
+    after = replace(stage, llm=name, format=stage.llm).rerank(data, run_over(data), own)
+    assert " ".join(order(after, "q1")) == wanted
+    assert not own.notes.incomplete
+    assert stage.templates()[0].text.partition("{")[0] in seen[0].messages[-1].content
+    assert stage.templates()[0].source.endswith(f"{stage.served.prompt}.txt")
+    assert stage.served.name == stage.llm
+
+
+def said(text: str, *tokens: tuple[str, float, dict[str, float]]) -> RawAnswer:
+    made = tuple(Token(token, log, tuple(top.items())) for token, log, top in tokens)
+    return RawAnswer(text, logprobs=made)
+
+
+RANK1 = {
+    "scurvy": said(THOUGHT + "false", ("</think>", 0, {}), (" false", -0.1, {" false": -0.1, " true": -2.3})),
+    "gout": said(
+        THOUGHT + "true", (" true", -9, {}), ("</think>", 0, {}), (" true", -0.2, {" true": -0.2, " false": -1.7})
+    ),
+    "anaemia": said(THOUGHT + "false", (" false", -1e-4, {" false": -1e-4, " true": -9.2})),
+    "sepsis": said(THOUGHT + "true", (" true", -1e-4, {" true": -1e-4, " false": -9.2})),
+    "asthma": said(THOUGHT + "false", (" false", -0.3, {" false": -0.3, " true": -1.4})),
+}
+ERANK = {
+    "scurvy": said(THOUGHT + "<answer> 3 </answer>", ("<answer>", 0, {}), (" 3", -0.05, {}), ("</answer>", 0, {})),
+    "gout": said(THOUGHT + "<answer>9</answer>", ("9", math.log(0.5), {}), ("</answer>", 0, {})),
+    "anaemia": said(THOUGHT + "<answer>3</answer>", ("3", math.log(0.9), {}), ("</answer>", 0, {})),
+    "sepsis": said(THOUGHT + "<answer>10</answer>", ("1", -0.1, {}), ("0", -0.2, {}), ("</answer>", 0, {})),
+    "asthma": said(THOUGHT + "<answer>0</answer>"),
+}
+
+
+@pytest.mark.parametrize(
+    ("llm", "replies", "scores"),
+    [
+        ("rank1-7b", RANK1, {"d1": -2.2, "d2": 1.5, "d3": -9.1999, "d4": 9.1999, "d5": -1.1}),
+        ("erank-4b", ERANK, {"d1": 3 * math.exp(-0.05), "d2": 4.5, "d3": 2.7, "d4": 10 * math.exp(-0.3), "d5": 0.0}),
+        (
+            "rank1-32b",
+            {start: replace(reply, logprobs=()) for start, reply in RANK1.items()},
+            {"d2": 1, "d4": 1, "d1": -1},
+        ),
+    ],
+)
+def test_a_trained_judge_of_single_passages_is_scored_by_its_own_rule(llm: str, replies, scores) -> None:
+    def answer(request: Request) -> RawAnswer:
+        assert request.logprobs
+        prompt = request.messages[-1].content
+        return next(reply for start, reply in replies.items() if start in prompt)
+
+    name = model(answer, f"judge {llm}", trace=find_model(llm).trace)
+    data, own = collection({"q1": QUERIES["q1"]}), context()
+    after = Pointwise(name, format=llm).rerank(data, run_over(data), own)
+    found = dict(zip(after["q1"].documents, after["q1"].scores.tolist(), strict=True))
+    assert {document: found[document] for document in scores} == pytest.approx(scores, abs=1e-3)
+    assert not own.notes.incomplete
+
+
+@pytest.mark.parametrize(
+    "reply", ["maybe", "<think>still thinking", "<answer>eleven</answer>", "<answer>11</answer>", ""]
+)
+@pytest.mark.parametrize("llm", ["rank1-7b", "erank-4b"])
+def test_a_trained_judge_that_says_nothing_usable_is_never_a_zero(llm: str, reply: str) -> None:
+    name = model(lambda request: reply, f"mute {llm} {reply}", trace=find_model(llm).trace)
+    data, own = collection({"q1": QUERIES["q1"]}), context()
+    before = run_over(data)
+    after = Pointwise(name, format=llm).rerank(data, before, own)
+    assert after == before
+    assert own.notes.incomplete.keys() == {"q1"}
 
 
 # Pointwise.
@@ -360,6 +521,12 @@ def test_one_bad_pair_costs_its_query_and_no_other() -> None:
         ("listwise", "lacks llm"),
         ("listwise(gpt-4o, prompt=nowhere.txt)", "cannot read the prompt"),
         ("groupwise(gpt-4o, size=0)", "size and rounds"),
+        ("groupwise(gpt-4o, groups=shuffled)", "groups must be one of random, dealt, sorted"),
+        ("groupwise(gpt-4o, fuse=1)", "fuse must be 0 or more and below 1"),
+        ("groupwise(gpt-4o, retries=-1)", "retries must be 0 or more"),
+        ("listwise(rank1-7b)", "rank1-7b was trained for pointwise: write pointwise"),
+        ("listwise(gpt-4o, format=reasonrank)", "unknown format 'reasonrank'; did you mean"),
+        ("pointwise(erank-4b, mode=grade)", "leave mode out"),
         ("pointwise(gpt-4o, mode=maybe)", "unknown mode"),
         ("pointwise(gpt-4o, temperature=-1)", "must not be negative"),
         ("listwise(gpt-4o, max_tokens=0)", "max_tokens must be 1"),

@@ -13,6 +13,8 @@ from r2med.errors import EXTRAS, R2medError, require_extra
 from r2med.measure.bootstrap import task_intervals
 from r2med.pipeline.stage import Requirements, Stage
 from r2med.pipeline.system import System
+from r2med.rerank.groupwise import Groupwise
+from r2med.rerank.llm_reranker import ModelReranker
 from r2med.runs.report import Report
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class Reproduction:
     def notes(self) -> list[str]:
         """What to know before the figures are compared."""
         found = [note for row in self.rows for note in (row.note, _KIND_NOTES.get(row.kind, ""))]
-        every = list(dict.fromkeys(note for note in [*found, *_card_notes(self.system)] if note))
+        told = [*found, *_card_notes(self.system), *_asking_notes(self.system)]
+        every = list(dict.fromkeys(note for note in told if note))
         return [note for note in every if not any(note in other for other in every if other != note)]
 
 
@@ -52,6 +55,21 @@ def _card_notes(spec: str) -> list[str]:
     names = [stage.spec.name for stage in System.parse(spec).walk()]
     told = {name: cards()[name].published for name in names if name in cards()}
     return [f"{name}, as published: {text}" for name, text in told.items() if text]
+
+
+_OWN_WORDS = "{name}: r2med asks for the published form of an answer in its own words, not with the authors' prompt."
+_FUSED = "groupwise: the published weight of the first stage's scores is not known; fuse={fuse:g} is r2med's choice."
+
+
+def _asking_notes(spec: str) -> list[str]:
+    """In what a reranker that asks a language model may differ from the published one."""
+    notes = []
+    for stage in System.parse(spec).stages:
+        if isinstance(stage, ModelReranker):
+            notes.append(_OWN_WORDS.format(name=stage.name))
+        if isinstance(stage, Groupwise) and stage.fuse:
+            notes.append(_FUSED.format(fuse=stage.fuse))
+    return notes
 
 
 def reproductions(names: Sequence[str], *, generate: bool = False) -> list[Reproduction]:

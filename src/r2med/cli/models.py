@@ -17,6 +17,7 @@ from r2med.llm.llm_cards import find_model, model_names
 from r2med.models.prompts import Template
 from r2med.render.grid import Column, Table, key, numbers
 from r2med.rerank.reranker_cards import api_cards, cards
+from r2med.rerank.served_models import served_cards
 
 if TYPE_CHECKING:
     from r2med.encode.encoder_cards import EncoderCard
@@ -60,7 +61,12 @@ def _rerankers() -> list[dict[str, Any]]:
         | {"needs": card.key_env}
         for card in api_cards().values()
     ]
-    return local + servers
+    trained = [
+        {"name": f"{card.stage}({card.name})", "id": find_model(card.name).id, "parameters": card.parameters or None}
+        | {"context": None, "licence": card.licence, "needs": "a server"}
+        for card in served_cards().values()
+    ]
+    return local + trained + servers
 
 
 def _late_models() -> list[dict[str, Any]]:

@@ -207,6 +207,23 @@ def read_permutation(text: str, count: int) -> Permutation | None:
     return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
 
 
+_TIED = re.compile(r"[\[【]\s*\d{1,9}\s*[\]】](?:\s*=\s*[\[【]\s*\d{1,9}\s*[\]】])+")
+
+
+def read_tied_ranking(text: str, count: int) -> Permutation | None:
+    """The same for a reply that may call passages equal, `[3] > [2] = [1]`; those stay in the order they had.
+
+    >>> read_tied_ranking("[3] > [2] = [1]", 3)
+    Permutation(order=(2, 0, 1), repaired=False)
+    """
+    settled = _TIED.sub(lambda tie: " > ".join(f"[{number}]" for number in sorted(_numbers(tie[0]))), text)
+    return read_permutation(settled, count)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in _BARE.findall(text)]
+
+
 def _rankings(text: str) -> Iterable[list[int]]:
     """Every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
     if _ONLY_NUMBERS.fullmatch(text.strip()):
@@ -231,12 +248,74 @@ def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Itera
 def read_grades(text: str, count: int) -> dict[int, float]:
     """The grades of passages 1 to `count` in a reply, by place from 0; of two for a passage the last counts.
 
+    JSON comes first: an object of numbers and grades, or a list of objects with a number and a grade each.
+
     >>> read_grades("[1]: 7\\n[2]: 0/10", 2), read_grades('{"1": 3, "2": 9.5}', 2), read_grades("no idea", 2)
     ({0: 7.0, 1: 0.0}, {0: 3.0, 1: 9.5}, {})
+    >>> read_grades('[{"id": 2, "score": 8}, {"id": 1, "score": 0}]', 2)
+    {1: 8.0, 0: 0.0}
     """
-    pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
-    grades = [(int(number), float(grade)) for number, grade in pairs]
-    return {number - 1: grade for number, grade in grades if 1 <= number <= count and grade <= TOP_GRADE}
+    grades = _json_grades(text)
+    if not grades:
+        pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
+        grades = [(int(number), float(grade)) for number, grade in pairs]
+    return {number - 1: grade for number, grade in grades if 1 <= number <= count and 0 <= grade <= TOP_GRADE}
+
+
+_GRADE_KEYS = ("score", "grade", "relevance", "relevance_score")
+_NUMBER_KEYS = ("id", "number", "passage", "index", "document", "doc", "passage_id", "doc_id")
+_KEY_NUMBER = re.compile(r"\D*(\d{1,9})\D*")
+
+
+def _json_grades(text: str) -> list[tuple[int, float]]:
+    """Numbers and grades of the JSON in a reply; none where there is no JSON, or it says something else."""
+    for value in (read_object(text), _last_list(text)):
+        if isinstance(value, dict):
+            inner = next((each for each in value.values() if isinstance(each, dict | list)), None)
+            found = _graded(inner if inner is not None else value)
+        else:
+            found = _graded(value)
+        if found:
+            return found
+    return []
+
+
+def _graded(value: Any) -> list[tuple[int, float]]:
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [
+            (_first_of(each, _NUMBER_KEYS), _first_of(each, _GRADE_KEYS)) for each in value if isinstance(each, dict)
+        ]
+    else:
+        return []
+    return [
+        (int(number[1]), grade)
+        for key, given in pairs
+        if (number := _KEY_NUMBER.fullmatch(str(key))) and (grade := _plain_grade(given)) is not None
+    ]
+
+
+def _first_of(entry: dict[str, Any], names: Sequence[str]) -> Any:
+    return next((entry[name] for name in names if name in entry), None)
+
+
+def _plain_grade(value: Any) -> float | None:
+    """A grade as JSON may hold it: a number, or a text such as 7 or 7/10."""
+    if isinstance(value, str):
+        return read_grade(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _last_list(text: str) -> Any:
+    """The last JSON list of objects in a reply."""
+    end = text.rfind("]")
+    for start in [match.start() for match in re.finditer(r"\[\s*\{", text)]:
+        try:
+            return orjson.loads(text[start : end + 1])
+        except orjson.JSONDecodeError:
+            continue
+    return None
 
 
 def read_grade(text: str) -> float | None:
@@ -266,11 +345,57 @@ def yes_or_no(tokens: Sequence[Token]) -> float | None:
     return _odds(tokens[0].top) if tokens and any(_word(text) in ("yes", "no") for text, _ in tokens[0].top) else None
 
 
+def true_or_false(tokens: Sequence[Token], text: str) -> float | None:
+    """How much likelier true is than false where a model ends with one of them; 1 or -1 by the word alone.
+
+    >>> round(true_or_false([Token(" so", -0.1), Token(" true", -0.1, ((" true", -0.1), (" false", -2.4)))], "true"), 3)
+    2.3
+    >>> true_or_false([], "False."), true_or_false([], "perhaps")
+    (-1.0, None)
+    """
+    answer = _word(text)
+    if answer not in ("true", "false"):
+        return None
+    for token in reversed(tokens):
+        if _word(token.text) == answer and token.top:
+            return _odds([(token.text, token.logprob), *token.top], ("true", "false"))
+    return 1.0 if answer == "true" else -1.0
+
+
+def whole_number(tokens: Sequence[Token], text: str) -> float | None:
+    """The whole number from 0 to 10 that a reply is, times its probability where the tokens tell it.
+
+    >>> round(whole_number([Token("<answer>", 0.0), Token(" 8", -0.5)], "8"), 3)
+    4.852
+    >>> whole_number([], " 3 "), whole_number([], "high")
+    (3.0, None)
+    """
+    found = _WHOLE.fullmatch(text.strip())
+    if found is None or int(found[1]) > TOP_GRADE:
+        return None
+    return int(found[1]) * _probability(tokens, found[1])
+
+
+_WHOLE = re.compile(r"(\d{1,2})(?:\.0)?[.\s]*")
+
+
+def _probability(tokens: Sequence[Token], digits: str) -> float:
+    """The probability of the last tokens that spell a number; 1 where they are not among those that were told."""
+    spelled, logs = "", 0.0
+    for token in reversed(tokens):
+        part = _word(token.text)
+        if part.isdigit():
+            spelled, logs = part + spelled, logs + token.logprob
+        elif spelled:
+            break
+    return math.exp(logs) if spelled == digits else 1.0
+
+
 def _word(token: str) -> str:
     return token.strip(" \t\n\r*\"'.,!_▁Ġ").lower()
 
 
-def _odds(alternatives: Iterable[tuple[str, float]]) -> float:
+def _odds(alternatives: Iterable[tuple[str, float]], words: tuple[str, str] = ("yes", "no")) -> float:
     known = dict(alternatives)
     floor = min(known.values())
 
@@ -279,4 +404,4 @@ def _odds(alternatives: Iterable[tuple[str, float]]) -> float:
         highest = max(logs)
         return highest + math.log(sum(math.exp(value - highest) for value in logs))
 
-    return likelihood("yes") - likelihood("no")
+    return likelihood(words[0]) - likelihood(words[1])

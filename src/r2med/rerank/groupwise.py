@@ -1,15 +1,23 @@
-"""Groupwise scoring: a model sees a group of passages at a time and grades each; the groups are merged by grade."""
+"""Groupwise scoring (arXiv 2511.11653): a model compares a group of passages and grades each from 0 to 10.
+
+Groups are drawn at random, several times over; a passage's grades are averaged and may be fused with the score that
+the stage before gave it. A group whose reply cannot be read, or leaves passages out, is asked for again.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from r2med.errors import SpecError
-from r2med.llm import Failed, Reply
-from r2med.llm.reading import excerpt, read_grades
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.run import Scores
+from r2med.errors import SpecError, suggest
+from r2med.llm import Failed, Reply, Request
+from r2med.llm.reading import TOP_GRADE, excerpt, read_grades
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
@@ -17,19 +25,32 @@ from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
+    from r2med.data.tasks import Task
+
+GROUPINGS = ("random", "dealt", "sorted")
+_AGAIN = "Your last reply could not be read. Give every one of the {count} passages its grade, in the form asked for."
 
 
-def groups(documents: int, size: int, number: int = 0, seed: str = "") -> list[list[int]]:
-    """Places in groups of about equal size. The first grouping deals them out like cards, so that good and bad
-    meet in every group and grades mean the same in all of them; further ones are shuffled, the same way each time.
+def make_groups(documents: int, size: int, how: str = "random", number: int = 0, seed: str = "") -> list[list[int]]:
+    """Places in groups of about equal size, the same way each time for a seed.
 
-    >>> groups(7, 3)
+    `random` shuffles; `dealt` deals them out like cards, so that good and bad meet in every group, and shuffles from
+    the second grouping on; `sorted` puts neighbours together, each group shuffled.
+
+    >>> make_groups(7, 3, "dealt")
     [[0, 3, 6], [1, 4], [2, 5]]
+    >>> [sorted(group) for group in make_groups(7, 3, "sorted")]
+    [[0, 1, 2], [3, 4], [5, 6]]
     """
-    places = list(range(documents))
-    if number:
-        random.Random(f"{seed}\t{number}").shuffle(places)
-    count = -(-documents // size)
+    places, count = list(range(documents)), -(-documents // size)
+    drawn = random.Random(f"{seed}\t{number}")
+    if how == "sorted":
+        found = [part.tolist() for part in np.array_split(np.array(places), count)] if documents else []
+        for group in found:
+            drawn.shuffle(group)
+        return found
+    if how == "random" or number:
+        drawn.shuffle(places)
     return [places[start::count] for start in range(count)]
 
 
@@ -41,60 +62,104 @@ class _Group(NamedTuple):
 
 
 @dataclass
-class _Grades:
-    """What became of one query's groups."""
+class _GroupGrades:
+    """What became of one group: the most grades that any reply gave, and why they are not all there."""
 
-    shown: CandidateList
-    given: dict[int, list[float]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    """Why a group came to nothing, for each that did."""
-    passed_over: list[str] = field(default_factory=list)
-    """Documents that a reply left out although it graded others."""
+    grades: dict[int, float] = field(default_factory=dict)
+    problem: str = ""
 
     def add(self, places: Sequence[int], reply: Reply | Failed) -> None:
-        """Take the grades of a reply. A passage that it leaves out gets the lowest that it gives."""
+        """Take the grades of a reply, unless an earlier one gave more."""
         problem = trouble(reply)
         found = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
         if not found:
             said = excerpt(reply.text) if isinstance(reply, Reply) else ""
-            self.problems.append(problem or f"no grades in the reply {said}")
+            self.problem = problem or f"no grades in the reply {said}"
+        if len(found) > len(self.grades):
+            self.grades = found
+
+
+@dataclass
+class _Grades:
+    """What became of one query's groups."""
+
+    shown: CandidateList
+    fuse: float = 0.0
+    given: dict[int, list[float]] = field(default_factory=dict)
+    lowest: dict[int, float] = field(default_factory=dict)
+    """For passages that a reply left out, the lowest grade that it gave others."""
+    problems: list[str] = field(default_factory=list)
+    """Why a group came to nothing, for each that did."""
+
+    def add(self, places: Sequence[int], group: _GroupGrades) -> None:
+        """Take the grades of a group."""
+        if not group.grades:
+            self.problems.append(group.problem)
             return
-        lowest = min(found.values())
+        least = min(group.grades.values())
         for number, place in enumerate(places):
-            self.given.setdefault(place, []).append(found.get(number, lowest))
-            if number not in found:
-                self.passed_over.append(self.shown.documents[place])
+            if number in group.grades:
+                self.given.setdefault(place, []).append(group.grades[number])
+            else:
+                self.lowest[place] = min(least, self.lowest.get(place, least))
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Documents that were shown with others, which got grades, and got none in any round."""
+        return [self.shown.documents[place] for place in sorted(self.lowest) if place not in self.given]
 
     def outcome(self) -> Outcome:
-        """The mean grades; candidates with equal ones stay in the order they had."""
-        missing = len(self.shown) - len(self.given)
+        """The mean grades, fused with the scores of the stage before; equal ones stay in the order they had."""
+        known = {place: [grade] for place, grade in self.lowest.items()} | self.given
+        missing = len(self.shown) - len(known)
         if missing:
             return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
-        means = [sum(grades) / len(grades) for _, grades in sorted(self.given.items())]
+        means = np.array([np.mean(grades) for _, grades in sorted(known.items())])
+        if self.fuse:
+            means = (1 - self.fuse) * means / TOP_GRADE + self.fuse * _spread_out(self.shown.scores)
         return in_order(sorted(range(len(means)), key=lambda place: (-means[place], place)), means)
 
     @property
     def reason(self) -> str:
         """Why the grades of a list that has them are not all they should be; empty when they are."""
-        if len(self.given) < len(self.shown) or not (self.problems or self.passed_over):
+        if len({*self.given, *self.lowest}) < len(self.shown) or not (self.problems or self.passed_over):
             return ""
         if self.problems:
             return f"{len(self.problems)} groups gave no grades: {self.problems[0]}"
-        return f"{len(self.passed_over)} passages were left out of a reply; the first is {self.passed_over[0]}"
+        return f"{len(self.passed_over)} passages were left out of every reply; the first is {self.passed_over[0]}"
+
+
+def _spread_out(scores: Scores) -> NDArray[np.float64]:
+    """Scores from 0 to 1; equal ones are all 0.
+
+    >>> _spread_out(np.array([3.0, 2.0, 1.0])).tolist(), _spread_out(np.array([2.0, 2.0])).tolist()
+    ([1.0, 0.5, 0.0], [0.0, 0.0])
+    """
+    column = np.asarray(scores, dtype=np.float64)
+    width = float(column.max() - column.min())
+    return (column - float(column.min())) / width if width > 0 else np.zeros(len(column))
 
 
 @dataclass(frozen=True)
 class Groupwise(ModelReranker):
     """A language model grades groups of passages from 0 to 10; several groupings are averaged.
 
-    >>> str(Groupwise("gpt-4o", size=20, rounds=3))
-    'groupwise(gpt-4o, size=20, rounds=3)'
+    >>> str(Groupwise("gpt-4o", size=10, fuse=0.5))
+    'groupwise(gpt-4o, size=10, fuse=0.5)'
     """
 
-    size: int = 10
+    size: int = 20
     """How many passages are shown at a time."""
-    rounds: int = 1
+    rounds: int = 2
     """How many times every passage is graded, each time in other company."""
+    groups: str = "random"
+    """How groups are made: random, dealt like cards, or sorted (neighbours of the list together)."""
+    seed: int = 0
+    """By which random groups are drawn."""
+    fuse: float = 0.0
+    """The share of the score that comes from the stage before, put between 0 and 1 within the list; 0 for none."""
+    retries: int = 2
+    """How many times a group is asked for again whose reply cannot be read, or leaves passages out."""
 
     name = "groupwise"
 
@@ -102,14 +167,29 @@ class Groupwise(ModelReranker):
         super().__post_init__()
         if self.size < 1 or self.rounds < 1:
             raise SpecError(f"groupwise: size and rounds must be 1 or more, not {self.size} and {self.rounds}")
+        if self.groups not in GROUPINGS:
+            raise SpecError(
+                f"groupwise: groups must be one of {', '.join(GROUPINGS)}, not {self.groups!r}"
+                f"{suggest(self.groups, GROUPINGS)}"
+            )
+        if not 0 <= self.fuse < 1:
+            raise SpecError(f"groupwise: fuse must be 0 or more and below 1, not {self.fuse}")
+        if self.retries < 0:
+            raise SpecError(f"groupwise: retries must be 0 or more, not {self.retries}")
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
-        return {**super().describe(), "size": self.size, "rounds": self.rounds}
+        made = f"{self.groups}, seed {self.seed}"
+        return {**super().describe(), "size": self.size, "rounds": self.rounds, "groups": made, "fuse": self.fuse}
 
     def requests_a_query(self, documents: int) -> int:
-        """One for each group of each round."""
+        """One for each group of each round, if none has to be asked for again."""
         return self.rounds * -(-documents // self.size)
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The requests that all groups take, and the most that asking again may make of them."""
+        at_least = self.requests_a_query(min(self.depth, len(collection.documents))) * len(collection.queries)
+        return {"requests": at_least, "requests at most": at_least * (1 + self.retries)}
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for all groups of all queries at once, and order each list by grade."""
@@ -118,20 +198,12 @@ class Groupwise(ModelReranker):
             _Group(query, places)
             for query, found in enumerate(shown)
             for number in range(self.rounds)
-            for places in groups(len(found), self.size, number, found.query)
+            for places in make_groups(len(found), self.size, self.groups, number, f"{self.seed}\t{found.query}")
         ]
-        template, task = self.templates()[0], collection.task
-        requests = []
-        for query, places in asked:
-            texts = [shown[query].texts[place] for place in places]
-            values = {"passages": self.passages(texts), "count": str(len(places))}
-            requests.append(self.request(task, shown[query].text, template, values))
-        with context.engine.progress(str(self), len(requests)) as bar:
-            replies, seconds = ask(requests, bar)
-        self.note(requests[0] if requests else None, replies, seconds, context)
-        grades = [_Grades(found) for found in shown]
-        for (query, places), reply in zip(asked, replies, strict=True):
-            grades[query].add(places, reply)
+        graded = self._ask(asked, shown, collection.task, context)
+        grades = [_Grades(found, self.fuse) for found in shown]
+        for (query, places), group in zip(asked, graded, strict=True):
+            grades[query].add(places, group)
         context.notes.facts |= {
             "groups": len(asked),
             "unusable": sum(len(each.problems) for each in grades),
@@ -140,3 +212,42 @@ class Groupwise(ModelReranker):
         partly = {each.shown.query: each.reason for each in grades if each.reason}
         note_incomplete(self, partly, len(shown), context, kept="were not wholly graded")
         return reranked(self, run, shown, [each.outcome() for each in grades], context)
+
+    def _ask(
+        self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
+    ) -> list[_GroupGrades]:
+        """The grades of every group; those that lack any are asked for again, unless the server failed."""
+        found = [_GroupGrades() for _ in asked]
+        replies: list[Reply | Failed] = []
+        first: Request | None = None
+        seconds, again, wanted = 0.0, 0, list(range(len(asked)))
+        for attempt in range(1 + self.retries):
+            requests = [self._request(asked[place], shown, task, attempt) for place in wanted]
+            first = first or (requests[0] if requests else None)
+            label = str(self) if not attempt else f"{self}, asked again"
+            with context.engine.progress(label, len(requests)) as bar:
+                answered, took = ask(requests, bar)
+            for place, reply in zip(wanted, answered, strict=True):
+                found[place].add(asked[place].places, reply)
+            again += len(requests) if attempt else 0
+            seconds, replies = seconds + took, replies + answered
+            wanted = [
+                place
+                for place, reply in zip(wanted, answered, strict=True)
+                if isinstance(reply, Reply) and len(found[place].grades) < len(asked[place].places)
+            ]
+            if not wanted:
+                break
+        self.note(first, replies, seconds, context)
+        context.notes.facts["asked_again"] = again
+        return found
+
+    def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
+        query, places = group
+        count = str(len(places))
+        values = {"passages": self.passages([shown[query].texts[place] for place in places]), "count": count}
+        request = self.request(task, shown[query].text, self.templates()[0], values)
+        if not attempt:
+            return request
+        again = self.model.request(f"{request.messages[-1].content}\n\n{_AGAIN.format(count=count)}")
+        return replace(again, sample=attempt - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Reply, Request
-from r2med.llm.reading import excerpt, read_permutation
+from r2med.llm.reading import Permutation, excerpt, read_permutation, read_tied_ranking
 from r2med.models.prompts import Template
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidate_lists import CandidateList, Outcome, candidates, reranked
@@ -47,12 +47,13 @@ class _List:
     order: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     repaired: int = 0
+    read: Callable[[str, int], Permutation | None] = read_permutation
 
     def apply(self, span: tuple[int, int], reply: Reply | Failed) -> None:
         """Put a window in the order that a reply gives; a reply with nothing usable leaves it as it is."""
         start, end = span
         problem = trouble(reply)
-        found = read_permutation(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
+        found = self.read(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
         if found is None:
             said = excerpt(reply.text) if isinstance(reply, Reply) else ""
             self.problems.append(problem or f"no ranking in the reply {said}")
@@ -108,7 +109,11 @@ class Listwise(ModelReranker):
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
         shown = candidates(collection, run, self.depth)
-        lists = [_List(found, windows(len(found), self.window, self.step), list(range(len(found)))) for found in shown]
+        read = read_tied_ranking if self.answer == "tied ranking" else read_permutation
+        lists = [
+            _List(found, windows(len(found), self.window, self.step), list(range(len(found))), read=read)
+            for found in shown
+        ]
         self._slide(lists, collection.task, context)
         note_incomplete(
             self,

@@ -18,6 +18,7 @@ from r2med.llm.model_stage import AskingStage, note_account
 from r2med.models.prompts import Template, bundled, cut_words, own_template, task_values
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import check_depth
+from r2med.rerank.served_models import ServedCard, served_card
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -46,6 +47,8 @@ class ModelReranker(AskingStage, Reranker):
     """In place of 0, or of a reasoning model's own."""
     max_tokens: int | None = None
     """In place of the model's own."""
+    format: str = ""
+    """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
 
     needed: ClassVar[tuple[str, ...]] = ("query", "passages")
     """What a prompt must have a place for."""
@@ -55,6 +58,16 @@ class ModelReranker(AskingStage, Reranker):
         if self.words < 1:
             raise SpecError(f"{self.name}: words must be 1 or more, not {self.words}")
         self.check_asking()
+
+    @property
+    def served(self) -> ServedCard | None:
+        """How a model that was trained to rerank is asked; None for any other."""
+        return served_card(self.name, self.llm, self.format)
+
+    @property
+    def answer(self) -> str:
+        """In which form a trained model answers; empty for any other."""
+        return self.served.answer if self.served else ""
 
     def usual(self, model: Model) -> Sampling:
         """No chance in it, but for models that reason or take no temperature."""
@@ -70,7 +83,7 @@ class ModelReranker(AskingStage, Reranker):
         """The bundled prompt of a name, or the user's own."""
         if self.prompt:
             return own_template(self.name, self.prompt, self.needed)
-        return bundled(name, "r2med.rerank")
+        return bundled(self.served.prompt if self.served else name, "r2med.rerank")
 
     def prompt_hashes(self) -> list[str]:
         """In the order in which the stage knows its prompts."""
@@ -83,6 +96,7 @@ class ModelReranker(AskingStage, Reranker):
             "prompt": ", ".join(template.source for template in self.templates()),
             "depth": self.depth,
             "words": self.words,
+            **({"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}),
         }
 
     @abstractmethod

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.reading import excerpt, read_grade, yes_or_no
+from r2med.llm.reading import excerpt, read_grade, true_or_false, whole_number, yes_or_no
+from r2med.llm.types import Token
 from r2med.models.prompts import Template
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, trouble
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from r2med.data.tasks import Task
     from r2med.pipeline.stage import Context
 
+_TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
+    "true or false": true_or_false,
+    "whole number": whole_number,
+}
+"""How the answers of models that were trained to rerank become scores."""
 MODES = ("auto", "logprobs", "grade")
 _ALTERNATIVES = 20
 """How many of the likeliest tokens are asked for: the most that servers give."""
@@ -47,11 +53,15 @@ class Pointwise(ModelReranker):
         super().__post_init__()
         if self.mode not in MODES:
             raise SpecError(f"pointwise: unknown mode {self.mode!r}{suggest(self.mode, MODES)}")
-        if self.prompt and self.mode == "auto":
+        if self.served and self.mode != "auto":
+            raise SpecError(f"pointwise: {self.served.name} answers in a way of its own; leave mode out")
+        if self.prompt and self.mode == "auto" and not self.served:
             raise SpecError("pointwise: with a prompt of your own, say what it asks for: mode=logprobs or mode=grade")
 
     def templates(self) -> tuple[Template, ...]:
         """The prompts of the modes that may be used."""
+        if self.served:
+            return (self.template(self.served.prompt),)
         names = {"logprobs": ("pointwise",), "grade": ("pointwise-grade",)}
         return tuple(map(self.template, names.get(self.mode, ("pointwise", "pointwise-grade"))))
 
@@ -78,6 +88,8 @@ class Pointwise(ModelReranker):
 
     def _mode(self, shown: Sequence[CandidateList], task: Task) -> str:
         """The mode asked for, or what works for the first pair; one for all, or scores would not compare."""
+        if self.served:
+            return self.answer
         if self.mode != "auto" or not shown:
             return self.mode
         if self.model.reasoning:
@@ -91,6 +103,8 @@ class Pointwise(ModelReranker):
         request = self.request(task, query, template, {"passage": self.passage(text)})
         if mode == "grade":
             return request
+        if mode in _TRAINED:
+            return replace(request, logprobs=_ALTERNATIVES)
         sampling = request.sampling
         if self.max_tokens is None and not request.model.reasoning:
             sampling = replace(sampling, max_tokens=_ANSWER_TOKENS)
@@ -111,6 +125,9 @@ def _score(reply: Reply | Failed, mode: str) -> float | str:
     """What a reply says of its pair, or why nothing."""
     if isinstance(reply, Failed):
         return trouble(reply)
+    if mode in _TRAINED:
+        score = None if reply.incomplete else _TRAINED[mode](reply.logprobs, reply.text)
+        return trouble(reply) or f"no {mode} in the reply {excerpt(reply.text)}" if score is None else score
     found = read_grade(reply.text) if mode == "grade" else yes_or_no(reply.logprobs)
     if found is not None and (mode == "logprobs" or not reply.incomplete):
         return found
