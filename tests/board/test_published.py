@@ -95,7 +95,7 @@ def test_every_spec_parses_and_is_written_as_r2med_writes_it() -> None:
 
 
 def test_every_row_of_the_benchmark_has_a_spec_and_every_served_reranker_too() -> None:
-    unsaid = {system for system in published() if not system.system}
+    unsaid = [system for system in published() if not system.system]
     assert not {system.name for system in unsaid if system.source.name in ("paper", "page")}
     assert not {system.name for system in unsaid} & {system.name for system in published() if system.llm}
     assert {system.reranker for system in unsaid if system.reranker} & served_cards().keys() == set()

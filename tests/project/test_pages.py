@@ -32,7 +32,7 @@ def test_the_reference_has_every_verb_option_and_example():
 
 def test_the_cards_are_all_there():
     text = make_reference.cards_page()
-    kinds = (make_reference.encoders, make_reference.late_cards, make_reference.rerankers)
+    kinds = (make_reference.encoders, make_reference.late_cards, make_reference.rerankers, make_reference.served_cards)
     cards = sum(len(kind()) for kind in (*kinds, make_reference.reranking_servers))
     languages = len(make_reference.model_names()) - len(["local"])
     assert len(re.findall(r"(?m)^\| (?!name|---)", text)) == cards + languages
