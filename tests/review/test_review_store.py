@@ -14,8 +14,9 @@ from reviewing import make_project
 from r2med.errors import R2medError, StoreWarning
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import invite, withdraw
+from r2med.review.review_file import review_path
 from r2med.review.review_rows import ANSWER, GRADED, SKIPPED, UNSURE, ChangedElsewhere, DraftDecision, ProofSpan, Ruling
-from r2med.review.review_store import ReviewStore, create_review, review_path
+from r2med.review.review_store import ReviewStore, create_review
 from r2med.storage.sqlite import DamagedError
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from r2med.errors import R2medError
-from r2med.exchange.engine_index import EngineAnswer, IndexTarget, Push, PushedDocument, VespaIndex
+from r2med.exchange.index_target import EngineAnswer, IndexTarget, Push, PushedDocument
+from r2med.exchange.text_engine_index import VespaIndex
 from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
 from r2med.models.json_server import JsonServer
 from r2med.retrieve.engine_request import EngineRequest

@@ -17,8 +17,9 @@ from r2med.data.rows import shorten
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role
 from r2med.errors import R2medError, SpecError, counted, suggest
-from r2med.exchange.engine_index import TARGETS, IndexTarget, PushedDocument
+from r2med.exchange.engine_index import TARGETS
 from r2med.exchange.index_sinks import EngineSink, EngineWriter, PostgresSink, Sink
+from r2med.exchange.index_target import IndexTarget, PushedDocument
 from r2med.models.http import RequestLimits
 from r2med.models.servers import check_url, server_name
 from r2med.pipeline.engine import Engine, begin_command, quiet

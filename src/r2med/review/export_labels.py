@@ -15,8 +15,9 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.errors import R2medError, suggest
 from r2med.review.resolved_labels import ResolvedLabels, resolve_labels, written_score
+from r2med.review.review_file import now
 from r2med.review.review_progress import grades_by_item
-from r2med.review.review_store import ReviewStore, now
+from r2med.review.review_store import ReviewStore
 from r2med.storage.files import draft_folder, unwritable, write_file
 
 TASK, CSV = "task", "csv"

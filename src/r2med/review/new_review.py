@@ -11,9 +11,10 @@ from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError
 from r2med.review.drawing import Draw, PooledPair, draw
 from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
+from r2med.review.review_file import now
 from r2med.review.review_pool import Candidate, TaskPool, read_pools
 from r2med.review.review_rows import GOLD, RANDOM, ReviewItem, ReviewProject, ReviewQuestion
-from r2med.review.review_store import ReviewStore, create_review, now
+from r2med.review.review_store import ReviewStore, create_review
 from r2med.runs.ledger import Ledger
 
 

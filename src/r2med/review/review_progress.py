@@ -11,6 +11,7 @@ from typing import Any
 
 from r2med.errors import R2medError
 from r2med.review.grading_scale import sentences
+from r2med.review.review_file import review_names
 from r2med.review.review_rows import (
     GRADED,
     SKIPPED,
@@ -20,7 +21,7 @@ from r2med.review.review_rows import (
     ReviewProject,
     Ruling,
 )
-from r2med.review.review_store import ReviewStore, review_names
+from r2med.review.review_store import ReviewStore
 
 
 @dataclass(frozen=True)

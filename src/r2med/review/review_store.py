@@ -23,11 +23,9 @@ The contract, for whoever builds on it:
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
@@ -37,6 +35,7 @@ import orjson
 
 from r2med.errors import R2medError, suggest
 from r2med.review.grading_scale import sentences
+from r2med.review.review_file import FORMAT, now, review_names, review_path, sealed, write_review
 from r2med.review.review_rows import (
     GRADED,
     PERSON,
@@ -57,76 +56,10 @@ from r2med.review.review_rows import (
     Ruling,
     standing_rows,
 )
-from r2med.storage.files import draft_file
-from r2med.storage.home import home
-from r2med.storage.sqlite import DamagedError, Database, Format, Value, seal, warn
+from r2med.storage.sqlite import DamagedError, Database, Value, seal, warn
 
-FOLDER = "reviews"
 OPEN, DECIDED, LEFT = 1, 0, 2
 """How a dealt item stands: not decided, decided, skipped."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FORMAT = Format(
-    "review",
-    (
-        """
-        CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
-        CREATE TABLE question (
-            number INTEGER PRIMARY KEY, task TEXT NOT NULL, query TEXT NOT NULL, text TEXT NOT NULL,
-            answer TEXT NOT NULL, reasoning TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (task, query)
-        );
-        CREATE TABLE item (
-            number INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES question (number), document TEXT NOT NULL,
-            text TEXT NOT NULL, drawn TEXT NOT NULL, shared INTEGER NOT NULL, gold INTEGER, facts BLOB NOT NULL,
-            seal INTEGER NOT NULL, UNIQUE (question, document)
-        );
-        CREATE TABLE hold (item INTEGER PRIMARY KEY, question INTEGER NOT NULL, reviewer INTEGER);
-        CREATE INDEX free ON hold (question) WHERE reviewer IS NULL;
-        CREATE TABLE reviewer (
-            id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, role TEXT NOT NULL,
-            settings BLOB NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE invitation (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            hash BLOB NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE withdrawal (
-            invitation INTEGER PRIMARY KEY REFERENCES invitation (id), created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE tour (
-            reviewer INTEGER NOT NULL, place INTEGER NOT NULL, question INTEGER NOT NULL, part INTEGER NOT NULL,
-            PRIMARY KEY (reviewer, place)
-        ) WITHOUT ROWID;
-        CREATE TABLE deal (
-            reviewer INTEGER NOT NULL, position INTEGER NOT NULL, item INTEGER NOT NULL, again INTEGER NOT NULL,
-            shared INTEGER NOT NULL, state INTEGER NOT NULL, PRIMARY KEY (reviewer, position)
-        ) WITHOUT ROWID;
-        CREATE INDEX deal_by_sharing ON deal (reviewer, shared, again);
-        CREATE INDEX deal_by_state ON deal (reviewer, state, position);
-        CREATE INDEX deal_by_item ON deal (item, reviewer);
-        CREATE TABLE decision (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            item INTEGER NOT NULL REFERENCES item (number), position INTEGER, again INTEGER NOT NULL,
-            verdict TEXT NOT NULL, grade INTEGER, span_start INTEGER, span_end INTEGER, note TEXT NOT NULL,
-            sentence INTEGER, seconds REAL, revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER,
-            token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
-        );
-        CREATE INDEX decision_by_item ON decision (item, reviewer);
-        CREATE INDEX decision_by_place ON decision (reviewer, position);
-        CREATE INDEX decision_undone ON decision (undoes) WHERE undoes IS NOT NULL;
-        CREATE TABLE reveal (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL, position INTEGER NOT NULL,
-            what TEXT NOT NULL, created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE INDEX reveal_by_position ON reveal (reviewer, position);
-        CREATE TABLE ruling (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            item INTEGER NOT NULL REFERENCES item (number), grade INTEGER, cause TEXT NOT NULL, sentence INTEGER,
-            note TEXT NOT NULL, seconds REAL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL,
-            seal INTEGER NOT NULL, UNIQUE (reviewer, token)
-        )
-        """,
-    ),
-)
 _DECISION = (
     "id, reviewer, item, position, again, verdict, grade, span_start, span_end, note, sentence, seconds, revealed,"
     " created, undoes, token"
@@ -134,70 +67,11 @@ _DECISION = (
 _RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token"
 
 
-def review_path(name: str) -> Path:
-    """The file of a project; a name that is none is an error."""
-    if not _NAME.fullmatch(name):
-        raise R2medError(
-            f"{name!r} is no name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
-        )
-    return home() / FOLDER / f"{name}.sqlite"
-
-
-def review_names() -> list[str]:
-    """Every project that there is."""
-    return sorted(path.stem for path in (home() / FOLDER).glob("*.sqlite"))
-
-
-def now() -> str:
-    """The time, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def create_review(
     project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]
 ) -> ReviewStore:
     """Make a project, whole or not at all."""
-    path = review_path(project.name)
-    if path.exists():
-        raise R2medError(f"there is a review {project.name} already; choose another name")
-    with draft_file(path, parents=True) as draft:
-        # What is in it may be about patients, and every name.
-        draft.chmod(0o600)
-        database = Database(draft, _FORMAT)
-        with database.transaction() as connection:
-            _fill(connection, project, questions, items)
-        # One file takes the name: what the log holds is moved into it first.
-        database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.rows("PRAGMA journal_mode = DELETE")
-        database.close()
-    return ReviewStore(path)
-
-
-def _fill(
-    connection: Connection,
-    project: ReviewProject,
-    questions: Sequence[ReviewQuestion],
-    items: Sequence[ReviewItem],
-) -> None:
-    value = orjson.dumps(project.as_dict())
-    connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
-    connection.executemany(
-        "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (_sealed(each.number, each.task, each.query, each.text, each.answer, each.reasoning) for each in questions),
-    )
-    connection.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_item_row, items))
-    private = ((each.number, each.question) for each in items if not each.shared)
-    connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
-
-
-def _sealed(*values: Value) -> tuple[Value, ...]:
-    return (*values, seal(*values))
-
-
-def _item_row(item: ReviewItem) -> tuple[Value, ...]:
-    facts = orjson.dumps(item.facts)
-    texts = (item.number, item.question, item.document, item.text, item.drawn)
-    return _sealed(*texts, int(item.shared), item.gold, facts)
+    return ReviewStore(write_review(project, questions, items))
 
 
 def secret_hash(secret: str) -> bytes:
@@ -212,7 +86,7 @@ class ReviewStore:
         if not path.is_file():
             raise R2medError(f"no review {path.stem}{suggest(path.stem, review_names())}")
         self.path = path
-        self._file = Database(path, _FORMAT, shared=True, durable=True)
+        self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
@@ -323,14 +197,14 @@ class ReviewStore:
                 return known[name]
             last = connection.execute("SELECT coalesce(max(id), 0) FROM reviewer").fetchone()[0]
             row = (last + 1, name, kind, role, orjson.dumps(dict(settings or {})))
-            connection.execute("INSERT INTO reviewer VALUES (?, ?, ?, ?, ?, ?)", _sealed(*row))
+            connection.execute("INSERT INTO reviewer VALUES (?, ?, ?, ?, ?, ?)", sealed(*row))
         return self.reviewer(name)
 
     def add_invitation(self, reviewer: int, secret: str) -> None:
         """Let a secret open the desk for somebody."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM invitation").fetchone()[0]
-            row = _sealed(last + 1, reviewer, secret_hash(secret), now())
+            row = sealed(last + 1, reviewer, secret_hash(secret), now())
             connection.execute("INSERT INTO invitation VALUES (?, ?, ?, ?, ?)", row)
 
     def invitations(self) -> list[Invitation]:
@@ -353,7 +227,7 @@ class ReviewStore:
         """Let every link of somebody open nothing any more; how many there were."""
         held = [each.id for each in self.invitations() if each.reviewer == reviewer and not each.withdrawn]
         with self.transaction() as connection:
-            rows = [_sealed(each, now()) for each in held]
+            rows = [sealed(each, now()) for each in held]
             connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
         return len(held)
 
@@ -478,7 +352,7 @@ class ReviewStore:
         """Record that somebody had something revealed, before it is shown."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
-            row = _sealed(last + 1, reviewer, position, what, now())
+            row = sealed(last + 1, reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
@@ -496,7 +370,7 @@ class ReviewStore:
             if not self._with_token("ruling", ruling.reviewer, token):
                 last = connection.execute("SELECT coalesce(max(id), 0) FROM ruling").fetchone()[0]
                 head = (last + 1, ruling.reviewer, ruling.item, ruling.grade, ruling.cause, ruling.sentence)
-                row = _sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token)
+                row = sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token)
                 connection.execute(f"INSERT INTO ruling VALUES ({', '.join('?' * len(row))})", row)
         return self._ruling(self._with_token("ruling", ruling.reviewer, token)[0])
 
@@ -542,7 +416,7 @@ def _append(
     seen = orjson.dumps([list(each) for each in revealed])
     seconds = None if draft.seconds is None else float(draft.seconds)
     said = (draft.verdict, draft.grade, *span, draft.note, draft.sentence, seconds, seen, now(), undoes, token)
-    row = _sealed(identifier, *place, *said)
+    row = sealed(identifier, *place, *said)
     connection.execute(f"INSERT INTO decision VALUES ({', '.join('?' * len(row))})", row)
     return identifier
 

@@ -11,8 +11,9 @@ from urllib.parse import unquote
 
 from r2med.errors import R2medError
 from r2med.review.desk import Desk
+from r2med.review.review_file import review_path
 from r2med.review.review_rows import Reviewer
-from r2med.review.review_store import ReviewStore, review_path
+from r2med.review.review_store import ReviewStore
 from r2med.web.access import Entrance, Visit
 
 PLACE = "/review"
