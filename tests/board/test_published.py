@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
+import re
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +22,10 @@ from r2med.data.tasks import groups
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.pipeline.system import System
+from r2med.render.board_table import board_table
+from r2med.render.board_terminal import show_board
+from r2med.render.board_text import FORMATS
+from r2med.render.consoles import written_to
 from r2med.rerank.served_models import served_cards
 from r2med.runs.ledger import Ledger
 
@@ -85,6 +92,32 @@ def test_averages_of_the_page_are_the_printed_ones() -> None:
         mean = sum(figures.tasks.values()) / 8
         assert 100 * mean == pytest.approx(100 * figures.average, abs=0.01)
         assert f"{100 * lines[system.name][0].average:.2f}" == f"{100 * figures.average:.2f}"
+
+
+def test_sources_ten_points_apart_are_marked_in_every_format() -> None:
+    with Ledger() as ledger:
+        found = board(ledger, View(retriever="diver", kind="base", details=("first stage", "tokens")))
+        reranked = board(ledger, View(retriever="diver", kind="reranker"))
+        near = board(ledger, View(retriever="medcpt", kind="base"))
+    assert [f"{100 * line.apart:.2f}" for line in found.lines] == ["10.67", "10.67"]
+    assert all(0 < line.apart < 0.1 for line in near.lines if line.disputed)
+    assert "averages 10.67 apart" in found.notes[0]
+    assert not any("apart" in note for note in near.notes)
+    text = FORMATS["markdown"]([found])
+    assert "| 1 | DIVER-Retriever-4B ≠10.7 | grouprank | - | - |" in text
+    assert "| 2 | DIVER-Retriever-4B ≠10.7 | reasonembed | - | 512 |" in text
+    assert "≠10.7" not in FORMATS["markdown"]([near])
+    assert "≠" in FORMATS["markdown"]([near])
+    lines = json.loads(FORMATS["json"]([found]))["lines"]
+    assert [(round(line["apart"], 4), line.get("max_document")) for line in lines] == [(0.1067, None), (0.1067, 512)]
+    rows = list(csv.DictReader(FORMATS["csv"]([reranked]).splitlines()))
+    assert {row["first_stage"] for row in rows} == {"diver"}
+    assert all(line["first_stage"] == "diver" for line in json.loads(FORMATS["json"]([reranked]))["lines"])
+    show_board(found, written_to(screen := StringIO(), 140))
+    assert re.search(r"DIVER-Retriever-4B ≠10.7 +reasonembed +- +512", screen.getvalue())
+    show_board(reranked, written_to(screen := StringIO(), 200))
+    assert "first stage" in " ".join(screen.getvalue().split())
+    assert "≠ with a number: sources are so many points apart" in board_table(found).legend
 
 
 def test_every_spec_parses_and_is_written_as_r2med_writes_it() -> None:
@@ -166,7 +199,7 @@ def test_one_retriever_ten_points_apart_is_marked_and_the_note_says_at_how_many_
     assert all(line.disputed for line in lines)
     said = (
         "sources disagree about diver: grouprank 42.90, reasonembed 32.23 at 512 tokens (8 of 8 tasks differ,"
-        " by 20.14 at the most)"
+        " by 20.14 at the most; averages 10.67 apart)"
     )
     assert said in found.notes
     cut = shown(limit=20)

@@ -56,6 +56,13 @@ def test_every_page_is_there_and_holds_no_script_of_its_own(client, address):
     assert not re.search(r"<script(?! src=)|\son\w+=|style=\"", answer.text)
 
 
+def test_the_board_tells_first_stages_token_limits_and_sources_far_apart(client):
+    page = client.get("/?group=full&retriever=diver").text
+    assert "≠ 10.7 points apart" in re.search(r"<code>DIVER-Retriever-4B</code>.*?</td>", page, re.DOTALL)[0]
+    assert "over diver" in page
+    assert ">512 tokens</span>" in page
+
+
 @pytest.mark.parametrize("address", [*PAGES, "/static/app.js", "/nothing"])
 def test_every_answer_has_the_policy(client, address):
     headers = client.get(address).headers

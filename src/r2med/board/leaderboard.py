@@ -10,7 +10,19 @@ from dataclasses import dataclass, replace
 
 from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
-from r2med.board.model import OTHER_DATA, OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts, percent
+from r2med.board.model import (
+    DETAILS,
+    FAR_APART,
+    FIRST_STAGE,
+    OTHER_DATA,
+    OWN,
+    RECALL_LOST,
+    Board,
+    BoardRow,
+    Line,
+    SystemParts,
+    percent,
+)
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import groups, registry
@@ -41,6 +53,8 @@ class View:
     """How many lines; 0 for all."""
     intervals: bool = False
     cost: bool = False
+    details: tuple[str, ...] = ()
+    """Which of `DETAILS` to show; rerankers by themselves are always shown with their first stages."""
     baseline: str = ""
     """The own system that marks of significance are against."""
     ties: bool = False
@@ -65,7 +79,14 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
     shown = _decorated(ledger, shown, complete, view)
     notes = [*_disputes(lines, shown), *_notes(view, shown, runs)]
-    return Board(view.group, view.measure, tasks, shown, notes, len(lines) - len(shown), view.cost, view.baseline)
+    left_out = len(lines) - len(shown)
+    return Board(view.group, view.measure, tasks, shown, notes, left_out, view.cost, view.baseline, _details(view))
+
+
+def _details(view: View) -> tuple[str, ...]:
+    """What is shown beside figures, in the order of `DETAILS`."""
+    wanted = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
+    return tuple(name for name in DETAILS if name in wanted)
 
 
 def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
@@ -157,14 +178,16 @@ def ranked(rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Line]:
     query completely have one, and no rank. Equal averages share a rank.
     """
     averages = [average(row, tasks) for row in rows]
-    disputes = {id(row) for several in disputed(rows).values() for row in several}
+    disputes = {id(row): apart(several) for several in disputed(rows).values() for row in several}
     able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and row.rankable]
     rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or not row.rankable]
     able.sort(key=lambda pair: -pair[0])
     rest.sort(key=lambda pair: -(pair[0] if pair[0] is not None else pair[1].stated or 0.0))
     values = [value for value, _ in able]
-    lines = [Line(row, value, values.index(value) + 1, id(row) in disputes) for value, row in able]
-    return lines + [Line(row, value, None, id(row) in disputes) for value, row in rest]
+    places: list[tuple[float | None, BoardRow, int | None]]
+    places = [(value, row, values.index(value) + 1) for value, row in able]
+    places += [(value, row, None) for value, row in rest]
+    return [Line(row, value, rank, id(row) in disputes, disputes.get(id(row), 0.0)) for value, row, rank in places]
 
 
 def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
@@ -327,16 +350,29 @@ def dispute(system: str, rows: Sequence[BoardRow]) -> str:
     spans = [_span(rows, task) for task in shared]
     slack = sum(map(rounding, rows)) + 1e-12
     differing = sum(span > slack for span in spans)
-    tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most)" if spans else ""
+    far = f"; averages {percent(apart(rows))} apart" if apart(rows) >= FAR_APART else ""
+    tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most{far})" if spans else ""
     return f"sources disagree about {system}: {shown}{tail}"
+
+
+def apart(rows: Sequence[BoardRow]) -> float:
+    """By how much the highest and the lowest mean differ, over the tasks that all rows have.
+
+    >>> round(apart([BoardRow("x", ("paper",), {"A": 0.4}), BoardRow("x", ("page",), {"A": 0.25, "B": 0.9})]), 4)
+    0.15
+    """
+    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
+    means = [mean_of(row, shared) if len(shared) == len(row.values) else _plain_mean(row, shared) for row in rows]
+    return max(means) - min(means) if shared else 0.0
+
+
+def _plain_mean(row: BoardRow, tasks: Sequence[str]) -> float:
+    return sum(row.values[task] for task in tasks) / len(tasks) if tasks else 0.0
 
 
 def _limits(row: BoardRow) -> str:
     """How much of a text was read, which moves a figure more than most settings; nothing where nobody said."""
-    if row.max_query is None or row.max_document is None:
-        return ""
-    limits = dict.fromkeys((row.max_query, row.max_document))
-    return f" at {'/'.join(f'{limit:,}' for limit in limits)} tokens"
+    return f" at {row.token_limit} tokens" if row.token_limit else ""
 
 
 def _span(rows: Sequence[BoardRow], task: str) -> float:

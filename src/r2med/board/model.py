@@ -21,6 +21,11 @@ SUBMITTED = "submitted"
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
 RECALL_LOST = "≈: so many of 100 documents of the exact lists were not found by approximate search"
+FAR_APART = 0.10
+"""From this difference of averages on, sources do not only disagree: they are told to be so many points apart."""
+FIRST_STAGE, TOKENS = "first stage", "tokens"
+DETAILS = (FIRST_STAGE, TOKENS)
+"""What may be shown of a system beside its figures."""
 OTHER_DATA = "°"
 """Behind a figure that was measured on other data than the task has now."""
 
@@ -77,6 +82,21 @@ class BoardRow:
     """The share of the exact lists that an approximate search did not find; None where search is exact."""
 
     @property
+    def first_stage(self) -> str:
+        """What a reranker reranks; empty for a system without one."""
+        return "+".join(self.parts.retrievers) if self.parts.rerankers else ""
+
+    @property
+    def token_limit(self) -> str:
+        """How many tokens of a query and of a document a published retriever read; empty where nobody said.
+
+        >>> BoardRow("x", ("paper",), {}, max_query=512, max_document=2048).token_limit
+        '512/2,048'
+        """
+        limits = [limit for limit in (self.max_query, self.max_document) if limit is not None]
+        return "/".join(f"{limit:,}" for limit in dict.fromkeys(limits))
+
+    @property
     def own(self) -> bool:
         """Whether it was measured here, so that its queries are known."""
         return OWN in self.sources or SUBMITTED in self.sources
@@ -103,6 +123,8 @@ class Line:
     """None for a system that lacks a task, is an oracle, saw other data, or did no query completely."""
     disputed: bool = False
     """Whether sources disagree about this system."""
+    apart: float = 0.0
+    """By how much the highest and the lowest average differ that sources give it."""
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     """95%, by task and of the average, for one's own."""
     marks: Mapping[str, str] = field(default_factory=dict)
@@ -133,6 +155,8 @@ class Line:
             "incomplete": row.incomplete,
             "other_data": list(row.other_data),
             "disputed": self.disputed,
+            "apart": self.apart,
+            "first_stage": row.first_stage,
             "runs": dict(row.runs),
             "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
@@ -161,6 +185,8 @@ class Board(Viewable):
     """Whether costs are shown."""
     baseline: str = ""
     """The system that marks of significance are against."""
+    details: Sequence[str] = ()
+    """Which of `DETAILS` are shown."""
     drops: Sequence[LanguageDrop] = ()
     """What systems lose on tasks that are translations of others, paired by question."""
 

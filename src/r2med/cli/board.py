@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from r2med.board.leaderboard import View, board
-from r2med.board.model import Board
+from r2med.board.model import DETAILS, Board
 from r2med.cli.options import ManyValues, output
 from r2med.data.tasks import GROUPS, resolve
 from r2med.diagnose.language_drop import LanguageDrop, language_drops, tasks_of, translated_tasks
@@ -21,6 +21,9 @@ from r2med.runs.ledger import Ledger
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
+
+
+DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
 
 
 @click.command("board", cls=ManyValues)
@@ -42,7 +45,12 @@ _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
     help="Only what these published (paper, page, ...); own for your runs.",
 )
 @click.option("--ci", is_flag=True, help="Show 95% intervals of own runs (bootstrap over queries).")
-@click.option("--columns", multiple=True, type=click.Choice(["cost"]), help="What else to show of own runs.")
+@click.option(
+    "--columns",
+    multiple=True,
+    type=click.Choice(["cost", *DETAILS_BY_OPTION]),
+    help="What else to show: costs of own runs, what is reranked, how many tokens of a text were read.",
+)
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="How many lines; 0 for all.")
 @click.option(
@@ -56,12 +64,13 @@ def command(**given: Any) -> None:
     """Every published result with your own runs beside it, ranked by the average.
 
     Own systems are marked. A system that lacks a task is listed without a rank, an oracle never has one. Sources that
-    disagree about a system are kept apart, and the disagreement is shown.
+    disagree about a system are kept apart and marked ≠, with the difference where it is ten points or more.
 
     \b
     Examples:
       r2med board --limit 20
       r2med board --kind base --retriever bm25 --metric Recall@100
+      r2med board --retriever diver --columns first-stage tokens
       r2med board --group sample --own --ci --columns cost
       r2med board --tasks path/to/your/folder --ci
       r2med board --group sample --format latex --baseline bm25 > table.tex
@@ -82,6 +91,7 @@ def command(**given: Any) -> None:
         limit=given["limit"],
         intervals=given["ci"],
         cost="cost" in given["columns"],
+        details=tuple(DETAILS_BY_OPTION[name] for name in given["columns"] if name in DETAILS_BY_OPTION),
         baseline=given["baseline"],
     )
     with Ledger() as ledger:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from r2med.board.model import AVERAGE, OTHER_DATA, RECALL_LOST, Board, Line, percent
+from r2med.board.model import AVERAGE, FAR_APART, FIRST_STAGE, OTHER_DATA, RECALL_LOST, TOKENS, Board, Line, percent
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.measure.bootstrap import Interval
 from r2med.runs.cost import COST_HEADINGS
@@ -85,6 +85,8 @@ class TableRow:
     """By column."""
     cost: Mapping[str, str]
     """By `COST_HEADINGS`; all empty for what was published."""
+    details: Mapping[str, str]
+    """By `DETAILS`."""
     own_among_others: bool
     """Whether it was measured here, and not all of the table was."""
 
@@ -139,6 +141,11 @@ class BoardTable:
         return COST_HEADINGS if self.board.cost else ()
 
     @property
+    def detail_headings(self) -> Sequence[str]:
+        """The columns with first stages and token limits, where these were asked for."""
+        return self.board.details
+
+    @property
     def has_intervals(self) -> bool:
         """Whether some figures have intervals."""
         return any(row.line.intervals for row in self.rows)
@@ -163,6 +170,7 @@ class BoardTable:
         meanings = [
             ("(oracle)" in signs, "An oracle was shown the answers and has no rank"),
             ("≠" in signs, "≠: sources disagree"),
+            (any(line_is_far(row.line) for row in self.rows), "≠ with a number: sources are so many points apart"),
             ("*" in signs, "*: some queries are incomplete"),
             (any(row.line.row.recall_lost is not None for row in self.rows), RECALL_LOST),
             (self.mixed, f"{OTHER_DATA}: measured on other data, not ranked"),
@@ -207,6 +215,7 @@ def board_table(
             _signs(line),
             {column: _cell(line, column, best[column]) for column in board.columns},
             _cost(line),
+            {FIRST_STAGE: line.row.first_stage or NONE, TOKENS: line.row.token_limit or NONE},
             line.row.own and has_sources,
         )
         for line in shown
@@ -263,9 +272,18 @@ def _signs(line: Line) -> list[Sign]:
         signs.append(Sign("*", f"{row.incomplete} incomplete"))
     if row.recall_lost is not None:
         signs.append(Sign(f"≈{percent(row.recall_lost, 1)}", f"{percent(row.recall_lost, 1)}% of the exact lists lost"))
-    if line.disputed:
+    if line_is_far(line):
+        points = percent(line.apart, 1)
+        meaning = "Sources are that far apart on average; see the notes"
+        signs.append(Sign(f"≠{points}", f"≠ {points} points apart", meaning))
+    elif line.disputed:
         signs.append(Sign("≠", "≠ disputed", "Sources disagree about this system; see the notes"))
     return signs
+
+
+def line_is_far(line: Line) -> bool:
+    """Whether sources are ten points or more apart about a line's system."""
+    return line.disputed and line.apart >= FAR_APART
 
 
 def _cost(line: Line) -> dict[str, str]:

@@ -41,10 +41,11 @@ def _grid(table: BoardTable, *, narrow: bool) -> Table:
     columns = [Column("#", right=True, key=True)] * table.has_ranks
     columns.append(key("system"))
     columns += [Column("source")] * (table.has_sources and not narrow)
+    columns += [Column(heading) for heading in table.detail_headings]
     columns += numbers(*table.headings.values(), *table.cost_headings)
     grid = Table(*columns)
     for row in table.rows:
-        head = _head(table, row, narrow=narrow)
+        head = [*_head(table, row, narrow=narrow), *(row.details[heading] for heading in table.detail_headings)]
         cost = [row.cost[heading] for heading in table.cost_headings]
         grid.add(*head, *map(_figure, row.cells.values()), *cost, style="cyan" if row.own_among_others else "")
         if row.line.intervals:

@@ -18,7 +18,7 @@ _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_toke
 def markdown(board: Board) -> str:
     """A table for a README or an issue: best in bold, second underlined, notes below."""
     table = board_table(board)
-    heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources
+    heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources + list(table.detail_headings)
     numbers = [*table.headings.values(), *table.cost_headings]
     lines = [
         f"**{table.title}**",
@@ -49,6 +49,7 @@ def _markdown_cells(table: BoardTable, row: TableRow) -> list[str]:
         *[row.rank or NONE] * table.has_ranks,
         f"**{name}**" if row.own_among_others else name,
         *[", ".join(row.sources)] * table.has_sources,
+        *(row.details[heading] for heading in table.detail_headings),
         *map(_markdown_figure, row.cells.values()),
         *(row.cost[heading] for heading in table.cost_headings),
     ]
@@ -65,7 +66,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     ranges = any(line.intervals for board in boards for line in board.lines)
     cost = any(board.cost for board in boards)
     header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks, "average", "incomplete"]
-    header += ["other_data"]
+    header += ["other_data", "first_stage", "max_query", "max_document", "apart"]
     marked = any(board.baseline for board in boards)
     header += ["low", "high"] * ranges + list(_COST_FACTS) * cost + ["significance"] * marked
     stream = StringIO()
@@ -82,7 +83,7 @@ def _csv_cells(board: Board, line: Line, tasks: Sequence[str], *, ranges: bool, 
     row = line.row
     cells: list[object] = [board.group, board.measure, line.rank, row.name, row.system, "+".join(row.sources)]
     cells += [row.parts.kind, *(row.values.get(task) for task in tasks), line.average, row.incomplete]
-    cells.append("+".join(row.other_data))
+    cells += ["+".join(row.other_data), row.first_stage, row.max_query, row.max_document, line.apart or None]
     found = line.intervals.get("")
     cells += ([found.low, found.high] if found else [None, None]) * ranges
     facts = row.cost.as_dict() if row.cost is not None else {}
