@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
+import test_citing
 import test_live_page
 import test_web_browser
 import test_workbench
@@ -82,6 +83,7 @@ TRIED_BY_THEMSELVES = {
     ".unscripted": test_workbench.test_without_scripts_links_lead_everywhere,
     ".listbar button, #help, #keys": test_workbench.test_queries_are_filtered_ordered_and_gone_through_by_keys,
     ".chosen": test_web_browser.test_two_ticked_systems_raise_a_bar_that_compares_them,
+    ".page-tools": test_citing.test_a_link_that_is_copied_opens_the_same_view,
     ".tools": test_web_browser.test_a_chart_can_be_had_as_a_table_and_as_files,
 }
 """Places whose controls make files or wait for others, each with the test that uses them."""
@@ -145,7 +147,7 @@ def change(page: Any, control: Control, where: str) -> str:
 
 def try_on_server(page: Any, control: Control, where: str) -> None:
     """A control of the server's pages: what was chosen is in the address afterwards, and the page is there."""
-    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.evaluate("document.querySelectorAll('details:not(.cite)').forEach((each) => { each.open = true; })")
     if control.name == "theme":
         before = page.evaluate("document.documentElement.dataset.theme ?? ''")
         page.click(where)

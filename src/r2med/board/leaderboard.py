@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from r2med.board.board_order import check_column, containing, families_of, ordered
 from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
 from r2med.board.model import (
@@ -49,6 +50,13 @@ class View:
     published: bool = True
     sources: tuple[str, ...] = ()
     """Only what these published, and one's own runs under the name "own"; empty for all."""
+    find: str = ""
+    """Only systems in whose name, parts or sources every one of these words occurs."""
+    oracles: bool = True
+    """Whether systems are listed that were shown the answers."""
+    sort: str = "rank"
+    """The column that lines are in the order of, the best first."""
+    ascending: bool = False
     limit: int = 0
     """How many lines; 0 for all."""
     intervals: bool = False
@@ -74,7 +82,7 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     runs = newest_runs(ledger, view.group, tasks) if own and chosen is None else chosen or {}
     rows = local_rows(runs, ledger.means(view.measure), view.measure) if runs else []
     rows += _published(view, tasks)
-    lines = ranked(_filtered(rows, view), tasks)
+    lines = _narrowed(ranked(_filtered(rows, view), tasks), view, tasks)
     shown = lines[: view.limit] if view.limit else lines
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
     shown = _decorated(ledger, shown, complete, view)
@@ -87,6 +95,13 @@ def _details(view: View) -> tuple[str, ...]:
     """What is shown beside figures, in the order of `DETAILS`."""
     wanted = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
     return tuple(name for name in DETAILS if name in wanted)
+
+
+def _narrowed(lines: Sequence[Line], view: View, tasks: Sequence[str]) -> list[Line]:
+    """The lines that a view has room for, in its order."""
+    found = [line for line in containing(lines, view.find) if view.oracles or not line.row.oracle]
+    sort = check_column(view.sort, tasks)
+    return ordered(found, sort, descending=not view.ascending, families=families_of(tasks))
 
 
 def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:

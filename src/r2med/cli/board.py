@@ -52,6 +52,10 @@ DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
     help="What else to show: costs of own runs, what is reranked, how many tokens of a text were read.",
 )
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
+@click.option("--find", default="", metavar="WORDS", help="Only systems in whose name or parts all words occur.")
+@click.option("--sort", default="rank", metavar="COLUMN", help="rank, name, average, a task or family:FAMILY.")
+@click.option("--ascending", is_flag=True, help="The other way round.")
+@click.option("--oracles/--no-oracles", default=True, help="Whether to list systems that were shown the answers.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="How many lines; 0 for all.")
 @click.option(
     "--format",
@@ -88,6 +92,10 @@ def command(**given: Any) -> None:
         own=given["only"] != "published",
         published=given["only"] != "own",
         sources=given["sources"],
+        find=given["find"],
+        oracles=given["oracles"],
+        sort=given["sort"],
+        ascending=given["ascending"],
         limit=given["limit"],
         intervals=given["ci"],
         cost="cost" in given["columns"],

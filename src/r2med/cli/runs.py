@@ -14,6 +14,7 @@ from r2med.exchange.export import file_name
 from r2med.pipeline.named_runs import Filter, filtered
 from r2med.render.grid import Column, Table, numbers, percent
 from r2med.runs.ledger import Ledger
+from r2med.runs.selection import with_words
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
@@ -33,10 +34,11 @@ def filters(function: Function) -> Function:
 
 @click.group("runs", invoke_without_command=True)
 @click.option("--limit", default=50, show_default=True, help="How many of the last to list; -1 for all.")
+@click.option("--find", default="", metavar="WORDS", help="Only runs in whose id, system or task all words occur.")
 @filters
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> None:
+def command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **wanted: Any) -> None:
     """List the runs of the ledger, the last one made or used first; `show ID` and `rm ID` take the start of an id.
 
     \b
@@ -49,10 +51,11 @@ def command(ctx: click.Context, /, limit: int, as_json: bool, **wanted: Any) -> 
     with Ledger() as ledger:
         entries = filtered(ledger, Filter(**wanted))
         means = ledger.means()
+    entries = with_words(entries, find)
     entries = entries[:limit] if limit >= 0 else entries
     if as_json:
         write_json([_summary(entry, means.get(entry.id, {})) for entry in entries])
-    elif not entries and any(wanted.values()):
+    elif not entries and (find or any(wanted.values())):
         click.echo("no run is like that; r2med runs lists all")
     elif not entries:
         click.echo("the ledger is empty; try: r2med run bm25")

@@ -98,6 +98,12 @@ def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
     return {system: row for system, row in runs.items() if row}
 
 
+def with_words(entries: Sequence[Entry], text: str) -> list[Entry]:
+    """The runs in whose id, system or task every word of a text occurs."""
+    words = text.casefold().split()
+    return [e for e in entries if all(word in f"{e.id}\n{e.system}\n{e.task}".casefold() for word in words)]
+
+
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
     """The runs behind names, each once, in the order given."""
     return list({entry.id: entry for each in chosen for entry in each.runs.values()}.values())

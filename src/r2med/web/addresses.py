@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, nearest, suggest
@@ -34,6 +35,26 @@ class Correction:
     message: str
     nearest: str = ""
     link: str = ""
+
+
+class NotThere(R2medError):
+    """Something that an address asks for and that there is not, with what was probably meant."""
+
+    def __init__(self, message: str, choices: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.choices = choices
+        """Names, and where they lead."""
+
+
+def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
+    """The known names that are most like another one, those that contain it first.
+
+    >>> several_like("bm2", ["bge", "bm25", "bm25-classic", "nv"])
+    ['bm25', 'bm25-classic', 'bge']
+    """
+    names = list(dict.fromkeys(known))
+    holding = [each for each in names if name and (name.casefold() in each.casefold())]
+    return list(dict.fromkeys((*holding, *get_close_matches(name, names, n=most, cutoff=0.3))))[:most]
 
 
 def one_of(value: str, known: Sequence[str], what: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from types import FrameType
@@ -38,7 +38,7 @@ from r2med.web import (
     system_page,
 )
 from r2med.web.access import Access, Refused
-from r2med.web.addresses import SIZE, search_address, system_address
+from r2med.web.addresses import SIZE, NotThere, search_address, system_address
 from r2med.web.forms import TooLong, read_form
 from r2med.web.guard import Guard
 from r2med.web.library import Library
@@ -68,6 +68,8 @@ _FILES = {
 }
 _HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be shown", 413: "That is too much"}
 """What stands over an error page, by its status."""
+Choices = Sequence[tuple[str, str]]
+"""Names, and where they lead."""
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 
 
@@ -124,15 +126,17 @@ def _page(library: Library, view: Page, current: str) -> Callable[[Request], Res
                 status = values.pop("status", 200)
                 page = render(template, frame(current), **values)
         except R2medError as error:
-            return HTMLResponse(_error(404, str(error), current, _before(request)), 404)
+            choices = error.choices if isinstance(error, NotThere) else ()
+            return HTMLResponse(_error(404, str(error), current, _before(request), choices), 404)
         return HTMLResponse(page, status, {"cache-control": "no-store"})
 
     return endpoint
 
 
-def _error(status: int, message: str, current: str = "", back: str = "") -> str:
-    """A page that says what is wrong, with a way back."""
-    return render("error.html", frame(current), heading=_HEADINGS[status], message=message, back=back)
+def _error(status: int, message: str, current: str = "", back: str = "", choices: Choices = ()) -> str:
+    """A page that says what is wrong, with a way back and what was probably meant."""
+    values = {"heading": _HEADINGS[status], "message": message, "back": back, "choices": choices}
+    return render("error.html", frame(current), **values)
 
 
 @cache
@@ -141,7 +145,7 @@ def _refusal(refused: Refused) -> HTMLResponse:
     if not refused.stranger:
         return HTMLResponse(_error(403, refused.why), 403)
     around = inlined({})
-    page = render("error.html", around, heading=_HEADINGS[403], message=refused.why, back="")
+    page = render("error.html", around, heading=_HEADINGS[403], message=refused.why, back="", choices=())
     headers = {"content-security-policy": f"{around.policy}; frame-ancestors 'none'", "cache-control": "no-store"}
     return HTMLResponse(page, 403, headers)
 

@@ -6,28 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from r2med.board.board_order import FAMILY, ORDERS, containing, families_of, ordered
 from r2med.board.leaderboard import View
 from r2med.board.model import OWN, Board, Line
 from r2med.data.published import KINDS, published, sources
+from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import registry
-from r2med.errors import R2medError
+from r2med.errors import R2medError, nearest
 from r2med.measure.metrics import Measure
 from r2med.render.board_text import FORMATS
 from r2med.render.html import address
 from r2med.runs.selection import Chosen, on_shared_tasks
-from r2med.web.addresses import PageContent, Pages, SortLinks, one_of, page_number, system_address
+from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, system_address
+from r2med.web.citing import Citation, citation, options
 from r2med.web.library import Library
-from r2med.web.page_table import (
-    FAMILY,
-    Hrefs,
-    Standings,
-    containing,
-    decorated,
-    families_of,
-    ordered,
-    sorted_table,
-    with_ties,
-)
+from r2med.web.page_table import Hrefs, Standings, decorated, sorted_table, with_ties
 from r2med.web.panels import frontier_panels, known_causes, system_causes
 from r2med.web.report_file import ReportChoice, report
 
@@ -37,13 +30,27 @@ if TYPE_CHECKING:
 
 BOARDS = ("full", "nano", "sample")
 """The groups that always have a board, the most wanted first; folders have one once something was run on them."""
-ORIGINS = ("", "own", "published")
+ORIGINS = ("own", "published")
 FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
 """As what a board can be downloaded, with the ending of the file."""
 PARTS = ("retriever", "llm", "reranker")
 """The parts of systems that a board can be narrowed down to."""
+_HEADLINE = "nDCG@10"
 _EXPLAINED = 12
 """Systems whose causes a board shows."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Something that was asked for and cannot be had."""
+
+    sentence: str
+    name: str = ""
+    """What it was asked for as."""
+    nearest: str = ""
+    """What was probably meant."""
+    wrong: bool = True
+    """Whether nothing of this name is there at all; a task of another board is merely not here."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ class BoardQuery:
     """The systems that marks of significance can be against."""
     choices: Mapping[str, Sequence[str]]
     """What else the board can be narrowed down to: families of tasks, and parts of systems."""
-    dropped: Sequence[str]
-    """What was asked for and is not on this board, a sentence each."""
+    dropped: Sequence[Dropped]
+    """What was asked for and is not on this board."""
 
     @property
     def filters(self) -> list[str]:
@@ -112,6 +119,9 @@ def board_page(library: Library, request: Request) -> PageContent:
         "measures": board_measures(library, view),
         "hrefs": Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
         "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
+        "cite": board_citation(found),
+        "status": 404 if any(each.wrong for each in found.dropped) else 200,
+        "nearest": [address("/", **{**dict(asked), each.name: each.nearest}) for each in found.dropped],
         "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
     }
     return "board.html", values
@@ -147,43 +157,106 @@ def report_file(library: Library, request: Request) -> tuple[str, str]:
 
 
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
-    """The board that an address asks for."""
-    group = one_of(asked.get("group", "") or first_group(library), board_groups(library), "board")
-    kind = one_of(asked.get("kind", ""), ("", *KINDS), "kind")
-    origin = one_of(asked.get("origin", ""), ORIGINS, "origin")
-    measure = str(Measure.parse(asked.get("metric", "") or "nDCG@10"))
-    source = one_of(asked.get("source", ""), ("", *_sources(group)), "source")
-    view = View(group=group, measure=measure, own=origin != "published", published=origin != "own", cost=True)
-    view = replace(view, sources=(source,) if source else ())
+    """The board that an address asks for; what it does not have is dropped and told."""
+    wishes = _Wishes(asked)
+    group = wishes.one("group", board_groups(library), "board") or first_group(library)
+    kind, origin = wishes.one("kind", KINDS, "kind"), wishes.one("origin", ORIGINS, "origin")
+    source = wishes.one("source", _sources(group), "source")
+    view = View(group=group, own=origin != "published", published=origin != "own", cost=True)
+    view = replace(view, measure=wishes.measure(board_measures(library, view)), sources=(source,) if source else ())
     tasks = library.board(view).tasks
-    task = same_task(asked.get("task", ""), tasks)
+    task = wishes.task(tasks)
     choices = {"family": sorted({known.family for name in tasks if (known := registry().get(name)) and known.family})}
-    view = replace(view, tasks=(task,) if task else (), family="" if task else _known(asked, "family", choices))
+    family = wishes.one("family", choices["family"], "family", elsewhere=True)
+    view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
     choices |= {part: _parts(whole, part) for part in PARTS}
     baselines = [line.row.name for line in whole.lines if line.row.own and line.rank is not None]
-    baseline = asked.get("baseline", "") if asked.get("baseline", "") in baselines else ""
-    retriever, llm, reranker = (_known(asked, part, choices) for part in PARTS)
+    baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
+    retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     board = tied_board(library, view)
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(board.lines, text)
     hidden = [] if oracles else [line for line in matching if line.row.oracle]
-    sort, ascending = _column(asked.get("sort", ""), board.tasks), asked.get("order") == "up"
+    sort, ascending = wishes.column(board.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.row.oracle]
     lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
-    dropped = []
-    if asked.get("task") and not task:
-        dropped.append(f"This board has no task {asked['task']}; all tasks are shown.")
-    if asked.get("baseline") and not baseline:
-        dropped.append(f"{asked['baseline']} has no rank here and cannot be the baseline.")
-    dropped += [
-        f"This board has no {name} {asked[name]}."
-        for name, known in choices.items()
-        if asked.get(name) and asked[name] not in known
-    ]
     order = (task, sort, ascending, text, origin, oracles)
-    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, dropped)
+    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, wishes.dropped)
+
+
+class _Wishes:
+    """What an address asks for, taken one by one; what there is not is noted."""
+
+    def __init__(self, asked: QueryParams) -> None:
+        self.asked = asked
+        self.dropped: list[Dropped] = []
+
+    def one(self, name: str, known: Sequence[str], what: str, *, elsewhere: bool = False) -> str:
+        """A value that must be one of some; nothing where it is none of them."""
+        value = self.asked.get(name, "")
+        if not value or value in known:
+            return value
+        sentence = f"This board has no {what} {value}." if elsewhere else f"There is no {what} {value}."
+        if name == "baseline":
+            sentence = f"{value} has no rank here and cannot be the baseline."
+        self.dropped.append(Dropped(sentence, name, nearest(value, known), wrong=not elsewhere))
+        return ""
+
+    def measure(self, known: Sequence[str]) -> str:
+        """The measure to rank by."""
+        value = self.asked.get("metric", "") or _HEADLINE
+        try:
+            return str(Measure.parse(value))
+        except R2medError as error:
+            told = str(error).partition(";")[0]
+            self.dropped.append(Dropped(f"{told[:1].upper()}{told[1:]}.", "metric", nearest(value, known)))
+            return _HEADLINE
+
+    def task(self, tasks: Sequence[str]) -> str:
+        """The task to show alone: that of this board which another board calls otherwise, too."""
+        value = self.asked.get("task", "")
+        found = same_task(value, tasks)
+        if value and not found:
+            near = nearest(value, tasks)
+            self.dropped.append(Dropped(f"This board has no task {value}; all tasks are shown.", "task", near, False))
+        return found
+
+    def column(self, tasks: Sequence[str]) -> str:
+        """The column to sort by; one of another board's tasks is that task here, or else the rank."""
+        value = self.asked.get("sort", "")
+        if value in ("", *ORDERS):
+            return value or ORDERS[0]
+        if value.startswith(FAMILY):
+            return value if value.removeprefix(FAMILY) in families_of(tasks) else ORDERS[0]
+        found = same_task(value, tasks)
+        if not found and "/" not in value:
+            sentence = f"There is no column {value} to sort by."
+            self.dropped.append(Dropped(sentence, "sort", nearest(value, [*ORDERS, *tasks])))
+        return found or ORDERS[0]
+
+
+def board_citation(found: BoardQuery) -> Citation:
+    """How to have the same board in a terminal."""
+    view = found.view
+    folder = view.group not in BOARDS
+    words = options(
+        ("--group", "" if found.task and folder else view.group),
+        ("--tasks", view.tasks or (found.tasks if folder else ())),
+        ("--family", view.family),
+        ("--kind", view.kind),
+        *((f"--{part}", getattr(view, part)) for part in PARTS),
+        ("--metric", "" if view.measure == _HEADLINE else view.measure),
+        ("--source", view.sources),
+        ("--baseline", view.baseline),
+        ("--find", found.text),
+        ("--sort", "" if found.sort == ORDERS[0] else found.sort),
+    )
+    words += [f"--{found.origin}"] * bool(found.origin) + ["--ascending"] * found.ascending
+    words += ["--no-oracles"] * (not found.oracles) + ["--ci", "--columns", "cost"]
+    title = f"{GROUP_TITLES.get(view.group, view.group)} board{f', {found.task}' if found.task else ''}, {view.measure}"
+    return citation(title, "board", *words)
 
 
 def tied_board(library: Library, view: View) -> Board:
@@ -201,26 +274,9 @@ def _sources(group: str) -> list[str]:
     return [OWN, *(name for name, source in sources().items() if source.group == group)]
 
 
-def _known(asked: QueryParams, name: str, choices: Mapping[str, Sequence[str]]) -> str:
-    """What an address asks for, where this board has it."""
-    return asked.get(name, "") if asked.get(name, "") in choices[name] else ""
-
-
 def _parts(board: Board, part: str) -> list[str]:
     """The retrievers, language models or rerankers of a board's systems."""
     return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
-
-
-def _column(sort: str, tasks: Sequence[str]) -> str:
-    """The column to sort by; one of another board's tasks is that task here, or else the rank."""
-    if sort in ("", "rank", "name", "average"):
-        return sort or "rank"
-    if sort.startswith(FAMILY):
-        return sort if sort.removeprefix(FAMILY) in families_of(tasks) else "rank"
-    found = same_task(sort, tasks)
-    if not found and "/" not in sort:
-        one_of(sort, ["rank", "name", "average", *tasks], "column")
-    return found or "rank"
 
 
 def same_task(task: str, tasks: Sequence[str]) -> str:

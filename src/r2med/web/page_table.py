@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from r2med.board.board_order import FAMILY, Families, families_of, figure_of
 from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line, percent
 from r2med.data.tasks import registry
 from r2med.measure.bootstrap import Interval
@@ -14,12 +15,8 @@ from r2med.render.board_table import NONE, BoardTable, Leaders, TableRow, board_
 from r2med.render.chart_svg import IntervalColumn, interval_column
 from r2med.render.html import signed
 
-FAMILY = "family:"
-"""What stands before the name of a family where it is a column: the mean over the family's tasks."""
 SHADES = 5
 """Steps of shading, weak enough for the figures on them to be read."""
-Families = Mapping[str, Sequence[str]]
-"""The tasks of a board by family."""
 
 
 @dataclass(frozen=True)
@@ -145,15 +142,6 @@ class SortedTable:
         return [column for column in self.columns if not column.family]
 
 
-def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
-    """The families of a board that has several, with their tasks; nothing for a board of one family."""
-    found: dict[str, list[str]] = {}
-    for name in tasks:
-        task = registry().get(name)
-        found.setdefault(task.family if task else "", []).append(name)
-    return found if len(found) > 1 and "" not in found else {}
-
-
 def page_columns(table: BoardTable) -> list[PageColumn]:
     """The average first, which a phone shows without scrolling, then the tasks, family by family."""
     board, families = table.board, families_of(table.board.tasks)
@@ -167,15 +155,6 @@ def page_columns(table: BoardTable) -> list[PageColumn]:
         if len(tasks) > 1:
             found.append(PageColumn(FAMILY + name, "Mean", f"Mean over {title}", title))
     return found
-
-
-def figure_of(line: Line, column: str, families: Families) -> float | None:
-    """The figure of a line in a column; a family's is the mean over its tasks, where it has all of them."""
-    if not column.startswith(FAMILY):
-        return line.value(column)
-    values = [line.row.values.get(task) for task in families[column.removeprefix(FAMILY)]]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _mixed(line: Line, column: str, families: Families) -> bool:
@@ -236,33 +215,6 @@ def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, famili
         text = cell.text + cell.mark
         css += [cell.place] * bool(cell.place)
     return PageCell(text, value, " ".join(css))
-
-
-def ordered(
-    lines: Sequence[Line], sort: str, *, descending: bool = True, families: Families | None = None
-) -> list[Line]:
-    """Lines by a column (`rank` for the board's own order, `name`, or a task); lines without a figure come last."""
-    if sort == "rank":
-        return list(lines) if descending else list(reversed(lines))
-    if sort == "name":
-        return sorted(lines, key=lambda line: line.row.name.casefold(), reverse=not descending)
-    column = AVERAGE if sort == "average" else sort
-    figures = [(figure_of(line, column, families or {}), line) for line in lines]
-    have = [(value, line) for value, line in figures if value is not None]
-    have.sort(key=lambda pair: -pair[0] if descending else pair[0])
-    return [line for _, line in have] + [line for value, line in figures if value is None]
-
-
-def containing(lines: Sequence[Line], text: str) -> list[Line]:
-    """The lines in whose name, parts or sources every word of a text occurs."""
-    wanted = text.casefold().split()
-    return [line for line in lines if all(word in _words(line) for word in wanted)]
-
-
-def _words(line: Line) -> str:
-    row = line.row
-    parts = (row.name, row.system, row.parts.kind, *row.parts.retrievers, *row.parts.llms, *row.parts.rerankers)
-    return "\n".join((*parts, *row.sources)).casefold()
 
 
 def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:

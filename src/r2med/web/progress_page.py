@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from r2med.render.html import drawn
 from r2med.web.addresses import PageContent
+from r2med.web.citing import Citation
 from r2med.web.library import Library
 from r2med.web.live_feed import LiveFeed
 
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 def progress_page(library: Library, request: Request) -> PageContent:
     """What runs right now, and what was finished last."""
     feed: LiveFeed = request.app.state.feed
-    return "progress.html", {"cards": [drawn(card.html) for card in feed.cards()]}
+    return "progress.html", {"cite": Citation("In progress"), "cards": [drawn(card.html) for card in feed.cards()]}

@@ -34,6 +34,7 @@ from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared
 from r2med.text.unprintable import harmless
+from r2med.web.citing import Citation
 from r2med.web.colophon import colophon
 from r2med.web.page_table import Hrefs, decorated, sorted_table
 from r2med.web.panels import Panel, frontier_panels, system_causes, task_panels
@@ -89,6 +90,7 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
         "report.html",
         inlined(_SECTIONS, "app.js", "report.js"),
         title=choice.title,
+        cite=Citation(choice.title, choice.command),
         table=sorted_table(board, board.lines),
         panels=_panels(ledger, choice, found, board),
         task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],

@@ -10,7 +10,10 @@ import orjson
 from r2med.diagnose.causes import Cause, QueryCause
 from r2med.diagnose.loaded_runs import HEADLINE
 from r2med.runs.cost import Cost
-from r2med.web.addresses import PageContent, Pages, page_number, sort_links
+from r2med.runs.ledger import Entry
+from r2med.runs.selection import with_words
+from r2med.web.addresses import NotThere, PageContent, Pages, page_number, several_like, sort_links
+from r2med.web.citing import citation, options
 from r2med.web.library import Library
 
 if TYPE_CHECKING:
@@ -20,10 +23,8 @@ if TYPE_CHECKING:
 def runs_page(library: Library, request: Request) -> PageContent:
     """Every run of the ledger, newest first."""
     asked = request.query_params
-    wanted, oracles = asked.get("q", "").casefold().split(), asked.get("oracles") == "1"
-    matching = [
-        e for e in library.entries() if all(word in f"{e.id}\n{e.system}\n{e.task}".casefold() for word in wanted)
-    ]
+    oracles = asked.get("oracles") == "1"
+    matching = with_words(library.entries(), asked.get("q", ""))
     entries = [e for e in matching if oracles or not e.oracle]
     pages = Pages.of(len(entries), page_number(asked, "page"))
     values = {
@@ -33,12 +34,13 @@ def runs_page(library: Library, request: Request) -> PageContent:
         "means": library.means(),
     }
     hidden = len(matching) - len(entries)
+    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "-1")
     return "runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
 def run_page(library: Library, request: Request) -> PageContent:
     """A run with everything that was recorded, and its queries."""
-    entry = library.entry(request.path_params["id"])
+    entry = _entry(library, request.path_params["id"])
     asked = request.query_params
     values, found = library.headline(entry), library.causes(entry)
     causes = {each.query: each for each in found.queries} if found else {}
@@ -54,9 +56,20 @@ def run_page(library: Library, request: Request) -> PageContent:
         "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
         "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
+        "cite": citation(f"{entry.system} on {entry.task}, run {entry.id}", "runs", "show", entry.id),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
         "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip
+
+
+def _entry(library: Library, name: str) -> Entry:
+    """A run by its id; one that there is not is told with those that begin alike."""
+    known = library.by_id()
+    if name not in known:
+        alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
+        near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
+        raise NotThere(f"no run {name!r} in the ledger", near)
+    return known[name]
 
 
 def _headline_first(means: Mapping[str, float]) -> dict[str, float]:

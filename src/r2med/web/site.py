@@ -32,10 +32,11 @@ from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
+from r2med.web.citing import Citation
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
 from r2med.web.panels import frontier_panels
-from r2med.web.published_page import published_facts, source_facts
+from r2med.web.published_page import published_citation, published_facts, source_facts
 from r2med.web.report_file import ReportChoice, report
 from r2med.web.static_baselines import Marks, as_script, baseline_marks, best_ceiling
 
@@ -115,12 +116,13 @@ def _pages(
         for line in found.lines:
             name = line.row.name
             page = (
-                _system(line, found, inner, runs[name], sent.of(name))
+                _system(line, found, inner, runs[name], sent.of(name), site.command)
                 if line.row.own
                 else _published(name, found, inner, names)
             )
             pages[names[group, line.row.own, name]] = page
-    pages["sources.html"] = render("site_sources.html", Frame(links, "Sources", policy=_POLICY), **source_facts())
+    around = Frame(links, "Sources", policy=_POLICY)
+    pages["sources.html"] = render("site_sources.html", around, **source_facts(), cite=Citation("Sources"))
     if site.submissions is not None:
         pages["submit.html"] = _how_to_submit(site, sent, Frame(links, "How to submit", policy=_POLICY), names)
     for group, name in reports.items():
@@ -214,6 +216,7 @@ def _board_files(
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
+        cite=Citation(f"{GROUP_TITLES[found.group]} leaderboard, {found.measure}", made.command),
         colophon=made,
         baselines=list(marks),
         marks=as_script(found, marks) if marks else "",
@@ -227,7 +230,9 @@ def _board_files(
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 
 
-def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None = None) -> str:
+def _system(
+    line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, command: str
+) -> str:
     points = [
         point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
     ]
@@ -237,6 +242,7 @@ def _system(line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry]
         line=line,
         board=found,
         entries=entries,
+        cite=Citation(f"{line.row.name}, {GROUP_TITLES[found.group]}, {found.measure}", command),
         sent=sent,
         archive=f"../{_archive(sent)}" if sent else "",
         chart=responsive(DotChart(f"{found.measure} of {line.row.name}", f"{found.measure} x 100", points)),
@@ -253,6 +259,7 @@ def _published(name: str, found: Board, frame: Frame, names: Names) -> str:
         **facts,
         own_href=f"../{own}" if own else "",
         source_href="../sources.html#",
+        cite=published_citation(name, found.group, found.measure),
         others=[measure for measure in facts["measures"] if measure != found.measure],
     )
 

@@ -8,7 +8,8 @@ from r2med.errors import R2medError
 from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, interval_point
 from r2med.runs.cost import Cost
-from r2med.web.addresses import PageContent
+from r2med.web.addresses import NotThere, PageContent, several_like, system_address
+from r2med.web.citing import citation
 from r2med.web.jobs import Job
 from r2med.web.library import Library
 from r2med.web.panels import task_causes
@@ -23,7 +24,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     system, group = asked.get("system", ""), asked.get("group", "")
     runs = library.newest(system, group)
     if not runs:
-        raise R2medError(f"no run of {system!r} in the group {group!r}")
+        raise _not_there(library, system, group)
     means = library.means()
     points = []
     for task, entry in runs.items():
@@ -43,8 +44,23 @@ def system_page(library: Library, request: Request) -> PageContent:
         "panels": task_causes([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
         "job": library.jobs.newest("causes", system, group),
+        "cite": citation(
+            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
+        ),
     }  # fmt: skip
     return "system.html", values
+
+
+def _not_there(library: Library, system: str, group: str) -> NotThere:
+    """What to say of a system without a run in a group: where it has one, or what it is most like."""
+    elsewhere = [each for each in library.groups() if library.newest(system, each)]
+    if elsewhere:
+        found = [(f"{system} ({each})", system_address(system, each)) for each in elsewhere]
+    else:
+        groups = [group] if group in library.groups() else library.groups()
+        names = {name: each for each in reversed(groups) for name in library.systems(each)}
+        found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
+    return NotThere(f"no run of {system!r} in the group {group!r}", found)
 
 
 def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job:

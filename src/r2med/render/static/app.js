@@ -14,6 +14,31 @@
     show();
   });
 
+  // Copying: of the address, which holds all that is chosen, and of what there is to be cited.
+  const copy = async (text, button) => {
+    const before = button.textContent;
+    try { await navigator.clipboard.writeText(text); } catch {
+      const field = document.createElement("textarea");
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+      button.focus();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = before; }, 1500);
+  };
+  document.querySelectorAll("[data-copy-link]").forEach((each) => each.addEventListener("click", () => copy(location.href, each)));
+  document.querySelectorAll("pre[data-copy]").forEach((each) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", `Copy: ${each.previousElementSibling.textContent}`);
+    button.addEventListener("click", () => copy(each.textContent, button));
+    each.after(button);
+  });
+
   // What a static page shows is kept behind the # of its address, what a server shows in its query.
   const local = !document.querySelector("form[action]");
   const state = () => new URLSearchParams(local ? location.hash.slice(1) : location.search);
@@ -40,10 +65,20 @@
     for (const other of table.tHead.querySelectorAll("th")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
   };
+  const nameOf = (head) => head.dataset.key || (head.classList.contains("rank") ? "rank" : head.classList.contains("sys") ? "name" : "average");
+  document.querySelectorAll("table[data-sortable]").forEach((table) => {
+    const wanted = state().get("sort") ?? "";
+    const head = [...table.tHead.querySelectorAll("th[data-column]")].find((each) => each.querySelector("button") && nameOf(each) === wanted.replace(/^-/, ""));
+    if (head) sortBy(table, head, wanted.startsWith("-"));
+  });
   document.querySelectorAll("table[data-sortable] thead button").forEach((each) => each.addEventListener("click", () => {
     const head = each.closest("th");
     const before = head.getAttribute("aria-sort");
-    sortBy(head.closest("table"), head, before ? before === "ascending" : head.classList.contains("n") && !head.classList.contains("rank"));
+    const down = before ? before === "ascending" : head.classList.contains("n") && !head.classList.contains("rank");
+    sortBy(head.closest("table"), head, down);
+    const now = state();
+    now.set("sort", (down ? "-" : "") + nameOf(head));
+    remember(now);
   }));
 
   // Against a baseline, whose tests were made beforehand: signs behind the figures, and the difference of the averages.

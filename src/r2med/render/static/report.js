@@ -136,23 +136,44 @@
     }));
     const nav = document.getElementById("query-pages");
     nav.replaceChildren();
-    const link = (text, to) => { const made = make("button", text); made.type = "button"; made.addEventListener("click", () => { page = to; show(); document.getElementById("browse").scrollIntoView(); }); return made; };
+    const link = (text, to) => { const made = make("button", text); made.type = "button"; made.addEventListener("click", () => { page = to; keep(); show(); document.getElementById("browse").scrollIntoView(); }); return made; };
     if (page > 0) nav.append(link("‹ Previous", page - 1));
     if (pages > 1) nav.append(make("span", `Page ${page + 1} of ${pages}`, "here"));
     if (page < pages - 1) nav.append(link("Next ›", page + 1));
   };
-  const again = () => { page = 0; show(); };
+  // What is chosen stands behind the # of the address, beside what the board keeps there.
+  const fields = () => [...form.elements].filter((field) => field.name);
+  const first = Object.fromEntries(fields().map((field) => [field.name, field.value]));
+  const keep = () => {
+    const now = new URLSearchParams(location.hash.slice(1));
+    for (const name of [...now.keys()]) if (/^(q-|system-\d)/.test(name)) now.delete(name);
+    for (const field of fields()) if (field.value !== first[field.name]) now.set(`q-${field.name}`, field.value);
+    if (page) now.set("q-page", page + 1);
+    try { history.replaceState(null, "", "#" + now); } catch { /* a page from a file may have no say */ }
+  };
+  const restore = () => {
+    const now = new URLSearchParams(location.hash.slice(1));
+    const asked = fields().filter((field) => now.has(`q-${field.name}`));
+    for (const field of asked) field.value = now.get(`q-${field.name}`);
+    page = Math.max(0, (Number(now.get("q-page")) || 1) - 1);
+    if (!asked.length && !page) return;
+    show();
+    document.getElementById("browse").scrollIntoView();
+  };
+  const again = () => { page = 0; keep(); show(); };
   form.addEventListener("input", again);
   form.addEventListener("submit", (event) => { event.preventDefault(); again(); });
   const jump = () => {
     const found = /^#system-(\d+)$/.exec(location.hash);
     if (!found) return;
     form.elements.system.value = found[1];
-    again();
+    page = 0;
+    show();
     document.getElementById("browse").scrollIntoView();
   };
   addEventListener("hashchange", jump);
   // A document that is printed shows what is open; nothing is unpacked before somebody looks near it.
   new IntersectionObserver((seen, watch) => { if (seen.some((each) => each.isIntersecting)) { watch.disconnect(); show(); } }, { rootMargin: "400px" }).observe(document.getElementById("browse"));
+  restore();
   jump();
 })();
