@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from r2med.board.board_order import ordered
 from r2med.board.model import BoardRow, Line
 from r2med.web.addresses import Pages
-from r2med.board.board_order import ordered
 
 
 def line(name: str, values: dict[str, float]) -> Line:
