@@ -30,6 +30,7 @@ from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import MissingExtra, R2medError
 from r2med.pipeline.stage import Context
+from r2med.retrieve import spread_indexing
 from r2med.runs.ledger import Ledger
 from r2med.storage.cache import Cache
 
@@ -48,6 +49,7 @@ def cluster() -> Iterator[str]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 400)
     monkeypatch.setattr(WordLlamaEncoder, "batch_tokens", 400)
+    monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
 
 
 def lines(log: Path) -> list[tuple[str, str]]:
@@ -73,7 +75,7 @@ def test_the_bytes_are_those_of_one_process(cluster: str, tmp_path: Path, monkey
 
 def _run(engine: str) -> dict[str, bytes]:
     options = r2med.Options() if engine == "quiet" else r2med.Options(engine=on_ray(4))
-    report = r2med.evaluate("wordllama", "sample/Biology", options)
+    report = r2med.evaluate("rrf(wordllama, bm25)", "sample/Biology", options)
     assert not report.failures
     with Ledger() as ledger:
         run = ledger.run(ledger.get(report.results[0].run_id))

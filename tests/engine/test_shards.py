@@ -18,6 +18,8 @@ from r2med.engine.shards import Shards
 from r2med.engine.work_blocks import BlockStore
 from r2med.errors import R2medError
 from r2med.rerank import spread_scoring
+from r2med.retrieve import spread_indexing
+from r2med.retrieve.spread_indexing import IndexWorker
 
 TASK = "sample/Biology"
 
@@ -61,6 +63,31 @@ def test_shards_make_the_bytes_of_one_command(system: str, tmp_path: Path, monke
     assert with_shards(system, 3, tmp_path / "three", monkeypatch) == expected
     if system.startswith("rrf"):
         assert with_shards(system, 1, tmp_path / "one", monkeypatch) == expected
+
+
+def test_an_index_is_built_in_shards_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_indexing, "_BLOCK", 3000)
+    blocks: list[bytes] = []
+    plain = IndexWorker.run
+    monkeypatch.setattr(IndexWorker, "run", lambda self, payload: blocks.append(payload) or plain(self, payload))
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "alone"))
+    command("bm25", "--out", str(tmp_path / "out"))
+    assert not blocks
+    made = with_shards("bm25", 3, tmp_path / "three", monkeypatch)
+    assert made == run_files(tmp_path / "out")
+    assert len(set(blocks)) == len(blocks) > 3, "each block once"
+    indexes = [sorted((tmp_path / home / "cache" / "bm25").rglob("*.*")) for home in ("alone", "three")]
+    assert [file.read_bytes() for file in indexes[0]] == [file.read_bytes() for file in indexes[1]]
+    assert not list((tmp_path / "three" / "blocks").glob("bm25-*")), "what was merged is not kept twice"
+
+
+def test_a_merge_of_an_index_says_which_runs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_indexing, "_BLOCK", 3000)
+    first = command("bm25", "--engine", "shard:1/3")
+    assert re.search(r"shard 1/3: its share of the runs of index bm25 is done; \d+ of \d+ are left", first.stderr)
+    merge = command("bm25", "--engine", "shard:merge/3")
+    assert merge.exit_code == 1
+    assert re.search(r"the runs of index bm25: \d+ of \d+ are missing; run 2 shards again \(2, 3\)", merge.output)
 
 
 def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

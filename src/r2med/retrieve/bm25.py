@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.run import Run
+from r2med.engine.spreading import spread_of
 from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import spec_of
@@ -22,6 +23,7 @@ from r2med.retrieve.index_builder import write_index
 from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
 from r2med.retrieve.postings_search import Weights
 from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.spread_indexing import worth_spreading, write_spread_index
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
 
@@ -46,8 +48,13 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
     key = index_key(documents)
 
     def build(folder: Path) -> None:
-        with context.engine.progress("indexing", len(documents)) as bar:
-            write_index(documents, folder, context.engine.memory, bar.advance)
+        engine = context.engine
+        spread = spread_of(engine)
+        if spread is not None and worth_spreading(documents):
+            write_spread_index(documents, folder, key, spread, engine)
+            return
+        with engine.progress("indexing", len(documents)) as bar:
+            write_index(documents, folder, engine.memory, bar.advance)
 
     try:
         return InvertedIndex.open(context.cache.entry("bm25", key, build))

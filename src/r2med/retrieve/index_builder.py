@@ -22,7 +22,15 @@ from r2med.data.dataset import Texts
 from r2med.data.run import id_order
 from r2med.encode.sparse_vectors import SparseVectors
 from r2med.retrieve.inverted_index import InvertedIndex
-from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, append_places, merge_runs, save_run
+from r2med.retrieve.sorted_runs import (
+    TERMS,
+    ColumnWriter,
+    TermPostings,
+    append_places,
+    merge_runs,
+    read_column,
+    save_run,
+)
 from r2med.storage.checksums import write_checksums
 from r2med.text import analyze_pieces
 from r2med.text.blocks import Pieces, TermIds, cut
@@ -47,7 +55,7 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
     (['cell', 'wall'], [3, 1], [0, 1])
     """
     builder = _TextBuilder()
-    _fill(builder, documents, BLOCK, progress)
+    _fill(builder, documents.texts, BLOCK, progress)
     run = builder.take_run()
     names = [term.decode() for term in run.terms]
     return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
@@ -57,7 +65,7 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
     """Write the index of some documents into a folder, with about so many bytes of memory."""
     block = min(BLOCK, max(1, memory // (4 * _BYTES_A_CHARACTER)))
     builder = _TextBuilder(folder / "runs", memory - block * _BYTES_A_CHARACTER)
-    _fill(builder, documents, block, progress)
+    _fill(builder, documents.texts, block, progress)
     _finish(builder, documents.ids, folder, memory)
 
 
@@ -78,6 +86,23 @@ def write_vector_index(
     _finish(builder, ids, folder, memory)
 
 
+def build_run(texts: Sequence[str]) -> tuple[TermPostings, NDArray[np.int32]]:
+    """The postings of some documents, numbered from 0, and their lengths."""
+    builder = _TextBuilder()
+    _fill(builder, texts, BLOCK, lambda _: None)
+    return builder.take_run(), builder.lengths
+
+
+def merge_index(
+    runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str], folder: Path, memory: int
+) -> None:
+    """Write the index that runs on disk make together, one's documents after the other's."""
+    values = [read_column(run, "values") for run in runs]
+    width = np.result_type(np.uint8, *(column.dtype for column in values))
+    _write(merge_runs(runs, memory // 2), sum(map(len, values)), width, folder)
+    _complete(lengths, ids, folder)
+
+
 def _finish(builder: _PostingsBuilder, ids: Sequence[str], folder: Path, memory: int) -> None:
     """Write what a builder has gathered, in memory and on disk, as an index."""
     if not builder.runs:
@@ -85,17 +110,22 @@ def _finish(builder: _PostingsBuilder, ids: Sequence[str], folder: Path, memory:
     else:
         builder.spill()
         parts = merge_runs(builder.runs, memory // 2)
-    _write(parts, builder, folder)
-    np.save(folder / "lengths.npy", builder.lengths, allow_pickle=False)
+    _write(parts, builder.postings, builder.width, folder)
+    _complete(builder.lengths, ids, folder)
+
+
+def _complete(lengths: NDArray[np.int32], ids: Sequence[str], folder: Path) -> None:
+    """Write what stands beside the postings, and the seal over all of it."""
+    np.save(folder / "lengths.npy", lengths, allow_pickle=False)
     np.save(folder / "ties.npy", id_order(ids), allow_pickle=False)
     shutil.rmtree(folder / "runs", ignore_errors=True)
     write_checksums(folder)
 
 
-def _write(parts: Iterator[TermPostings], builder: _PostingsBuilder, folder: Path) -> None:
-    """Write postings that come term by term in alphabetical order."""
-    documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), builder.postings)
-    values = ColumnWriter(folder / "values.npy", builder.width, builder.postings)
+def _write(parts: Iterator[TermPostings], postings: int, width: np.dtype[Any], folder: Path) -> None:
+    """Write so many postings, which come term by term in alphabetical order."""
+    documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), postings)
+    values = ColumnWriter(folder / "values.npy", width, postings)
     offsets: list[NDArray[np.integer[Any]]] = [np.zeros(1, dtype=np.int64)]
     before, separator = 0, b""
     with (folder / TERMS).open("wb") as file:
@@ -112,11 +142,11 @@ def _write(parts: Iterator[TermPostings], builder: _PostingsBuilder, folder: Pat
     np.save(folder / "offsets.npy", np.concatenate(offsets), allow_pickle=False)
 
 
-def _fill(builder: _TextBuilder, documents: Texts, block: int, progress: Report) -> None:
+def _fill(builder: _TextBuilder, documents: Sequence[str], block: int, progress: Report) -> None:
     # Cutting is numpy's work and analysis is Python's, so the next block is cut while this one is analyzed.
     with ThreadPoolExecutor(max_workers=1) as helper:
         waiting = None
-        for texts in _blocks(documents.texts, block):
+        for texts in text_blocks(documents, block):
             following = helper.submit(cut, texts), len(texts)
             if waiting is not None:
                 builder.add(waiting[0].result(), waiting[1])
@@ -127,7 +157,8 @@ def _fill(builder: _TextBuilder, documents: Texts, block: int, progress: Report)
             progress(waiting[1])
 
 
-def _blocks(texts: Sequence[str], characters: int) -> Iterator[list[str]]:
+def text_blocks(texts: Sequence[str], characters: int) -> Iterator[list[str]]:
+    """Texts in a row, as many as make about so many characters."""
     block: list[str] = []
     size = 0
     for text in texts:
