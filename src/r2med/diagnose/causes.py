@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, partial
@@ -79,7 +79,7 @@ class QueryCause:
         """That of the document that came nearest."""
         return min((placed.cause for placed in self.positives), key=_ORDER.index)
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """What became of all its relevant documents, in words.
 
@@ -92,6 +92,11 @@ class QueryCause:
         if len(self.positives) == 1:
             return first[1]
         return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
+
+    @property
+    def all_found(self) -> bool:
+        """Whether nothing is missing."""
+        return all(placed.cause is Cause.FOUND for placed in self.positives)
 
     def moves(self, other: QueryCause) -> list[tuple[Cause, Cause]]:
         """What became of each relevant document here, and what in another system."""
@@ -128,6 +133,11 @@ class Diagnosis:
     def by_query(self) -> Mapping[str, QueryCause]:
         """The same by the query's id."""
         return {each.query: each for each in self.queries}
+
+    @cached_property
+    def occurring(self) -> Set[Cause]:
+        """The causes of all its relevant documents."""
+        return {placed.cause for query in self.queries for placed in query.positives}
 
     def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
         """For each cause and query: 1 or 0 whether it has it; of `documents`, the share of its relevant ones."""

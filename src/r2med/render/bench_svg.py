@@ -1,13 +1,16 @@
-"""Small drawings of the query workbench: two scores as bars, and a place that changes between two lists."""
+"""Small parts of the query workbench that it shows many times: bars of scores, chips of causes, slopes, options."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from markupsafe import Markup
 
+from r2med.diagnose.causes import QueryCause
 from r2med.render.scale import Scale
 from r2med.render.svg import hint, tag
+from r2med.text.unprintable import harmless
 
 _BARS = (100, 11)
 _SLOPE = (40, 20)
@@ -48,3 +51,41 @@ def place_slope(a: int | None, b: int | None) -> Markup:
         for x, y, rank in ((4, left, a), (width - 4, right, b))
     ]
     return Markup(tag("svg", line, *ends, class_="places", viewBox=f"0 0 {width} {height}", aria_hidden="true"))
+
+
+def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
+    """What became of a query's relevant documents in A and in B; nothing where nobody knows."""
+    known = [(letter, each) for letter, each in (("A", before), ("B", after)) if each is not None]
+    return _chips(tuple((letter, each.summary, each.all_found) for letter, each in known))
+
+
+@lru_cache(maxsize=4096)
+def _chips(found: Sequence[tuple[str, str, bool]]) -> Markup:
+    chip = Markup('<span class="chip{}">{} {}</span>')
+    made = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in found]
+    return Markup('<div class="chips">{}</div>').format(Markup("").join(made)) if made else Markup("")
+
+
+def option_list(names: Iterable[str]) -> Markup:
+    """The options of a choice, none of them chosen."""
+    return Markup("").join(_option(name) for name in names)
+
+
+def choose(options: Markup, name: str) -> Markup:
+    """The same options with one of them chosen, where it is there.
+
+    >>> str(choose(option_list(["a", "b >> c"]), "b >> c"))
+    '<option>a</option><option selected>b &gt;&gt; c</option>'
+    """
+    return options.replace(_option(name), _option(name, " selected"), 1)
+
+
+def without(options: Markup, names: Iterable[str]) -> Markup:
+    """The same options but for some."""
+    for name in names:
+        options = options.replace(_option(name), "", 1)
+    return options
+
+
+def _option(name: str, chosen: str = "") -> Markup:
+    return Markup("<option{}>{}</option>").format(chosen, harmless(name))

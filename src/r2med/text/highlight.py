@@ -16,6 +16,9 @@ _WORD = re.compile(r"\S+")
 _LETTERS = 12
 """Characters of an excerpt for each of its words: a genome is one word."""
 
+_LONGEST_WORD = 200
+"""Characters of a word that are looked at where only an excerpt is chosen."""
+
 
 class WordMark(NamedTuple):
     """A matching word, from character to character, and what it matches."""
@@ -56,6 +59,25 @@ def _terms(word: str) -> tuple[str, ...]:
     return tuple(analyze(word))
 
 
+class _Matching(dict[str, bool]):
+    """Whether a word has a known term, found out once: a text and its neighbours say most words again and again."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        super().__init__()
+        self._kinds = kinds
+
+    def __missing__(self, word: str) -> bool:
+        found = any(term in self._kinds for term in _terms(word))
+        if len(word) <= _LONGEST_WORD:
+            self[word] = found
+        return found
+
+
+@lru_cache(maxsize=32)
+def _matching(terms: frozenset[str]) -> _Matching:
+    return _Matching(dict.fromkeys(terms, ""))
+
+
 def marks(text: str, kinds: Kinds) -> Iterator[WordMark]:
     """The words of a text whose terms are known, in order.
 
@@ -63,8 +85,9 @@ def marks(text: str, kinds: Kinds) -> Iterator[WordMark]:
     [WordMark(start=0, end=4, kind='query'), WordMark(start=14, end=19, kind='query')]
     """
     # The characters at which pieces are cut are in no word, so that only pieces that match are looked at closely.
+    matching = _matching(frozenset(kinds))
     for piece in _PIECE.finditer(text):
-        if any(term in kinds for term in _terms(piece[0])):
+        if matching[piece[0]]:
             yield from _words(piece[0], piece.start(), kinds)
 
 
@@ -107,7 +130,8 @@ def excerpt(text: str, kinds: Kinds, words: int) -> str:
     places = [match.span() for match in _WORD.finditer(text)]
     if len(places) <= words:
         return _shortened(text, words)
-    matched = [any(term in kinds for term in _terms(text[start : min(end, start + 200)])) for start, end in places]
+    matching = _matching(frozenset(kinds))
+    matched = [matching[text[start : min(end, start + _LONGEST_WORD)]] for start, end in places]
     counts = [0, *accumulate(matched)]
     starts = range(len(places) - words + 1)
     first = max(starts, key=lambda start: counts[start + words] - counts[start])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from r2med.diagnose.compare import Comparison, compare
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
@@ -141,16 +143,25 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     shown = pairs[pages.cut()]
     runs = [pair for pair in found.runs if task in ("", pair[0].task)]
     bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
-    rows = bench_rows(library, runs, measure)
     return {
         "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
         "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
         "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in shown},
         "chart": responsive(difference_chart(found.found, found.measure)),
         "why": transitions(library, runs), "bench": bench,
-        "scatter": single(pair_scatter(rows, a, b, measure, bench.link)),
+        "scatter": _scatter(library, runs, bench),
         "measure": measure, "measures": measures,
     }  # fmt: skip
+
+
+def _scatter(library: Library, runs: Sequence[tuple[Entry, Entry]], bench: BenchState) -> Markup:
+    """The scatter of all queries, drawn once for the same runs."""
+
+    def make() -> Markup:
+        rows = bench_rows(library, runs, bench.measure)
+        return single(pair_scatter(rows, bench.systems[0], bench.systems[1], bench.measure, bench.link))
+
+    return library.keep("scatter", (tuple((a.key, a.created, b.key, b.created) for a, b in runs), bench), make)
 
 
 def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:

@@ -29,12 +29,13 @@ from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
 _KEPT = {
-    "version": 64,
+    "version": 256,
     "run": 128,
     "data": 10,
     "interval": 4096,
     "scores": 4096,
     "comparison": 64,
+    "scatter": 32,
     "ties": 64,
     "causes": 2048,
     "opened": 64,
@@ -130,12 +131,20 @@ class Library:
 
     def systems(self, group: str, task: str = "") -> list[str]:
         """The systems with a run in a group, or on one task of it."""
-        chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
-        return sorted({entry.system for entry in chosen})
+
+        def make() -> list[str]:
+            chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
+            return sorted({entry.system for entry in chosen})
+
+        return self.current(("systems", group, task), make)
 
     def oracles(self, group: str) -> list[str]:
         """Those of a group's systems that were shown the gold answers."""
-        return sorted({entry.system for entry in self.entries() if entry.group == group and entry.oracle})
+
+        def make() -> list[str]:
+            return sorted({entry.system for entry in self.entries() if entry.group == group and entry.oracle})
+
+        return self.current(("oracles", group), make)
 
     def tasks(self) -> set[str]:
         """Every task that a page may show documents of: those of runs, and those that come with the package."""
@@ -148,8 +157,12 @@ class Library:
 
     def measures(self) -> list[str]:
         """Every measure by which a run was measured, the headline first."""
-        found = dict.fromkeys(measure for row in self.means().values() for measure in row)
-        return list({"nDCG@10": None, **found})
+
+        def make() -> list[str]:
+            found = dict.fromkeys(measure for row in self.means().values() for measure in row)
+            return list({"nDCG@10": None, **found})
+
+        return self.current("measures", make)
 
     def board(self, view: View) -> Board:
         """A whole board without intervals."""

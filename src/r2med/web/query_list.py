@@ -82,9 +82,6 @@ class QueryList:
     following: BenchRow | None
     place: int | None
     """Where the query that is shown stands, from 1; None where the filter leaves it out."""
-    causes: Sequence[str]
-    """The causes that occur, for the choice of filters."""
-    after: Sequence[str]
 
 
 def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], measure: str) -> list[BenchRow]:
@@ -100,6 +97,12 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
             for query in one.queries
         ]
     return rows
+
+
+def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
+    """The causes that occur in some runs, for the choice of filters."""
+    known = [found for entry in entries if entry is not None and (found := library.causes(entry)) is not None]
+    return [cause.value for cause in Cause if any(cause in found.occurring for found in known)]
 
 
 def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) -> QueryList:
@@ -120,16 +123,7 @@ def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) ->
         before,
         after[0] if after else None,
         None if place is None else place + 1,
-        *_known_causes(rows),
     )
-
-
-def _known_causes(rows: Sequence[BenchRow]) -> tuple[list[str], list[str]]:
-    found: list[list[str]] = []
-    for side in ("before", "after"):
-        causes = {placed.cause for row in rows if getattr(row, side) for placed in getattr(row, side).positives}
-        found.append([cause.value for cause in Cause if cause in causes])
-    return found[0], found[1]
 
 
 def matches(library: Library, row: BenchRow, state: BenchState) -> bool:

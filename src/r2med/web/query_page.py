@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
-from r2med.render.bench_svg import place_slope, score_bars
+from r2med.render.bench_svg import cause_chips, choose, option_list, place_slope, score_bars, without
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import Correction, PageContent, UnknownName
 from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
 from r2med.web.document_page import WORDS
 from r2med.web.library import Library
-from r2med.web.query_list import BenchRow, bench_rows, check_filters, query_list
+from r2med.web.query_list import BenchRow, bench_rows, check_filters, occurring_causes, query_list
 from r2med.web.query_lists import listed, relevant_documents, standings, text_kinds
 from r2med.web.rag_page import answers_to, studies
 
@@ -38,7 +40,8 @@ class Workbench:
     rows: Sequence[BenchRow]
     tasks: Sequence[str]
     """Those that the list could be over."""
-    systems: Sequence[str]
+    pairs: Sequence[tuple[Entry, Entry | None]]
+    """The runs of A and of B that the list is over."""
     measures: Sequence[str]
     wrong: Sequence[Correction] = ()
 
@@ -59,13 +62,13 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     """What an address stands for. Names that there are not are left out, each with the one that was perhaps meant."""
     found = list(wrong)
 
-    def try_it(name: str, value: str, known: Sequence[str], what: str, also: str = "") -> str:
+    def try_it(name: str, value: str, known: Sequence[str], what: str) -> str:
         """A value that must be one of some, or nothing where it is not."""
         if not value or value in known:
             return value
         error = UnknownName(what, value, known)
         changed = replace(state, **{name: error.nearest}) if error.nearest else None  # type: ignore[arg-type]
-        found.append(Correction(str(error) + also, error.nearest, changed.link() if changed else ""))
+        found.append(Correction(str(error), error.nearest, changed.link() if changed else ""))
         return ""
 
     known_tasks = _tasks(library)
@@ -88,9 +91,8 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     rows = bench_rows(library, pairs, measure) if pairs else _answered(library, over)
     state = _with_query(library, state, rows, found)
     entries = [row[state.task] for row in runs if state.task in row]
-    systems = [name for name, row in library.current_runs().items() if set(over) & row.keys()]
     tasks = [each for each in known_tasks if _group(library, each) == group]
-    return Workbench(state, entries, rows, tasks, sorted(systems), measures, found)
+    return Workbench(state, entries, rows, tasks, pairs, measures, found)
 
 
 def _tasks(library: Library) -> list[str]:
@@ -183,6 +185,19 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
     return replace(state, task=first.task, query=first.query)
 
 
+def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
+    """The choice of systems that were run on what the list is over, oracles apart."""
+    state = bench.state
+    task = "" if state.over == "all" else state.task
+
+    def make() -> dict[str, Markup]:
+        known, oracles = library.systems(state.group, task), set(library.oracles(state.group))
+        own = option_list(name for name in known if name not in oracles)
+        return {"systems": own, "oracles": option_list(name for name in known if name in oracles)}
+
+    return library.current(("options", state.group, task), make)
+
+
 def _values(library: Library, bench: Workbench) -> dict[str, Any]:
     state = bench.state
     entries = bench.entries if state.query else []
@@ -191,7 +206,6 @@ def _values(library: Library, bench: Workbench) -> dict[str, Any]:
     answers = answers_to(library, state.task, state.query) if state.query else []
     text = cases[0].text if cases else library.query_text(state.task, state.query)
     dataset = library.dataset(state.task) if text else None
-    oracles = library.oracles(state.group)
     tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
     shown = standings(library, state.task, state.query, state.measure) if sides else None
     return {
@@ -204,8 +218,9 @@ def _values(library: Library, bench: Workbench) -> dict[str, Any]:
         "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
         "hidden": set(state.hidden.split(",")), "standings": shown, "best": _BEST,
         "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
-        "systems": [name for name in bench.systems if name not in oracles],
-        "oracles": [name for name in bench.systems if name in oracles],
+        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
+        "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
+                   "after": occurring_causes(library, [other for _, other in bench.pairs])},
         "pages_of": lambda number: replace(state, page=str(number)).address(),
         "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
         "status": 404 if bench.wrong or not bench.rows else 200,
