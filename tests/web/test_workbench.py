@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -377,6 +378,21 @@ def test_p_values_are_corrected_and_a_floor_is_a_bound():
     )
     tasks = said[0]["tasks"]
     assert dict(shown) == {task: f"{found['holm']:.4f}" for task, found in tasks.items()}
+
+
+def test_the_command_that_is_cited_says_the_same():
+    client = entered(Library())
+
+    def cited(page: str) -> list[str]:
+        text = client.get(page).text
+        assert "data-copy-link" in text
+        return shlex.split(html.unescape(re.search(r"<pre[^>]*data-copy>(r2med .*?)</pre>", text)[1]))[1:]
+
+    case = json.loads(CliRunner().invoke(app, [*cited(at(query="mqd-q03")), "--json"]).stdout)[0]
+    assert (case["query"], case["side"]["system"], case["other"]["system"]) == ("mqd-q03", "bm25", "replay >> bm25")
+    said = json.loads(CliRunner().invoke(app, [*cited(COMPARED + "&measure=MRR@10"), "--json"]).stdout)[0]
+    shown = f"{100 * said['overall']['mean']:+.2f}"
+    assert f">{shown}</strong> MRR@10" in client.get(COMPARED + "&measure=MRR@10").text
 
 
 @pytest.mark.parametrize(

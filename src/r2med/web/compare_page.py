@@ -19,6 +19,7 @@ from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.bench_state import BenchState
+from r2med.web.citing import Citation, citation, options
 from r2med.web.comparison_causes import pair_scatter, transitions
 from r2med.web.library import Library
 from r2med.web.query_list import bench_rows
@@ -150,8 +151,15 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
         "chart": responsive(difference_chart(found.found, found.measure)),
         "why": transitions(library, runs), "bench": bench,
         "scatter": _scatter(library, runs, bench),
-        "measure": measure, "measures": measures,
+        "measure": measure, "measures": measures, "cite": _citation(found, task),
     }  # fmt: skip
+
+
+def _citation(found: Contest, task: str) -> Citation:
+    """The command that compares the same two systems on the same tasks."""
+    tasks = [task] if task else list(found.found.tasks)
+    metric = options(("--metric", "" if found.measure == str(HEADLINE) else found.measure))
+    return citation(f"{found.b} against {found.a}", "compare", found.a, found.b, "--tasks", *tasks, *metric)
 
 
 def _scatter(library: Library, runs: Sequence[tuple[Entry, Entry]], bench: BenchState) -> Markup:

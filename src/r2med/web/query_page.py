@@ -15,6 +15,7 @@ from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import Correction, PageContent, UnknownName
 from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
+from r2med.web.citing import Citation, citation, options
 from r2med.web.document_page import WORDS
 from r2med.web.library import Library
 from r2med.web.query_list import BenchRow, bench_rows, check_filters, occurring_causes, query_list
@@ -198,6 +199,16 @@ def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
     return library.current(("options", state.group, task), make)
 
 
+def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
+    """The command that shows the same query with the lists of A and B; none where nothing was run on it."""
+    title = f"Query {state.query} of {state.task}"
+    if not state.query or not entries:
+        return Citation(title)
+    against = options(("--against", state.systems[1] if len(entries) > 1 else ""))
+    docs = options(("--docs", str(DEEP) if state.deep else ""))
+    return citation(title, "inspect", state.systems[0], *against, "--task", state.task, "--query", state.query, *docs)
+
+
 def _values(library: Library, bench: Workbench) -> dict[str, Any]:
     state = bench.state
     entries = bench.entries if state.query else []
@@ -223,5 +234,6 @@ def _values(library: Library, bench: Workbench) -> dict[str, Any]:
                    "after": occurring_causes(library, [other for _, other in bench.pairs])},
         "pages_of": lambda number: replace(state, page=str(number)).address(),
         "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "cite": _citation(state, bench.entries),
         "status": 404 if bench.wrong or not bench.rows else 200,
     }  # fmt: skip
