@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner
 from webparts import come_in, entered, served
 
+from ledgers import add_run
+from r2med.board.leaderboard import View, board
 from r2med.cli.main import app
+from r2med.data.published import find_published, published
 from r2med.runs.ledger import Ledger
 from r2med.web.library import Library
 
@@ -178,3 +181,43 @@ def test_a_link_that_is_copied_opens_the_same_view(browser, filled, tmp_path):
     again.wait_for_selector("#queries summary:has-text('|')")
     assert again.locator("#queries summary").all_inner_texts() == seen
     context.close()
+
+
+def test_a_published_line_has_its_sources_its_disputes_and_the_verdict_on_own_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    row = next(each for each in find_published("base/bm25") if each.source.name == "paper")
+    stated = row.figures["nDCG@10"].tasks
+    spread = {"Biology": 0.0, "Bioinformatics": 0.01}
+    with Ledger() as ledger:
+        for task, value in stated.items():
+            # Like the published figure, near it within what queries leave open, or far from it.
+            values = [value] * 2 if task != "Bioinformatics" else [value - 0.1, value + 0.11]
+            add_run(ledger, "bm25", task, [each + spread.get(task, 0.2) for each in values])
+    page = entered(Library()).get("/published?name=base/bm25&group=full&metric=nDCG@10").text
+    cells = dict(re.findall(r'<tr><th scope="row">(\S+)</th>.*?<td><div class="\w+">([a-z ]+[a-z])', page))
+    assert cells["Biology"] == "within rounding"
+    assert cells["Bioinformatics"] == "within the interval"
+    assert {cells[task] for task in stated.keys() - spread.keys()} == {"different"}
+    assert f'href="{re.search("https?://[^ ,]+", row.source.where)[0]}' in page
+    assert "r2med reproduce base/bm25" in page
+    assert 'href="/system?system=bm25&amp;group=full"' in page
+    system = entered(Library()).get("/system?system=bm25&group=full").text
+    assert 'href="/published?name=base%2Fbm25&amp;group=full"' in system
+    assert "data of Biology" in system, "the fingerprint of the data"
+    disputed = [each for each in board_of_the_paper().lines if each.disputed]
+    assert disputed
+    two = entered(Library()).get("/published", params={"name": disputed[0].row.name, "group": "full"}).text
+    assert two.count(" ≠</td>") >= 2
+    assert "Sources disagree by more than rounding" in two
+
+
+def board_of_the_paper():
+    with Ledger() as ledger:
+        return board(ledger, View(own=False))
+
+
+def test_every_published_name_has_a_page(client):
+    for row in {(each.name, each.source.group): each for each in published()}.values():
+        answer = client.get("/published", params={"name": row.name, "group": row.source.group})
+        assert answer.status_code == 200
+        assert "<h2>Reproduce</h2>" in answer.text

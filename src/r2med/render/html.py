@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -100,6 +101,7 @@ def environment() -> Environment:
         "address": address,
         "places": places,
         "start_of": start_of,
+        "quoted": shlex.quote,
     }
     made.globals |= {
         "version": r2med.__version__,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from r2med.data.published import published, sources
+from r2med.board.board_significance import Sample, intervals
+from r2med.board.model import AVERAGE
+from r2med.board.reproduce import needs, verdict
+from r2med.data.published import PublishedSystem, published, sources
+from r2med.data.tasks import groups
+from r2med.measure.bootstrap import Interval
 from r2med.render.html import address
+from r2med.runs.ledger import Entry, Ledger
 from r2med.web.addresses import NotThere, PageContent, one_of, several_like, system_address
 from r2med.web.citing import Citation, citation, options
 from r2med.web.library import Library
@@ -18,11 +25,14 @@ def published_page(library: Library, request: Request) -> PageContent:
     """One published system: what each source says of it."""
     asked = request.query_params
     values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
-    own = [name for name in library.systems(values["group"]) if name == values["rows"][0].system]
-    own_href = system_address(own[0], values["group"]) if own else ""
+    system, group = values["system"], values["group"]
+    runs = library.newest(system, group) if system else {}
+    own = own_figures(library.ledger, runs, values["measure"])
     return "published.html", {
         **values,
-        "own_href": own_href,
+        "own_href": system_address(system, group) if runs else "",
+        "own": own,
+        "verdicts": verdicts(values["rows"], own, values["measure"]),
         "source_href": "/sources#",
         "others": (),
         "cite": published_citation(values["rows"][0].name, values["group"], values["measure"]),
@@ -38,15 +48,68 @@ def published_citation(name: str, group: str, measure: str) -> Citation:
 def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
     """What each source says of a published system, by task in one measure; without a wish, in its first."""
     every = [row for row in published() if row.source.group == group]
-    rows = [row for row in every if row.name.casefold() == name.casefold()]
-    if not rows:
+    named = [row for row in every if row.name.casefold() == name.casefold()]
+    if not named:
         alike = several_like(name, (row.name for row in every))
         near = [(each, address("/published", name=each, group=group)) for each in alike]
         raise NotThere(f"nothing was published on {group} under the name {name!r}", near)
+    system = next((row.system for row in named if row.system), "")
+    rows = named + [row for row in every if system and row.system == system and row not in named]
     measures = list(dict.fromkeys(each for row in rows for each in row.figures))
     chosen = one_of(measure or measures[0], measures, "published measure of this system")
     tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
-    return {"rows": rows, "tasks": tasks, "measures": measures, "measure": chosen, "group": group}
+    return {
+        "rows": rows,
+        "system": system,
+        "tasks": tasks,
+        "measures": measures,
+        "measure": chosen,
+        "group": group,
+        "disputed": disputed_columns(rows, tasks, chosen),
+        "needs": needs(system) if system else {},
+    }
+
+
+def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], measure: str) -> set[str]:
+    """The tasks, and the average under its name, on which sources differ by more than rounding explains."""
+    found = set()
+    for column in (*tasks, AVERAGE):
+        stated = [
+            (value, row.source.rounding) for row in rows if (value := stated_figure(row, column, measure)) is not None
+        ]
+        spread = [abs(one - other) - (slack + more) for one, slack in stated for other, more in stated]
+        if any(excess > 1e-9 for excess in spread):
+            found.add(column)
+    return found
+
+
+def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | None:
+    """What a source says of a system on a task, or on average."""
+    figures = row.figures.get(measure)
+    if figures is None:
+        return None
+    return figures.average if column == AVERAGE else figures.tasks.get(column)
+
+
+def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Interval]:
+    """What own runs of a published system measured, by task and on average over all tasks of the group."""
+    scores = {task: ledger.scores(entry).get(measure) for task, entry in runs.items()}
+    row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
+    if not row:
+        return {}
+    found = intervals({"": row})[""]
+    whole = {task.name for task in groups()[next(iter(runs.values())).group]}
+    return {task: each for task, each in found.items() if task != AVERAGE or row.keys() == whole}
+
+
+def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Interval], measure: str) -> dict[tuple[str, str], str]:
+    """Column and source to whether what was measured is what was published."""
+    return {
+        (column, row.source.name): verdict(stated, interval.mean, row.source.rounding, interval)
+        for column, interval in own.items()
+        for row in rows
+        if (stated := stated_figure(row, column, measure)) is not None
+    }
 
 
 def sources_page(library: Library, request: Request) -> PageContent:

@@ -36,7 +36,7 @@ from r2med.web.citing import Citation
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
 from r2med.web.panels import frontier_panels
-from r2med.web.published_page import published_citation, published_facts, source_facts
+from r2med.web.published_page import own_figures, published_citation, published_facts, source_facts, verdicts
 from r2med.web.report_file import ReportChoice, report
 from r2med.web.static_baselines import Marks, as_script, baseline_marks, best_ceiling
 
@@ -118,7 +118,7 @@ def _pages(
             page = (
                 _system(line, found, inner, runs[name], sent.of(name), site.command)
                 if line.row.own
-                else _published(name, found, inner, names)
+                else _published(name, found, inner, names, ledger, runs)
             )
             pages[names[group, line.row.own, name]] = page
     around = Frame(links, "Sources", policy=_POLICY)
@@ -249,15 +249,18 @@ def _system(
     )
 
 
-def _published(name: str, found: Board, frame: Frame, names: Names) -> str:
+def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs) -> str:
     """What each source says of a published system, as the server's page of it does."""
     facts = published_facts(name, found.group, found.measure)
-    own = names.get((found.group, True, facts["rows"][0].system), "")
+    own = names.get((found.group, True, facts["system"]), "")
+    figures = own_figures(ledger, runs.get(facts["system"], {}), found.measure)
     return render(
         "published.html",
         frame,
         **facts,
         own_href=f"../{own}" if own else "",
+        own=figures,
+        verdicts=verdicts(facts["rows"], figures, found.measure),
         source_href="../sources.html#",
         cite=published_citation(name, found.group, found.measure),
         others=[measure for measure in facts["measures"] if measure != found.measure],

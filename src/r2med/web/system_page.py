@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from r2med.data.published import published
 from r2med.errors import R2medError
 from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, interval_point
 from r2med.runs.cost import Cost
 from r2med.web.addresses import NotThere, PageContent, several_like, system_address
 from r2med.web.citing import citation
+from r2med.web.colophon import colophon
 from r2med.web.jobs import Job
 from r2med.web.library import Library
 from r2med.web.panels import task_causes
@@ -43,6 +45,9 @@ def system_page(library: Library, request: Request) -> PageContent:
         "oracle": any(entry.oracle for entry in runs.values()),
         "panels": task_causes([each for each in causes.values() if each is not None]),
         "unexplained": [task for task, each in causes.items() if each is None],
+        "colophon": colophon(runs.values()),
+        "published": [row.name for row in published() if row.system == system and row.source.group == group][:1],
+        "stages": next(iter(runs.values())).record.stages or (),
         "job": library.jobs.newest("causes", system, group),
         "cite": citation(
             f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
