@@ -241,6 +241,16 @@ def test_figures_are_drawn_as_svg_without_matplotlib_and_by_it(tmp_path):
     assert "no positive" in (tmp_path / "drawn" / "funnel.svg").read_text("utf-8") or health["questions"] == 9
 
 
+def test_a_judge_that_cannot_say_no_is_found_out(tmp_path):
+    add_model(scripted(lambda request: judgement(3, 2), "thinker"))
+    found = finding(checked(build(tmp_path / "b", reason={"model": ""})), "refusing")
+    assert (found["value"], found["verdict"]) == (1.0, POOR)
+    Judge()
+    health = checked(build(tmp_path / "fair"))
+    found = finding(health, "refusing")
+    assert found["value"] == health["verdicts"]["positive"] / sum(health["verdicts"].values()) < 0.5
+
+
 def test_what_cannot_be_checked_is_one_line(tmp_path):
     Judge()
     folder = build(tmp_path / "b", mine={"systems": ["bm25"], "depth": 5})

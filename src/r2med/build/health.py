@@ -12,7 +12,7 @@ from r2med.build.health_verdict import HealthFigure, HealthFinding, find_health,
 from r2med.build.judged_pool import JudgedPool, ScoreCount
 from r2med.build.judging import FOUND, INVENTED
 from r2med.build.pool_coverage import NEAR, PoolCoverage, QuestionLeakage, pool_coverage, question_leakage
-from r2med.build.select_questions import UNJUDGED
+from r2med.build.select_questions import POSITIVE, UNJUDGED
 from r2med.diagnose.gap import Gap
 from r2med.measure.bootstrap import Interval
 from r2med.measure.capture_recapture import CaughtShare, share
@@ -103,6 +103,7 @@ class TaskHealth:
             "bias": HealthFigure(-worst.change.mean, -worst.change.high, -worst.change.low) if worst else None,
             "stays": _share_figure(self.second.stays if self.second else None),
             "judges": HealthFigure(min(self.judges.values())) if self.judges else None,
+            "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
             "invented": _share_figure(quotes),
             "unjudged": HealthFigure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
             "repeated": HealthFigure(len(self.leakage.repeated) / max(1, self.questions)),
