@@ -1,9 +1,13 @@
 """Exact late interaction: for every token of a query its best token of a document, and the sum of these.
 
 Documents are read block by block from the mapped file, in the order in which they lie there, and a block is multiplied
-with the tokens of many queries at once. No document is padded to the length of another, and the product of a block
-stays in the processor's cache while the best token of each document is taken from it, so that what goes through memory
-is little more than the vectors themselves.
+with the tokens of many queries at once. The product of a block stays in the processor's cache while the best token of
+each document is taken from it, so that what goes through memory is little more than the vectors themselves. No document
+is padded to the length of another: one whose tokens are no multiple of eight has its last repeated, which changes no
+maximum, so that eight rows at a time can be reduced to one.
+
+Each thread has blocks of its own. A library that splits one small product among threads has them wait for one another
+at every block.
 
 The product in single precision draws up a shortlist: every document that could be among the best, given how far
 rounding can carry a score. Those are scored once more in double precision, document by document, and ranked by the one
@@ -14,6 +18,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,6 +31,7 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.token_store import TokenVectors, as_single
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError, require_extra
+from r2med.models.devices import thread_count
 
 MEMORY = 1 << 29
 """Working memory unless told otherwise, in bytes."""
@@ -32,6 +39,8 @@ _CACHE = 1 << 19
 """Numbers of a product: as many as stay in a processor's cache."""
 _FEWEST = 256
 """Tokens of documents that a block holds at the least."""
+_TOGETHER = 8
+"""Rows of a product that are reduced to one at a time."""
 _UNIT = 2.0**-24
 """The rounding of one operation in single precision."""
 
@@ -45,8 +54,8 @@ class TokenBlock(NamedTuple):
     """The block's rows, the last not among them."""
     documents: slice
     """Which of the documents, in the order of the shards."""
-    starts: NDArray[np.intp]
-    """Where each of them begins in the block."""
+    counts: NDArray[np.intp]
+    """How many rows each of them has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +91,8 @@ class MaxSimIndex:
             while here < stop:
                 fits = int(np.searchsorted(ends, row[here] + tokens, side="right"))
                 last = max(here + 1, start + fits)
-                begin = int(row[here])
-                yield TokenBlock(
-                    int(shard[here]), begin, int(ends[last - start - 1]), slice(here, last), row[here:last] - begin
-                )
+                begin, end = int(row[here]), int(ends[last - start - 1])
+                yield TokenBlock(int(shard[here]), begin, end, slice(here, last), count[here:last])
                 here = last
 
     def scores(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
@@ -105,12 +112,16 @@ class MaxSimIndex:
     def _pass(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
         """One reading of all documents: a row a span, a column a query."""
         edges = np.cumsum([0, *map(len, queries)])[:-1]
-        product = _Product(np.concatenate(queries))
+        matcher = _Matcher(np.concatenate(queries))
         found = np.empty((len(self._order[0]), len(queries)), dtype=np.float32)
-        for block in self.blocks(max(_FEWEST, _CACHE // product.width)):
+
+        def work(block: TokenBlock) -> None:
             rows = self.documents.shards[block.shard][block.first : block.last]
-            best = np.maximum.reduceat(product.of(rows), block.starts, axis=0)
-            found[block.documents] = np.add.reduceat(best, edges, axis=1)
+            found[block.documents] = np.add.reduceat(matcher.best(rows, block.counts), edges, axis=1)
+
+        with single_threads() as pool:
+            for _ in pool.map(work, self.blocks(max(_FEWEST, _CACHE // matcher.width))):
+                pass
         if not np.isfinite(found).all():
             raise R2medError("the vectors of a document are not finite")
         return found
@@ -122,8 +133,10 @@ class MaxSimIndex:
         scores = np.empty((len(queries), depth), dtype=np.float32)
         for some in self._groups(queries):
             rough = self._pass(queries[some])[self._order[1]].T
-            for number, row in zip(range(some.start, some.stop), rough, strict=True):
-                places[number], scores[number] = self._best(queries[number], row, depth, tie_order)
+            with single_threads() as pool:
+                best = pool.map(lambda query, row: self._best(query, row, depth, tie_order), queries[some], rough)
+                for number, found in zip(range(some.start, some.stop), best, strict=True):
+                    places[number], scores[number] = found
         return VectorHits(places, scores)
 
     def _best(
@@ -152,15 +165,19 @@ class MaxSimIndex:
 
 def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.intp]) -> NDArray[np.float32]:
     """The scores of the documents at these places for a query, in double precision until the end."""
-    turned = query.astype(np.float64).T
+    require_extra("torch", "torch")
+    import torch
+
+    turned = torch.from_numpy(np.ascontiguousarray(query.T, dtype=np.float64))
     scores = np.empty(len(places), dtype=np.float64)
     for number, place in enumerate(places.tolist()):
-        scores[number] = (documents.of(place).astype(np.float64) @ turned).max(axis=0).sum()
+        rows = torch.from_numpy(documents.of(place).astype(np.float64))
+        scores[number] = float(torch.mm(rows, turned).amax(dim=0).sum())
     return scores.astype(np.float32)
 
 
-class _Product:
-    """Rows of a shard multiplied with the tokens of queries, by torch, which reads half precision fastest."""
+class _Matcher:
+    """The tokens of queries, and the best match of each in a document, by torch, which reads half precision fast."""
 
     def __init__(self, queries: Vectors) -> None:
         require_extra("torch", "torch")
@@ -174,10 +191,41 @@ class _Product:
         self._turned = torch.from_numpy(np.ascontiguousarray(queries.T))
         self.width = len(queries)
 
-    def of(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """The product, a row a token of a document."""
+    def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
+        """A row a document, a column a token of a query: the greatest product."""
+        places, firsts = _in_eights(counts)
+        chosen = self._torch.from_numpy(places)
         if rows.dtype == np.uint8:
             rows = as_single(rows)
-        vectors = self._torch.from_numpy(rows).to(self._torch.float32)
-        found: NDArray[np.float32] = self._torch.mm(vectors, self._turned).numpy()
+        vectors = self._torch.from_numpy(rows).index_select(0, chosen).to(self._torch.float32)
+        product = self._torch.mm(vectors, self._turned).view(-1, _TOGETHER, self.width)
+        found: NDArray[np.float32] = np.maximum.reduceat(product.amax(dim=1).numpy(), firsts, axis=0)
         return found
+
+
+def _in_eights(counts: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of documents that follow one another, each document's last repeated until it has a multiple of eight.
+
+    Beside them, which of these eights is each document's first.
+
+    >>> [part.tolist() for part in _in_eights(np.array([2, 9]))]
+    [[0, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10, 10, 10, 10], [0, 1]]
+    """
+    groups = -(-counts // _TOGETHER)
+    firsts = np.cumsum(groups) - groups
+    ends = np.cumsum(counts)
+    wanted = np.repeat(ends - counts - firsts * _TOGETHER, groups * _TOGETHER) + np.arange(groups.sum() * _TOGETHER)
+    return np.minimum(wanted, np.repeat(ends - 1, groups * _TOGETHER)).astype(np.int64), firsts.astype(np.int64)
+
+
+@contextmanager
+def single_threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads of which each multiplies by itself; torch has its own number of them again afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(thread_count(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)

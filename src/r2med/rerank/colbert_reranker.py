@@ -12,7 +12,7 @@ from r2med.data.dataset import Texts
 from r2med.data.run import Run
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_interaction import LateInteraction
-from r2med.encode.maxsim import rescore_tokens
+from r2med.encode.maxsim import rescore_tokens, single_threads
 from r2med.encode.token_encoding import encode_tokens
 from r2med.encode.token_store import TokenVectors
 from r2med.pipeline.stage import Context, Reranker
@@ -43,6 +43,8 @@ class ColBERTReranker(LateInteraction, Reranker):
         names = [name for name, text in texts.items() if text and not text.isspace()]
         if not names:
             return run
+        if len(names) < len(texts):
+            context.warn(f"{self}: {len(texts) - len(names)} documents without text have no vectors and come last")
         documents = Texts(names, [texts[name] for name in names])
         queries = Texts([each.query for each in shown], [each.text for each in shown])
         with context.timed("index"):
@@ -50,9 +52,9 @@ class ColBERTReranker(LateInteraction, Reranker):
         asked = encode_tokens(self.encoder, queries, Role.QUERY, context)
         context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": vectors.nbytes}
         places = {name: place for place, name in enumerate(names)}
-        outcomes = [
-            _scored(self, asked.of(number), each, vectors, places, context) for number, each in enumerate(shown)
-        ]
+        with single_threads() as pool:
+            numbers = range(len(shown))
+            outcomes = list(pool.map(lambda at: _scored(self, asked.of(at), shown[at], vectors, places), numbers))
         return reranked(self, run, shown, outcomes, context)
 
 
@@ -62,7 +64,6 @@ def _scored(
     shown: CandidateList,
     documents: TokenVectors,
     places: Mapping[str, int],
-    context: Context,
 ) -> Outcome:
     """The scores of a query's candidates; one without text comes last."""
     known = [places.get(name, -1) for name in shown.documents]
@@ -74,6 +75,4 @@ def _scored(
         found = (found / len(query)).astype(np.float32)
     scores = np.full(len(known), found.min() - 1, dtype=np.float32)
     scores[there] = found
-    if not there.all():
-        context.warn(f"{stage}: documents without text have no vectors and come last")
     return checked(scores, shown)
