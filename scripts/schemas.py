@@ -888,6 +888,16 @@ MATCHED = record(
         "expanded": string("Where the model added it: query, document or both; empty where it stands in both texts."),
     }
 )
+ALIGNED = record(
+    {
+        "query": string("A token of the query."),
+        "document": string("The token of the document that it fits best."),
+        "similarity": number("What it adds to the score."),
+        "written": flag("Whether the query's token stands in its text; markers and masks do not."),
+        "start": {"type": "integer", "description": "Where the document's token is in the text; -1 for a marker."},
+        "end": {"type": "integer"},
+    }
+)
 SEEN = record(
     {
         "document": string("Its id."),
@@ -900,6 +910,9 @@ SEEN = record(
             array(
                 MATCHED, "The terms that a learned sparse encoder matched; null where it did not, or kept no vectors."
             )
+        ),
+        "tokens": unknown(
+            array(ALIGNED, "The tokens that a late-interaction model matched; null where there is none, or no vectors.")
         ),
     }
 )

@@ -6,10 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
+from starlette.testclient import TestClient
 
 import r2med
 from late_models import reference, save_native, save_plain, save_pylate, save_stanford
+from r2med.cli.main import app
 from r2med.data.run import id_order
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.token_store import TokenStore
@@ -19,6 +22,9 @@ from r2med.pipeline.engine import Engine
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
+from r2med.web.access import Access
+from r2med.web.app import create_app
+from r2med.web.library import Library
 
 TASK = "sample/Biology"
 
@@ -194,3 +200,36 @@ def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memo
         order = np.lexsort((ties, -row))[:25]
         assert places.tolist() == order.tolist()
         np.testing.assert_array_equal(scores, row[order])
+
+
+def test_inspect_says_which_token_of_a_document_each_token_of_the_query_matched(model, tmp_path):
+    systems = [f"colbert({model}, store=float32)", f"bm25 >> colbert({model}, store=float32)"]
+    r2med.evaluate(systems, TASK)
+    for system in systems:
+        asked = ["inspect", system, "--task", TASK, "--docs", "3", "--worst", "2"]
+        done = CliRunner().invoke(app, [*asked, "--json", "--html", str(tmp_path / "cases.html")])
+        assert done.exit_code == 0, done.output
+        for case in json.loads(done.stdout):
+            for seen in case["side"]["top"]:
+                assert sum(match["similarity"] for match in seen["tokens"]) == pytest.approx(seen["score"], abs=1e-3)
+                assert len(seen["tokens"]) == 48
+                for match in seen["tokens"]:
+                    inside = match["start"] >= 0
+                    assert not inside or seen["text"][match["start"] : match["end"]] == match["document"]
+                    assert not match["written"] or match["query"] in case["text"]
+        page = (tmp_path / "cases.html").read_text()
+        assert '<mark class="query" title="' in page
+        shown = CliRunner().invoke(app, asked).stdout
+        assert "tokens: " in shown
+        assert "markers and masks add" in shown
+
+
+def test_the_query_page_shows_the_matches_in_its_lists(model, tmp_path):
+    system = f"bm25 >> colbert({model})"
+    r2med.evaluate(system, TASK)
+    query = r2med.load(TASK).collection.queries.ids[0]
+    server = create_app(Library(tmp_path / "home" / "ledger.sqlite"), Access(None))
+    with TestClient(server, base_url="http://127.0.0.1") as client:
+        page = client.get("/query", params={"task": TASK, "a": system, "query": query}).text
+    assert page.count("Matched tokens") == 10
+    assert '<mark class="query" title="' in page

@@ -11,6 +11,8 @@ from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.diagnose.loaded_runs import TOP, LoadedRun
 from r2med.diagnose.term_matches import matched_terms
+from r2med.diagnose.token_matches import matched_tokens
+from r2med.encode.token_alignment import TokenMatch
 from r2med.errors import R2medError
 from r2med.retrieve.query_text import usable
 from r2med.retrieve.sparse import MatchedTerm
@@ -31,6 +33,8 @@ class CaseDocument:
     """Its place in the run that is compared with."""
     terms: Sequence[MatchedTerm] | None = None
     """The terms by which a learned sparse encoder found it; None where it did not, or its vectors are gone."""
+    tokens: Sequence[TokenMatch] | None = None
+    """The best match of each of the query's tokens by a late-interaction model; None without one, or its vectors."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +172,12 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
         place = places.get(name)
         rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
         text = documents.text(name)
-        return CaseDocument(name, text, name in relevant, rank, score, others.get(name), terms.get(name))
+        other = others.get(name)
+        return CaseDocument(name, text, name in relevant, rank, score, other, terms.get(name), tokens.get(name))
 
     wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
-    terms = matched_terms(opened, query, list(dict.fromkeys([*names[:depth], *wanted])))
+    shown = list(dict.fromkeys([*names[:depth], *wanted]))
+    terms, tokens = matched_terms(opened, query, shown), matched_tokens(opened, query, shown)
     return Side(
         system=opened.system,
         value=opened.values[query],

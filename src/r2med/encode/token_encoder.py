@@ -144,6 +144,13 @@ class TokenEncoder:
             read = read._replace(counted=read.counted & ~np.isin(read.ids, self._skipped))
         return read
 
+    def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
+        """From which to which character of the prefixed text each token of the batch is, special ones nowhere."""
+        backend, style = self.tokenizer.backend, self.style(role)
+        backend.enable_truncation(style.limit)
+        found: list[tuple[int, int]] = backend.encode(style.prompted(text)).offsets
+        return found
+
     def _expanded(self, read: TokenBatch) -> TokenBatch:
         """Queries filled up with mask tokens, which count, and which the others look at only if the card says so."""
         length = self.card.query_length

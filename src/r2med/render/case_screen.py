@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r2med.diagnose.cases import Case, CaseDocument, Side
+from r2med.render.token_marks import shown_tokens
 from r2med.retrieve.sparse import MatchedTerm
 from r2med.text.highlight import Kinds, excerpt, parts
 from r2med.text.unprintable import harmless
@@ -133,6 +134,8 @@ def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen
         table.add_row(place, score, mark, pen.marked(seen.document, {}), pen.excerpt(seen.text, kinds))
         if seen.terms:
             table.add_row("", "", "", "", Text(harmless(f"terms: {shown_terms(seen.terms)}"), style="dim"))
+        if seen.tokens:
+            table.add_row("", "", "", "", Text(harmless(f"tokens: {shown_tokens(seen.tokens)}"), style="dim"))
     return table
 
 

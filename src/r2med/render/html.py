@@ -21,6 +21,7 @@ from r2med.board.model import percent
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import registry
 from r2med.render.palette import style_sheet
+from r2med.render.token_marks import matched, shown_tokens
 from r2med.runs.cost import Cost
 from r2med.text.highlight import Kinds, excerpt, parts
 from r2med.text.unprintable import harmless
@@ -95,6 +96,8 @@ def environment() -> Environment:
     )
     made.filters |= {
         "marked": marked,
+        "matched": matched,
+        "token_line": shown_tokens,
         "excerpt": shown_part,
         "short": short,
         "percent": percent,

@@ -12,6 +12,7 @@ from r2med.data.dataset import Generation
 from r2med.data.run import Ranking
 from r2med.diagnose.cases import Case, CaseChoice, look
 from r2med.diagnose.causes import Placed, QueryCause
+from r2med.encode.token_alignment import TokenMatch
 from r2med.expand.agents import SearchO1, SearchR1
 from r2med.expand.conversation import Turn, read_turns
 from r2med.retrieve.query_text import usable
@@ -34,6 +35,8 @@ class FoundDocument:
     text: str | None = None
     moved: int | None = None
     """By how many places it stands higher than in the first list; None where that has it not."""
+    tokens: Sequence[TokenMatch] | None = None
+    """The best match of each token of the query, where a late-interaction model scored it."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,8 @@ def _documents(ranking: Ranking, case: Case | None, first: Mapping[str, int], de
     rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
     for rank, (name, score) in enumerate(rows, 1):
         here, moved = seen.get(name), first[name] - rank if name in first else None
-        relevant, text = (here.relevant, here.text) if here else (None, None)
-        found.append(FoundDocument(name, rank, score, relevant, text, moved))
+        relevant, text, tokens = (here.relevant, here.text, here.tokens) if here else (None, None, None)
+        found.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
     return found
 
 
