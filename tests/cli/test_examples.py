@@ -47,6 +47,7 @@ from r2med.review.grading_scale import read_scale
 from r2med.review.review_rows import DraftDecision
 from r2med.review.review_store import ReviewStore
 from r2med.train.data_settings import read_settings as read_data_settings
+from r2med.train.run_settings import read_run_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 
@@ -64,6 +65,10 @@ NOT_RUN: dict[str, str] = {
     "r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --questions 0 --allow-unchecked": HUB,  # noqa: E501
     'r2med train data --from documents --llm gpt-4o --out bridge.parquet --licence "CC BY 4.0" --max-cost 20': HUB,
     "r2med train export bridge.parquet --to flagembedding --out flag": OWN,
+    "r2med train run bridge.parquet --base minilm --kind dense --out my-retriever": OWN,
+    "r2med train run bridge.parquet --base minilm --kind dense --out my-retriever --settings training.toml": OWN,
+    "r2med train run bridge.parquet --base minilm --kind reranker --out my-reranker --settings training.toml": OWN,
+    'r2med run ./my-retriever "bm25 >> ./my-reranker" --tasks sample': OWN,
     "r2med build publish my-build --repo ward-7/handover --private": HUB,
     "r2med run bm25 --tasks hf:ward-7/handover": HUB,
     'r2med run "rrf(bm25, bge)" --tasks full': HUB,
@@ -463,6 +468,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "urgency.toml": lambda file: scheme(str(file)).classes == ("emergency", "within days", "routine"),
     "translator.toml": lambda file: scripted_file(file).answer,
     "writer.toml": lambda file: scripted_file(file).answer,
+    "training.toml": lambda file: read_run_settings(file).train.steps == 200,
     "my-data.toml": lambda file: read_data_settings(file, {}).negatives.count == 10,
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],

@@ -66,42 +66,6 @@ def test_tevatron_and_gritlm(data: Path, tmp_path: Path) -> None:
         assert (row["pos"], row["neg"]) == ([["", text] for text in positives], [["", text] for text in negatives])
 
 
-def test_flagembedding_reads_it(data: Path, tmp_path: Path) -> None:
-    embedder = pytest.importorskip("FlagEmbedding.abc.finetune.embedder")
-    export(data, tmp_path / "out", "flagembedding")
-    arguments = embedder.AbsEmbedderDataArguments(
-        train_data=[str(tmp_path / "out" / "train.jsonl")],
-        cache_path=str(tmp_path / "cache"),
-        knowledge_distillation=True,
-        train_group_size=4,
-    )
-    dataset = embedder.AbsEmbedderTrainDataset(arguments, None)
-    assert len(dataset) == len(truth(data))
-    for place in range(len(dataset)):
-        query, passages, scores = dataset[place]
-        positives, negatives = truth(data)[query]
-        assert passages[0] in positives
-        assert set(passages[1:]) <= set(negatives)
-        assert scores[0] == 1.0
-        assert max(scores[1:]) < 0.5
-
-
-def test_pylate_reads_it(data: Path, tmp_path: Path) -> None:
-    utils, datasets = pytest.importorskip("pylate.utils"), pytest.importorskip("datasets")
-    export(data, tmp_path / "out", "pylate")
-    tables = [
-        datasets.Dataset.from_polars(pl.read_parquet(tmp_path / "out" / f"train{name}.parquet"))
-        for name in ("", "-queries", "-documents")
-    ]
-    train, queries, documents = tables
-    train.set_transform(utils.KDProcessing(queries=queries, documents=documents).transform)
-    for row in train:
-        positives, negatives = truth(data)[row["query"]]
-        assert row["documents"][0] in positives
-        assert set(row["documents"]) <= {*positives, *negatives}
-        assert len(row["scores"]) == len(row["documents"])
-
-
 def test_sentence_transformers_columns(data: Path, tmp_path: Path) -> None:
     export(data, tmp_path / "triplets", "sentence-transformers", "--negatives", "3", "--query", "both")
     frame = pl.read_parquet(tmp_path / "triplets" / "train.parquet")

@@ -14,14 +14,16 @@ from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import show_estimate
 from r2med.render.grid import Table, key, numbers
-from r2med.render.training_tables import show_made_data
+from r2med.render.training_tables import show_made_data, show_training
 from r2med.storage.files import human_size
 from r2med.train.bridge_data import DataMaker
 from r2med.train.data_settings import DataSettings, read_settings, with_models
 from r2med.train.export_formats import FORMATS, FormatSettings, export
 from r2med.train.leakage_gate import GateRules
+from r2med.train.run_settings import KINDS, RERANKER, read_run_settings
 from r2med.train.trainer_rows import QUERIES, QUESTION
 from r2med.train.training_file import read_training_files
+from r2med.train.training_run import TrainingPlan, train
 
 _FILE = click.Path(path_type=Path)
 _SEARCHED = "What is trained to search: the question, with the bridge behind it, or each of the two."
@@ -158,3 +160,34 @@ def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **g
     table.show(output())
     counts = ", ".join(f"{count:,} {part}" for part, count in done.questions.items())
     click.echo(f"wrote {out} for {FORMATS[form].reads}: questions {counts}", err=True)
+
+
+@command.command("run")
+@click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
+@click.option("--base", required=True, metavar="MODEL", help="A card such as minilm, hf:ORG/NAME, or a folder.")
+@click.option("--kind", required=True, type=click.Choice(KINDS), help="What it becomes.")
+@click.option("--out", required=True, type=_FILE, metavar="DIR", help="The trained model; a new folder.")
+@click.option("--settings", type=_FILE, metavar="FILE.toml", help="Rate, loss, adapter, checkpoints and the rest.")
+@click.option("--seed", type=int, help="In place of the settings' seed.")
+def train_model(
+    data: tuple[Path, ...], base: str, kind: str, out: Path, settings: Path | None, seed: int | None
+) -> None:
+    """Train a retriever or a reranker on data of `r2med train data`, by sentence-transformers' trainers.
+
+    Questions that are held out (part `dev`) are measured before, meanwhile and after. DIR is a system at once, and its
+    README.md says what it was made of. Killed at any moment, the same command goes on from the last checkpoint. On
+    several GPUs: torchrun --nproc-per-node 4 -m r2med train run ...
+
+    \b
+    Examples:
+      r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
+      r2med train run bridge.parquet --base minilm --kind reranker --out my-reranker --settings training.toml
+    """
+    chosen = read_run_settings(settings)
+    if seed is not None:
+        chosen = replace(chosen, train=replace(chosen.train, seed=seed))
+    plan = TrainingPlan(read_training_files(data), base, kind, chosen)
+    trained = train(plan, out, Engine(messages()))
+    show_training(trained, output())
+    system = f'"bm25 >> ./{out}"' if kind == RERANKER else f"./{out}"
+    click.echo(f"now: r2med run {system}", err=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from r2med.build.item_store import Count
     from r2med.train.bridge_data import MadeData
+    from r2med.train.training_run import TrainedModel
 
 
 def show_made_data(made: MadeData, counts: Sequence[Count], console: Console) -> None:
@@ -61,3 +62,25 @@ def _show_gate(made: MadeData, console: Console) -> None:
     if gate.affected:
         done = "left out" if gate.dropped else "kept, as --allow-leakage says"
         say(console, f"rows that hold what systems are measured on: {len(gate.affected):,}, {done}")
+
+
+def show_training(trained: TrainedModel, console: Console) -> None:
+    """Print how the held-out questions fared before and after."""
+    record = trained.record
+    questions = record["questions"]
+    told = f"{questions['train']:,} questions, {record['steps']:,} steps of {record['loss']}"
+    say(console, f"{record['kind']} from {record['base']['name']}: {told}")
+    if not record["dev"]["after"]:
+        say(console, "no question is held out, so that nothing was measured")
+        return
+    table = Table(key("held out"), *numbers("base", "95%", "trained", "95%"))
+    for measure, after in record["dev"]["after"].items():
+        cells = [cell for ends in (record["dev"]["before"][measure], after) for cell in _cells(ends)]
+        table.add(f"{measure} x 100", *cells)
+    table.show(console)
+    say(console, f"{questions['dev']:,} held-out questions")
+
+
+def _cells(ends: Sequence[float]) -> list[str]:
+    mean, low, high = (100 * value for value in ends)
+    return [f"{mean:.2f}", f"{low:.2f} to {high:.2f}"]

@@ -1,0 +1,107 @@
+"""What tests do in processes of their own, forked from one that has loaded the trainers: quick, and to be killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from bridging import SIGNS
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["sentence_transformers", "datasets", "peft", "polars"])
+_PATIENCE = 300
+
+
+def start(work: Callable[..., None], *values: object) -> BaseProcess:
+    """Begin a piece of work in a child."""
+    child = _CONTEXT.Process(target=_work, args=(work, os.environ["R2MED_HOME"], values))
+    child.start()
+    return child
+
+
+def finish(work: Callable[..., None], *values: object) -> None:
+    """Have a piece of work done in a child."""
+    child = start(work, *values)
+    child.join(_PATIENCE)
+    assert child.exitcode == 0
+
+
+def _work(work: Callable[..., None], home: str, values: tuple[object, ...]) -> None:
+    import torch
+
+    os.environ["R2MED_HOME"] = home
+    torch.set_num_threads(1)
+    work(*values)
+
+
+def make_base(folder: Path) -> None:
+    """A model with random weights that has the words of the documents."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    words = "child has why treatment of disease arises when the gene is lost which in young . ,".split()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *SIGNS, *words])
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **sizes)
+    BertModel(config).save_pretrained(folder)
+
+
+def call(words: list[str], said: Path) -> None:
+    """Run a command, and leave its status and what it printed."""
+    from click.testing import CliRunner
+
+    from r2med.cli.main import app
+
+    done = CliRunner().invoke(app, words)
+    said.write_text(json.dumps([done.exit_code, done.stdout, str(done.exception or ""), done.stderr]))
+
+
+def call_all(commands: list[list[str]], said: Path) -> None:
+    """Run several commands one after another."""
+    for number, words in enumerate(commands):
+        call(words, said.with_name(f"{said.name}-{number}"))
+
+
+def train_quietly(words: list[str]) -> None:
+    """Run a training that nobody listens to, since it will be killed."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        call(words, Path(os.devnull))
+
+
+def read_by_flagembedding(file: Path, said: Path) -> None:
+    """What FlagEmbedding's own dataset makes of a file."""
+    from FlagEmbedding.abc.finetune.embedder import AbsEmbedderDataArguments, AbsEmbedderTrainDataset
+
+    arguments = AbsEmbedderDataArguments(
+        train_data=[str(file)],
+        cache_path=str(said.with_suffix(".cache")),
+        knowledge_distillation=True,
+        train_group_size=4,
+    )
+    dataset = AbsEmbedderTrainDataset(arguments, None)
+    said.write_text(json.dumps([dataset[place] for place in range(len(dataset))]))
+
+
+def read_by_pylate(folder: Path, said: Path) -> None:
+    """What PyLate's own processing makes of tables."""
+    import polars as pl
+    from datasets import Dataset
+    from pylate.utils import KDProcessing
+
+    train, queries, documents = (
+        Dataset.from_polars(pl.read_parquet(folder / f"train{name}.parquet")) for name in ("", "-queries", "-documents")
+    )
+    train.set_transform(KDProcessing(queries=queries, documents=documents).transform)
+    said.write_text(json.dumps([dict(row) for row in train]))
