@@ -403,6 +403,34 @@ _BILL = record(
         "machine": string("Where the runs were made."),
     }
 )
+SENSITIVITY = record(
+    {
+        "system": SPEC,
+        "measure": string(),
+        "longest": count("The limit that all others are compared with."),
+        "lengths": array(
+            record(
+                {
+                    "max_length": count("Tokens that are read at the most."),
+                    "system": SPEC,
+                    "score": number("The mean over tasks."),
+                    "tasks": table(number(), "Task to score."),
+                    "documents_cut": unknown(
+                        share("Of documents, or pairs, that are longer; null where no model said.")
+                    ),
+                    "queries_cut": unknown(share("Of queries.")),
+                    "difference": unknown(
+                        difference("From the longest limit, paired by query.", holm=share("p after Holm over limits."))
+                    ),
+                    "differences": table(difference("The same on one task."), "By task."),
+                }
+            ),
+            "The shortest first.",
+        ),
+        "sentences": array(string(), "What may be concluded."),
+        "failures": array(record({"system": SPEC, "task": TASK, "error": string()}), "Limits that were left out."),
+    }
+)
 SAVING = record(
     {
         "measure": string(),
@@ -1653,6 +1681,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "coverage": ("r2med diagnose --coverage --json", "How much of the results is judged.", COVERAGE),
     "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
     "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
+    "sensitivity": ("r2med sensitivity --json", "How a figure moves with the tokens that are read.", SENSITIVITY),
     "frontier": ("r2med frontier --json", "What systems cost, and what routing between them would save.", SAVING),
     "tune": ("r2med tune --json", "Options chosen on some queries and measured on the others.", TUNED),
     "audit": ("r2med audit --json", "Agreement of label sets, and systems under each of them.", AUDIT),

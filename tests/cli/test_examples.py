@@ -81,6 +81,7 @@ NOT_RUN: dict[str, str] = {
     "r2med nano build full --out my-nano-r2med --dense bge": HUB,
     "r2med nano profile nano": HUB,
     "r2med reproduce base/bm25": HUB,
+    "r2med sensitivity diver --max-length 512,2048,8192 --tasks full --plot diver.svg": HUB,
     "r2med reproduce hyde/gpt4/bm25 --tasks Biology MedQA-Diag": HUB,
     "r2med reproduce hyde/gpt4/bm25 --tasks Biology": HUB,
     "r2med reproduce hyde/gpt4/bm25": HUB,

@@ -124,6 +124,7 @@ COMMANDS = {
     "coverage": ("diagnose", "bm25", *TASKS, "--coverage", "--json"),
     "slices": ("diagnose", "bm25", *TASKS, "--slices", "--json"),
     "cost": ("diagnose", *TASKS, "--cost", "--json"),
+    "sensitivity": ("sensitivity", "wordllama", "--max-length", "8,32", *TASKS, "--json"),
     "frontier": ("frontier", "bm25", INFERRED, *TASKS, "--json"),
     "tune": ("tune", "bm25", "--over", "k1=0.5,0.9", "--folds", "2", "--tasks", "sample/Biology", "--json"),
     "tune (a route)": ("tune", f"route(bm25, {INFERRED})", "--halves", "2", "--tasks", "sample/Biology", "--json"),

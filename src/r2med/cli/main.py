@@ -36,6 +36,7 @@ VERBS = {
     "audit": "Can the labels of a task be trusted, and what changes if not?",
     "review": "Have people and models judge passages, blind, and keep every decision.",
     "frontier": "Which systems are worth their price, and what would routing save?",
+    "sensitivity": "How does a figure move with the number of tokens that are read?",
     "tune": "Choose a system's options on some queries, and measure it on the others.",
     "label": "Sort queries into classes by a language model.",
     "report": "Runs as one HTML file that needs nothing else.",

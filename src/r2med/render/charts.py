@@ -358,6 +358,8 @@ class LineChart:
     x_axis: str
     y_axis: str
     panels: Sequence[tuple[str, Sequence[ChartLine]]]
+    doubling: bool = False
+    """Whether equal steps along the axis are doublings, marked at the points themselves."""
 
     @property
     def description(self) -> str:

@@ -423,8 +423,14 @@ def _lines(chart: LineChart) -> Figure:
                     beside.fill_between(line.x, line.low, line.high, color=look["color"], alpha=0.15, linewidth=0)
                 marks.setdefault(line.name, beside.plot(line.x, line.y, linewidth=1.3, **look)[0])
             beside.set_title(_label(title, 90 // len(chart.panels)), loc="left")
+            if chart.doubling:
+                marked = sorted({x for line in lines for x in line.x})
+                beside.set_xscale("log", base=2)
+                beside.set_xticks(marked, [f"{x:,.0f}" for x in marked])
+                beside.minorticks_off()
         axes[0].set_ylabel(chart.y_axis)
-        figure.supxlabel(chart.x_axis, fontsize=8)
+        # Under one of the panels: a label of the whole figure would be drawn over the legend.
+        axes[(len(axes) - 1) // 2].set_xlabel(chart.x_axis)
         figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=4)
         return figure
 
