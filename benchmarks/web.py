@@ -282,7 +282,7 @@ def open_report(path: Path, chromium: str) -> None:
         opened = time.perf_counter() - started
         page.locator("#browse").scroll_into_view_if_needed()
         started = time.perf_counter()
-        page.wait_for_selector("#queries details")
+        page.wait_for_selector("#queries li.here")
         print(f"report: opens in {opened:.2f} s, first queries after {time.perf_counter() - started:.2f} s more")
         browser.close()
 

@@ -170,16 +170,19 @@ def test_a_link_that_is_copied_opens_the_same_view(browser, filled, tmp_path):
     assert again.locator("th[aria-sort]").inner_text().startswith("System")
     page.goto(report.as_uri())
     page.evaluate("document.getElementById('browse').scrollIntoView()")
-    page.wait_for_selector("#queries details")
+    page.wait_for_selector("#queries li")
     page.select_option("#browser select[name=beside]", "1")
     page.select_option("#browser select[name=task]", "3")
     page.select_option("#browser select[name=order]", "gain")
-    page.wait_for_selector("#queries summary:has-text('|')")
+    page.wait_for_selector(".onelist[data-number='2']")
     page.wait_for_selector("#queries .mono:has-text('mxe-q0')")
-    seen = page.locator("#queries summary").all_inner_texts()
+    page.locator("#queries a").nth(3).click()
+    page.wait_for_selector("#queries li:nth-child(4).here")
+    seen = page.locator("#queries a").all_inner_texts()
     again.goto(page.url)
-    again.wait_for_selector("#queries summary:has-text('|')")
-    assert again.locator("#queries summary").all_inner_texts() == seen
+    again.wait_for_selector(".onelist[data-number='2']")
+    assert again.locator("#queries a").all_inner_texts() == seen
+    assert again.locator(".question").inner_text() == page.locator(".question").inner_text()
     context.close()
 
 

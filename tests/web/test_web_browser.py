@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from webparts import ATTACK, TOKEN, served
+from webparts import ATTACK, TOKEN, faults, served
 
 import r2med
 from r2med.pipeline.named_runs import share
@@ -448,19 +448,34 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file):
     page.fill("form[data-filter] input[name=text]", "")
     assert sorted(names(page)) == sorted(ranked)
     page.click("td.sys a:has-text('replay')")
-    page.wait_for_selector("#queries details")
+    page.wait_for_selector("#queries li.here")
     assert page.locator("#browser select[name=system] option:checked").inner_text() == "replay >> bm25"
     page.select_option("#browser select[name=beside]", "0")
-    page.locator("#queries details summary").first.click()
-    page.wait_for_selector("#queries .lists section:nth-child(2) ol.docs li")
-    assert page.locator("#queries li.relevant").count() >= 1
-    assert page.locator("#queries summary:has-text('Written by')").count() >= 1
-    document = page.locator("#queries ol.docs details").first
-    assert re.search(r"\w …$", document.locator(".start").inner_text())
+    page.wait_for_selector(".onelist[data-number='2'] li")
+    assert page.locator(".relevant-part li.relevant").count() >= 1
+    ids = page.locator("#queries .id").all_inner_texts()
+    page.keyboard.press("j")
+    page.wait_for_selector(f".question-part h3:has-text('{ids[1]}')")
+    page.keyboard.press("g")
+    page.wait_for_selector("#gold[open]")
+    lists = [
+        set(page.locator(f".onelist[data-number='{n}'] li").evaluate_all("all => all.map((one) => one.dataset.doc)"))
+        for n in (1, 2)
+    ]
+    page.wait_for_function(f"document.querySelectorAll('svg.slopes path').length === {len(lists[0] & lists[1])}")
+    document = page.locator(".onelist details").first
+    assert re.search(r"[\w.,;:)] …$", document.locator(".start").inner_text())
     document.locator("summary").click()
     assert document.locator(".start").is_hidden()
     start = document.locator(".start").text_content().removesuffix(" …")
     assert document.inner_text().count(start) == 1
+    page.click(".tabs a[data-tab=written]")
+    assert page.locator(".written-part summary:has-text('written by')").first.is_visible()
+    page.reload()
+    page.wait_for_selector("#gold[open]")
+    assert page.locator(".question-part h3").inner_text().endswith(ids[1])
+    assert page.locator(".written-part").is_visible()
+    assert faults(page) == []
     page.fill("#browser input[name=text]", "no such words anywhere")
     page.wait_for_selector("#browse-count:has-text('0 of')")
 
@@ -473,11 +488,11 @@ def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
         (tmp_path / "r.html").write_text(report(ledger, ReportChoice(runs, causes=False)))
     page = visit((tmp_path / "r.html").as_uri())
     page.locator("#browse").scroll_into_view_if_needed()
-    page.wait_for_selector("#queries details")
-    for summary in page.locator("#queries > details > summary").all():
-        summary.click()
-    page.wait_for_selector("#queries .question")
-    assert page.locator("#queries img, #queries script").count() == 0
+    page.wait_for_selector("#queries li.here")
+    for row in page.locator("#queries a").all():
+        row.click()
+        page.wait_for_selector(".question-part")
+        assert page.locator("#browse img, #browse script").count() == 0
     assert "taken" not in page.title()
 
 
@@ -498,7 +513,7 @@ def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, long_pa
         page = visit(path.as_uri(), viewport=PHONE)
         assert page.locator("main").count() == 1
         page.evaluate("document.querySelector('#browse, article').scrollIntoView()")
-        page.wait_for_selector("#queries details, article")
+        page.wait_for_selector("#bench .question, article")
         for _ in range(2):
             page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -198,10 +198,10 @@ def try_in_file(page: Any, control: Control, where: str) -> None:
         return
     if control.form == "browser":
         page.evaluate("document.getElementById('browse').scrollIntoView()")
-        page.wait_for_selector("#queries details")
+        page.wait_for_selector("#queries li.here")
         if control.name == "order":
             page.select_option("#browser select[name=beside]", "1")
-            page.wait_for_selector("#queries summary:has-text('|')")
+            page.wait_for_selector(".onelist[data-number='2']")
     before = shown[control.form]()
     if control.tag == "button":
         page.click(where)
@@ -287,7 +287,7 @@ def test_a_long_list_of_queries_in_a_report_has_pages(visit, tmp_path, monkeypat
     page = visit(path.as_uri())
     page.evaluate("document.getElementById('browse').scrollIntoView()")
     page.wait_for_selector("#query-pages :text('Page 1 of 2')")
-    assert page.locator("#queries > details").count() == 50
+    assert page.locator("#queries > li").count() == 50
     first = page.locator("#queries .mono").all_inner_texts()
     page.click("#query-pages button:has-text('Next')")
     page.wait_for_selector("#query-pages :text('Page 2 of 2')")

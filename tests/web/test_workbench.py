@@ -83,7 +83,7 @@ def press(page, key: str) -> None:
 
 @pytest.mark.parametrize(("width", "scheme", "other"), LOOKS)
 def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme, other):
-    page = visit(rich_address + at(), viewport={"width": width, "height": 860}, color_scheme=scheme)
+    page = visit(rich_address + at(query="mqd-q02"), viewport={"width": width, "height": 860}, color_scheme=scheme)
     parts = {
         "queries": ".querylist", "question": ".question", "relevant": "#relevant", "written": "#written",
         "answers": "#answers", "1": ".onelist[data-number='1']", "2": ".onelist[data-number='2']",

@@ -54,13 +54,17 @@ def static(name: str) -> str:
     return style_sheet() + text if name == "style.css" else text
 
 
-def inlined(links: Mapping[str, str], *scripts: str) -> Frame:
+def inlined(links: Mapping[str, str], *files: str) -> Frame:
     """The frame of a page that needs no other file: it holds its style and scripts, and its policy allows these alone.
+
+    Style sheets among the files follow the one that every page has.
 
     >>> inlined({}).policy.startswith("default-src 'none'; style-src 'sha256-")
     True
     """
-    style, script = static("style.css"), "".join(map(static, scripts))
+    style, script = (
+        "".join(static(name) for name in ("style.css", *files) if name.endswith(ending)) for ending in (".css", ".js")
+    )
     allowed = f"script-src {_digest(script)}; " if script else ""
     images = "data: blob:" if script else "data:"
     policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src {images}; base-uri 'none'"

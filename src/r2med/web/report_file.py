@@ -21,7 +21,7 @@ from r2med.board.local_rows import local_rows
 from r2med.board.model import Board
 from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnose.attribution import diagnose
-from r2med.diagnose.causes import Cause, Diagnosis
+from r2med.diagnose.causes import Cause, Diagnosis, QueryCause
 from r2med.diagnose.compare import Comparison, compare_shared
 from r2med.diagnose.loaded_runs import TOP, LoadedRun, open_shared
 from r2med.errors import R2medError
@@ -88,7 +88,7 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
     packed = pack_all(found.blocks, found.lists)
     return render(
         "report.html",
-        inlined(_SECTIONS, "app.js", "report.js"),
+        inlined(_SECTIONS, "workbench.css", "app.js", "slopes.js", "report.js"),
         title=choice.title,
         cite=Citation(choice.title, choice.command),
         table=sorted_table(board, board.lines),
@@ -233,13 +233,21 @@ def task_block(opened: LoadedRun) -> TaskBlock:
 
 def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
     """One system on a task, its queries in the task's order."""
-    causes = {query.query: query.summary for query in found.queries} if found else {}
+    causes = found.by_query if found else {}
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
         "lists": [_list(opened, block, query) for query in order],
-        "causes": [causes.get(query, "") for query in order],
+        "causes": [causes[query].summary if query in causes else "" for query in order],
+        "places": [_places(opened, query, causes.get(query)) for query in order],
         "written": [_written(opened, query) for query in order] if opened.generations else [],
     }
+
+
+def _places(opened: LoadedRun, query: str, found: QueryCause | None) -> list[list[int | str]]:
+    """Where each relevant document stands in the whole list, 0 for nowhere, and what became of it where it is known."""
+    ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
+    causes = {each.document: each.cause.value for each in found.positives} if found else {}
+    return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
 
 
 def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:

@@ -49,11 +49,16 @@
   window.joinLists = (place, root) => {
     const again = () => requestAnimationFrame(() => draw(place));
     const watch = new ResizeObserver(again);
-    watch.observe(place);
-    for (const each of place.querySelectorAll(":scope > section")) watch.observe(each);
+    const refresh = () => {
+      watch.disconnect();
+      watch.observe(place);
+      for (const each of place.querySelectorAll(":scope > section")) watch.observe(each);
+      again();
+    };
     root.addEventListener("pointerover", (event) => light(root, event.target.closest?.("li[data-doc]")?.dataset.doc));
     root.addEventListener("focusin", (event) => light(root, event.target.closest?.("li[data-doc]")?.dataset.doc));
     root.addEventListener("pointerleave", () => light(root));
-    again();
+    refresh();
+    return refresh;  // for lists that are put there anew
   };
 })();
