@@ -243,22 +243,6 @@ def test_dark_by_preference_and_by_choice(visit, address):
     assert background(visit(f"{address}/", color_scheme="light")) > 200
 
 
-PATHS = [
-    "/?group=full",
-    "/?group=sample",
-    "/compare?group=sample&a=bm25&b=bm25-classic",
-    "/search",
-    "/runs",
-    "/progress",
-]
-
-
-@pytest.mark.parametrize("path", [*PATHS, "/system?system=bm25&group=sample"])
-def test_a_phone_needs_no_sideways_scrolling(visit, address, path):
-    page = visit(f"{address}{path}", viewport=PHONE, is_mobile=True, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
 @pytest.mark.parametrize(("width", "layout"), [(390, "narrow"), (768, "middle"), (1440, "wide")])
 def test_charts_are_drawn_for_the_width_they_have(visit, address, width, layout):
     page = visit(f"{address}/system?system=bm25&group=sample", viewport={"width": width, "height": 900})
