@@ -111,7 +111,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     near = nearest(name, names)
     if near:
         return f"; did you mean {near}?"
-    return f"; known: {', '.join(names)}" if len(names) <= 24 else ""
+    return f"; known: {', '.join(names)}" if 0 < len(names) <= 24 else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

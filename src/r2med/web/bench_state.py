@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from r2med.diagnose.causes import Cause
 from r2med.diagnose.loaded_runs import HEADLINE
 from r2med.render.html import address
 from r2med.web.addresses import UnknownName
@@ -29,9 +30,13 @@ ORDERS: Mapping[str, str] = {
 WINNERS: Mapping[str, str] = {"b": "B", "a": "A", "even": "neither"}
 MIDDLE_TABS: Mapping[str, str] = {"relevant": "Relevant", "written": "Written", "answers": "Answers"}
 """What the middle shows below the question."""
-_TABS = ("", "queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
+_TABS = ("queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
 _NAMES = {"text": "q", "before": "from", "after": "to", "order": "sort", "hidden": "hide", "systems": ""}
 """Fields that have another name in the address."""
+
+
+_CHOICES = {"order": "order", "won": "winner", "tab": "tab", "before": "cause", "after": "cause"}
+"""Fields that can have a few values only, and what these are."""
 
 
 class Linked(Protocol):
@@ -74,20 +79,22 @@ class BenchState:
     """The numbers of lists that are not shown, with commas."""
 
     @classmethod
-    def read(cls, asked: QueryParams) -> BenchState:
-        """What an address asks for; `run` names lists too, as addresses did before there were A and B."""
+    def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
+        """What an address asks for, and what of it there is not, by field, which is left out.
+
+        `run` names lists too, as addresses did before there were A and B.
+        """
         named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"), *asked.getlist("run"))
         values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
-        chosen = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
-        state = cls(**{**values, "systems": chosen})
-        for what, value, known in (
-            ("order", state.order, ("", *ORDERS)),
-            ("winner", state.won, ("", *WINNERS)),
-            ("tab", state.tab, _TABS),
-        ):
-            if value not in known:
-                raise UnknownName(what, value, [name for name in known if name])
-        return state
+        values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
+        causes = [cause.value for cause in Cause]
+        known = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
+        wrong = {}
+        for name, what in _CHOICES.items():
+            if values[name] and values[name] not in known[name]:
+                wrong[name] = UnknownName(what, values[name], list(known[name]))
+                values[name] = ""
+        return cls(**values), wrong
 
     @property
     def sort(self) -> str:

@@ -138,7 +138,7 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     measure = one_of(asked.get("measure", "") or str(HEADLINE), measures or [str(HEADLINE)], "measure of both systems")
     found = contest(library, a, b, group, measure)
     links = sort_links(request, "b won")
-    task = one_of(asked.get("task", ""), ("", *found.found.tasks), "task")
+    task = asked.get("task", "") and one_of(asked.get("task", ""), list(found.found.tasks), "task")
     pairs = found.ordered(one_of(links.sort, SORTS, "order"), task)
     pages = Pages.of(len(pairs), page_number(asked, "page"))
     shown = pairs[pages.cut()]

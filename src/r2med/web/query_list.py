@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from r2med.diagnose.causes import Cause, QueryCause
-from r2med.errors import R2medError
 from r2med.runs.ledger import Entry
-from r2med.web.addresses import Pages, UnknownName
-from r2med.web.bench_state import WINNERS, BenchState
+from r2med.web.addresses import Pages
+from r2med.web.bench_state import BenchState
 from r2med.web.library import Library
 
 LISTED = 40
@@ -164,13 +164,10 @@ def ordered(rows: list[BenchRow], order: str) -> list[BenchRow]:
     return sorted(rows, key=_KEYS[order]) if order in _KEYS else rows
 
 
-def check_filters(state: BenchState) -> None:
-    """Refuse a filter that no query can ever pass, and say what was perhaps meant."""
-    causes = [cause.value for cause in Cause]
-    for name in (state.before, state.after):
-        if name and name not in causes:
-            raise UnknownName("cause", name, causes)
-    if state.at and not all(part.isascii() and part.isdigit() and len(part) < 4 for part in state.at.split(",")):
-        raise R2medError(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30")
-    if state.won and state.won not in WINNERS:
-        raise UnknownName("winner", state.won, list(WINNERS))
+def is_place(text: str) -> bool:
+    """Whether a text names a place of the scatter of scores.
+
+    >>> is_place("12,30"), is_place("12"), is_place("a,b")
+    (True, False, False)
+    """
+    return re.fullmatch(r"[0-9]{1,3},[0-9]{1,3}", text) is not None

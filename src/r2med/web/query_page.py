@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
-from r2med.errors import R2medError
 from r2med.render.bench_svg import cause_chips, choose, option_list, place_slope, score_bars, without
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
@@ -18,7 +17,7 @@ from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, Ben
 from r2med.web.citing import Citation, citation, options
 from r2med.web.document_page import WORDS
 from r2med.web.library import Library
-from r2med.web.query_list import BenchRow, bench_rows, check_filters, occurring_causes, query_list
+from r2med.web.query_list import BenchRow, bench_rows, is_place, occurring_causes, query_list
 from r2med.web.query_lists import listed, relevant_documents, standings, text_kinds
 from r2med.web.rag_page import answers_to, studies
 
@@ -49,14 +48,16 @@ class Workbench:
 
 def query_page(library: Library, request: Request) -> PageContent:
     """The workbench as its address describes it; what there is not is named, and the rest is shown."""
-    try:
-        state, wrong = BenchState.read(request.query_params), []
-    except UnknownName as error:
-        known = request.query_params
-        state = BenchState(known.get("group", ""), known.get("task", ""), known.get("query", ""))
-        wrong = [Correction(str(error))]
+    state, unknown = BenchState.read(request.query_params)
+    wrong = [corrected(state, name, error) for name, error in unknown.items()]
     bench = resolve(library, state, wrong)
     return "query.html", _values(library, bench)
+
+
+def corrected(state: BenchState, name: str, error: UnknownName, value: object = None) -> Correction:
+    """What is wrong, and the same address with the nearest name in its place."""
+    link = state.link(**{name: value or error.nearest}) if error.nearest else ""
+    return Correction(str(error), error.nearest, link)
 
 
 def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Workbench:
@@ -67,20 +68,16 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
         """A value that must be one of some, or nothing where it is not."""
         if not value or value in known:
             return value
-        error = UnknownName(what, value, known)
-        changed = replace(state, **{name: error.nearest}) if error.nearest else None  # type: ignore[arg-type]
-        found.append(Correction(str(error), error.nearest, changed.link() if changed else ""))
+        found.append(corrected(state, name, UnknownName(what, value, known)))
         return ""
 
     known_tasks = _tasks(library)
     task = try_it("task", state.task, known_tasks, "task with runs or answers")
     group = try_it("group", state.group, library.groups(), "group") or _group(library, task)
     state = replace(state, task=task, group=group, over=state.over if task else "all")
-    try:
-        check_filters(state)
-    except R2medError as error:
-        found.append(Correction(str(error)))
-        state = replace(state, before="", after="", at="", won="")
+    if state.at and not is_place(state.at):
+        found.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
+        state = replace(state, at="")
     state = _with_systems(library, state, found)
     runs = [_by_task(library, name, group) for name in state.systems]
     shared = [each for each in (runs[0] if runs else {}) if all(each in other for other in runs[1:2])]
@@ -138,8 +135,7 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
             continue
         error = UnknownName("system" if not runs else f"run on {state.task} of", name, known)
         named = tuple(error.nearest if each == name else each for each in state.systems)
-        link = replace(state, systems=named).link() if error.nearest else ""
-        wrong.append(Correction(str(error), error.nearest, link))
+        wrong.append(corrected(state, "systems", error, named))
     kept = list(dict.fromkeys(kept))
     return replace(state, systems=tuple(kept or _best(library, state, known)[:2]))
 
@@ -173,12 +169,11 @@ def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
 
 def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], wrong: list[Correction]) -> BenchState:
     """The same with a query that there is: the first of the list where none was named."""
-    task = state.task or (rows[0].task if rows else "")
+    task = state.task or next((row.task for row in rows if state.query in ("", row.query)), "")
     known = {row.query for row in rows if row.task == task}
     if state.query and state.query not in known:
         error = UnknownName(f"query of {task}" if task else "query", state.query, sorted(known))
-        link = replace(state, query=error.nearest).link() if error.nearest else ""
-        wrong.append(Correction(str(error), error.nearest, link))
+        wrong.append(corrected(state, "query", error))
         return replace(state, query="")
     if state.query or not rows:
         return replace(state, task=task)
@@ -235,5 +230,5 @@ def _values(library: Library, bench: Workbench) -> dict[str, Any]:
         "pages_of": lambda number: replace(state, page=str(number)).address(),
         "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
         "cite": _citation(state, bench.entries),
-        "status": 404 if bench.wrong or not bench.rows else 200,
+        "status": 404 if bench.wrong else 200,
     }  # fmt: skip
