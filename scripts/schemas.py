@@ -1224,7 +1224,12 @@ MODELS = {
     ]
 }
 STRINGS = record({"query": string(), "document": string(), "passage": string()}, "What is encoded, word for word.")
-MODEL = record({**ENCODER, "task": string("Whose words the prompts are made of."), "strings": STRINGS})
+MODEL = {
+    "oneOf": [
+        record({**ENCODER, "task": string("Whose words the prompts are made of."), "strings": STRINGS}),
+        record(LATE, "A late-interaction model, as published."),
+    ]
+}
 
 CACHE = array(
     record(
@@ -1739,7 +1744,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "index": ("r2med index --json, with or without --dry-run", "What was or would be pushed to an engine.", INDEX),
     "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
-    "model": ("r2med models show --json", "One encoder, with the exact strings that are encoded.", MODEL),
+    "model": ("r2med models show --json", "One model; an encoder with the exact strings that are encoded.", MODEL),
     "cache": ("r2med cache --json", "What is kept beside the ledger.", CACHE),
     "doctor": ("r2med doctor --json", "Versions, extras, devices, keys and storage.", DOCTOR),
 }

@@ -186,6 +186,7 @@ COMMANDS = {
     "models (llm)": ("models", "--llm", "--json"),
     "models (reranker)": ("models", "--reranker", "--json"),
     "models (late)": ("models", "--late", "--json"),
+    "model (late)": ("models", "show", "colbertv2", "--json"),
     "models (all)": ("models", "--all", "--json"),
     "model": ("models", "show", "bge", "--json"),
     "cache": ("cache", "--json"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -27,6 +29,7 @@ from r2med.web.app import create_app
 from r2med.web.library import Library
 
 TASK = "sample/Biology"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +212,7 @@ def test_inspect_says_which_token_of_a_document_each_token_of_the_query_matched(
         asked = ["inspect", system, "--task", TASK, "--docs", "3", "--worst", "2"]
         done = CliRunner().invoke(app, [*asked, "--json", "--html", str(tmp_path / "cases.html")])
         assert done.exit_code == 0, done.output
+        jsonschema.validate(json.loads(done.stdout), json.loads((SCHEMAS / "inspect.json").read_text()))
         for case in json.loads(done.stdout):
             for seen in case["side"]["top"]:
                 assert sum(match["similarity"] for match in seen["tokens"]) == pytest.approx(seen["score"], abs=1e-3)

@@ -154,6 +154,10 @@ def _plain(card: EncoderCard) -> dict[str, Any]:
 @json_option()
 def show(model: str, task: str, as_json: bool) -> None:
     """All about one model, with the exact strings that would be encoded for a task."""
+    late = {row["name"].removeprefix("colbert(").removesuffix(")"): row for row in _late_models()}
+    if model in late:
+        _show_late(late[model], as_json)
+        return
     found = describe_model(model, find_task(task))
     facts = _plain(found.card)
     strings = {"query": found.query, "document": found.document, "passage": found.passage}
@@ -166,6 +170,17 @@ def show(model: str, task: str, as_json: bool) -> None:
     click.echo(f"what is encoded for {found.task} (a passage is what a language model wrote to answer the query):")
     for name, text in strings.items():
         click.echo(f"{name:16} {text!r}")
+
+
+def _show_late(facts: Mapping[str, Any], as_json: bool) -> None:
+    """What is published of a late-interaction model; its own files decide what is encoded."""
+    if as_json:
+        write_json(facts)
+        return
+    for name, value in facts.items():
+        if value not in ("", None):
+            click.echo(f"{name:16} {value}")
+    click.echo("as published; the checkpoint's own files decide, and r2med run ... --dry-run shows what they say")
 
 
 @command.command("export")
