@@ -174,7 +174,7 @@ def test_a_build_is_taken_over_without_a_request(tmp_path: Path, near_tasks: Non
         (("--from", "documents"), "name it with --llm"),
         (("--from", "documents", "--llm", "nobody"), "unknown model 'nobody'"),
         (("--from", "documents", "--llm", "thinker", "--systems", "bm26"), "did you mean bm25"),
-        (("--from", "documents", "--llm", "thinker", "--settings", "no.toml"), "no.toml: cannot be read"),
+        (("--from", "documents", "--llm", "thinker", "--settings", "no.toml"), "no.toml: no such file"),
         (("--from", "documents", "--llm", "thinker", "--settings", "bad.toml"), "bad.toml:3: [negatives] types"),
         (("--from", "documents", "--llm", "thinker", "--out", "x.csv"), "ends in .parquet"),
     ],

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from needs import packages
 from r2med.cli.main import app
-from r2med.train.run_settings import LATE, RERANKER, read_run_settings
+from r2med.train.run_settings import RERANKER, read_run_settings
 from r2med.train.trainer_rows import passages_of_rows, trainer_rows
 from r2med.train.training_file import read_training_file
 
@@ -73,7 +73,7 @@ def training(place: Path, kind: str, out: Path, steps: int = 6, more: str = "") 
 
 def test_every_kind_is_trained_and_is_a_system(place: Path, tmp_path: Path) -> None:
     commands = [training(place, kind, tmp_path / kind, more=more) for kind, more in KINDS.items()]
-    systems = [str(tmp_path / kind) for kind in KINDS if kind not in (LATE, RERANKER)]
+    systems = [str(tmp_path / kind) for kind in KINDS if kind != RERANKER]
     systems.append(f"bm25 >> {tmp_path / RERANKER}")
     commands.append(["run", *systems, "--tasks", str(place / "held-out"), "--json"])
     children.finish(children.call_all, commands, tmp_path / "said")
@@ -96,7 +96,7 @@ def test_every_kind_is_trained_and_is_a_system(place: Path, tmp_path: Path) -> N
         assert not list((tmp_path / kind).glob("adapter*"))
         assert not (tmp_path / f"{kind}.work").exists()
     measured = {result["system"]: result["metrics"]["nDCG@10"] for result in json.loads(said[-1][1])["results"]}
-    for system, kind in zip(measured, ("dense", "sparse"), strict=False):
+    for system, kind in zip(measured, ("dense", "sparse", "late"), strict=False):
         record = json.loads((tmp_path / kind / "training.json").read_text())
         assert measured[system] == pytest.approx(record["dev"]["after"]["nDCG@10"][0], abs=1e-6)
 

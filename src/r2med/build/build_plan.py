@@ -11,7 +11,7 @@ from r2med.data.tasks import HUB_PREFIX
 from r2med.errors import DataError, R2medError, SpecError, suggest
 from r2med.llm import Model, find_model
 from r2med.pipeline.registry import build_system
-from r2med.storage.toml_sections import WrongSetting, line_of, read_tables, require, section_readers
+from r2med.storage.toml_sections import WrongSetting, line_of, read_tables, read_text, require, section_readers
 
 PLAN, GUIDELINE = "plan.toml", "guideline.md"
 VIEWS = ("question", "answer", "reasoning")
@@ -327,7 +327,7 @@ class BuildPlan:
 def read_plan(folder: Path) -> BuildPlan:
     """The plan in a folder, whole and checked; paths are those of the folder."""
     file = folder / PLAN
-    text = _read(file, "make one with: r2med build init")
+    text = read_text(file, "make one with: r2med build init")
     plan = _parse(file, text)
     _check_files(plan, file, text)
     where = f"{file}:{line_of(text, 'judge', 'models')}"
@@ -364,7 +364,7 @@ _MODELS = (
 
 def _parse(file: Path, text: str) -> BuildPlan:
     made = read_tables(file, text, section_readers(BuildPlan) | {"prompts": _prompts})
-    plan = BuildPlan(file.parent, _read(file.with_name(GUIDELINE), "write what relevant means"), **made)
+    plan = BuildPlan(file.parent, read_text(file.with_name(GUIDELINE), "write what relevant means"), **made)
     questions = replace(plan.questions, path=_placed(file.parent, plan.questions.path))
     return replace(
         plan, questions=questions, documents=replace(plan.documents, path=_placed(file.parent, plan.documents.path))
@@ -380,13 +380,3 @@ def _prompts(table: Mapping[str, Any]) -> dict[str, str]:
     for key, value in table.items():
         require(isinstance(value, str) and bool(value), key, "must be the name of a file")
     return dict(table)
-
-
-def _read(file: Path, advice: str) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"{file}: no such file; {advice}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DataError(f"{file}: cannot be read: {reason}") from error

@@ -10,12 +10,12 @@ import click
 
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, messages, output, write_json
-from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.render.build_tables import show_estimate
 from r2med.render.grid import Table, key, numbers
 from r2med.render.training_tables import show_made_data, show_training
 from r2med.storage.files import human_size
+from r2med.storage.toml_sections import read_text
 from r2med.train.bridge_data import DataMaker
 from r2med.train.data_settings import DataSettings, read_settings, with_models
 from r2med.train.export_formats import FORMATS, FormatSettings, export
@@ -115,15 +115,7 @@ def _settings(given: dict[str, Any]) -> DataSettings:
     found = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
     guideline = given.pop("guideline")
     found = replace(found, licence=given.pop("licence"))
-    return replace(found, guideline=_text(guideline)) if guideline else found
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise R2medError(f"{file}: cannot be read: {reason}") from error
+    return replace(found, guideline=read_text(guideline)) if guideline else found
 
 
 @command.command("export")

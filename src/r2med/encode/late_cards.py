@@ -101,6 +101,13 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     )
 
 
+def source_is_late(source: ModelSource) -> bool:
+    """Whether a model gives each token a vector, as far as its small files tell."""
+    stated = source.read_json("config_sentence_transformers.json") or {}
+    named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
+    return named or any(mark in stated for mark in _PYLATE_MARKS) or bool(source.small_file("artifact.metadata"))
+
+
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Settings of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
     told = source.read_json("artifact.metadata") or {}

@@ -63,6 +63,7 @@ FAMILIES = (
     "r2med.retrieve.user_engine:find_engine",
     "r2med.retrieve.imported_lists:find_imported",
     "r2med.retrieve.sparse:find_sparse",
+    "r2med.retrieve.find_late:find_late",
     "r2med.retrieve.dense:find_dense",
 )
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""

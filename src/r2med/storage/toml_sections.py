@@ -28,6 +28,17 @@ def require(holds: bool, key: str, why: str) -> None:
         raise WrongSetting(key, why)
 
 
+def read_text(file: Path, advice: str = "") -> str:
+    """The text of a file that a user names; an error says what to do where there is none."""
+    try:
+        return file.read_text("utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(f"{file}: no such file{f'; {advice}' if advice else ''}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise DataError(f"{file}: cannot be read: {reason}") from error
+
+
 def read_tables(file: Path, text: str, readers: Mapping[str, Callable[[Mapping[str, Any]], Any]]) -> dict[str, Any]:
     """What the tables of a file say, each read by the reader of its name."""
     try:

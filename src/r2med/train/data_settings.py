@@ -22,10 +22,10 @@ from r2med.build.build_plan import (
     SelectSettings,
     TaskFacts,
 )
-from r2med.errors import DataError, R2medError
+from r2med.errors import R2medError
 from r2med.llm import find_model
 from r2med.storage.files import expanded
-from r2med.storage.toml_sections import WrongSetting, read_section, read_tables, require, section_kinds
+from r2med.storage.toml_sections import WrongSetting, read_section, read_tables, read_text, require, section_kinds
 
 BUNDLED = "bridge_data.toml"
 QUESTIONS = "questions.jsonl"
@@ -132,7 +132,7 @@ def read_settings(file: Path | None, changes: Mapping[str, Mapping[str, Any]]) -
     kinds = section_kinds(DataSettings)
     if file:
         merged = {name: partial(_merge, kind, tables.get(name, {})) for name, kind in kinds.items()}
-        found = read_tables(file, _read(file), merged)
+        found = read_tables(file, read_text(file), merged)
         tables |= {name: tables.get(name, {}) | table for name, table in found.items()}
     for name, table in changes.items():
         tables[name] = tables.get(name, {}) | dict(table)
@@ -148,14 +148,6 @@ def _merge(kind: type, bundled: Mapping[str, Any], table: Mapping[str, Any]) -> 
     """A table of a file, checked together with what it leaves as it is."""
     read_section(kind, {**bundled, **table})
     return table
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DataError(f"{file}: cannot be read: {reason}") from error
 
 
 def with_models(settings: DataSettings, writer: str, judge: str) -> DataSettings:

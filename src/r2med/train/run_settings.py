@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from r2med.errors import DataError
 from r2med.measure.metrics import parse_all
-from r2med.storage.toml_sections import read_tables, require, section_readers
+from r2med.storage.toml_sections import read_tables, read_text, require, section_readers
 from r2med.train.trainer_rows import QUERIES, QUESTION
 
 DENSE, SPARSE, LATE, RERANKER = "dense", "sparse", "late", "reranker"
@@ -139,9 +138,4 @@ def read_run_settings(file: Path | None) -> RunSettings:
     """The settings of a file; those that come with r2med where there is none."""
     if file is None:
         return RunSettings()
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DataError(f"{file}: cannot be read: {reason}") from error
-    return RunSettings(**read_tables(file, text, section_readers(RunSettings)))
+    return RunSettings(**read_tables(file, read_text(file), section_readers(RunSettings)))
