@@ -1126,8 +1126,8 @@ REPRODUCE_PLAN = record(
 )
 
 _ENCODER_TEXTS = (
-    "name id revision query_id query_revision package subfolder query_subfolder query_table backend pooling "
-    "attention padding similarity dtype adapter adapter_revision url tokenizer licence notes published"
+    "name id revision query_id query_revision package subfolder query_subfolder query_table autoencoder backend "
+    "pooling attention padding similarity dtype adapter adapter_revision url tokenizer licence notes published"
 ).split()
 _ENCODER_FLAGS = (
     "normalize exclude_prompt prompt_passages lowercase pair append_eos remote_code input_types gated".split()

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.base.modules import Router, Transformer
-from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder, SparseStaticEmbedding, SpladePooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, DistilBertConfig, DistilBertForMaskedLM, PreTrainedTokenizerFast
 
@@ -73,6 +74,16 @@ def save(kind: str, folder: Path, **options: Any) -> SparseEncoder:
     if kind == "bare":
         plain.rename(folder)
         return SparseEncoder(str(folder), device="cpu")
+    if kind == "autoencoder":
+        plain = Transformer(str(plain), transformer_task="feature-extraction", max_seq_length=32)
+        torch.manual_seed(5)
+        latent = SparseAutoEncoder(input_dim=16, hidden_dim=64, k=6, k_aux=8, normalize=True)
+        with torch.no_grad():
+            latent.pre_bias.normal_()
+            latent.latent_bias.normal_()
+        model = SparseEncoder(modules=[plain, Pooling(16, "mean"), Normalize(), latent], device="cpu", **options)
+        model.save(str(folder))
+        return SparseEncoder(str(folder), device="cpu")
     pooling = options.pop("pooling", SpladePooling("max", activation_function="log1p_relu" if "v3" in kind else "relu"))
     documents = [transformer(plain), pooling]
     if kind.startswith("inference-free"):
@@ -89,7 +100,7 @@ def save(kind: str, folder: Path, **options: Any) -> SparseEncoder:
     return SparseEncoder(str(folder), device="cpu")
 
 
-KINDS = ("bert", "distilbert", "inference-free-distilbert-v3", "two-towers", "bare")
+KINDS = ("bert", "distilbert", "inference-free-distilbert-v3", "two-towers", "bare", "autoencoder")
 
 
 def listed_table(folder: Path) -> None:

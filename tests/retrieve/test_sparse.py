@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
 import sparse_models as tiny
+import torch
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 
 from r2med.cli.main import app
@@ -24,9 +25,11 @@ from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run, rank
 from r2med.data.tasks import folder_task, task
 from r2med.encode.encoder import Role
+from r2med.encode.encoder_cards import SPARSE_POOLINGS
 from r2med.encode.resolve import encoder_for, sparse_encoder_for
 from r2med.encode.sparse_store import SparseStore
 from r2med.encode.sparse_vectors import SparseVectors
+from r2med.encode.transformer import FUNCTIONS
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.registry import build_system
@@ -83,21 +86,24 @@ def test_vectors_are_those_of_sentence_transformers(models, kind: str, role: Rol
     np.testing.assert_allclose(used.encode(tiny.TEXTS[2:3], role), wanted[2:3], atol=1e-5, rtol=0)
 
 
+def test_every_pooling_is_that_of_the_library() -> None:
+    logits, mask = torch.randn(3, 5, 40), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
+    for pooling, form in SPARSE_POOLINGS.items():
+        module = SpladePooling(form[0], activation_function=form[1]).eval()
+        wanted = module({"token_embeddings": logits.clone(), "attention_mask": mask})["sentence_embedding"]
+        torch.testing.assert_close(FUNCTIONS[pooling](logits.clone(), mask), wanted)
+
+
 def test_other_poolings_prompts_limits_and_layouts(models, tmp_path: Path) -> None:
-    for number, (strategy, activation) in enumerate([("sum", "relu"), ("sum", "log1p_relu")]):
-        made = tiny.save(
-            "bert",
-            tmp_path / f"m{number}",
-            pooling=SpladePooling(strategy, activation_function=activation),
-            prompts={"query": "find: ", "document": ""},
-            max_active_dims=7,
-        )
-        used = sparse_encoder_for(str(tmp_path / f"m{number}"), {"device": "cpu"}, task("Biology"))
-        for role in Role:
-            wanted = reference(made, tiny.TEXTS, role)
-            np.testing.assert_allclose(used.encode(tiny.TEXTS, role), wanted, atol=1e-5, rtol=0)
-            assert (wanted > 0).sum(axis=1).max() == 7
-        assert used.prompted("x", Role.QUERY) == "find: x"
+    pooling = SpladePooling("sum", activation_function="log1p_relu")
+    told = {"pooling": pooling, "prompts": {"query": "find: ", "document": ""}, "max_active_dims": 7}
+    made = tiny.save("bert", tmp_path / "made", **told)
+    used = sparse_encoder_for(str(tmp_path / "made"), {"device": "cpu"}, task("Biology"))
+    for role in Role:
+        wanted = reference(made, tiny.TEXTS, role)
+        np.testing.assert_allclose(used.encode(tiny.TEXTS, role), wanted, atol=1e-5, rtol=0)
+        assert (wanted > 0).sum(axis=1).max() == 7
+    assert used.prompted("x", Role.QUERY) == "find: x"
     listed = tmp_path / "listed"
     shutil.copytree(models[0] / "inference-free-distilbert-v3", listed)
     wanted = reference(models[1]["inference-free-distilbert-v3"], tiny.TEXTS, Role.QUERY)
@@ -106,7 +112,7 @@ def test_other_poolings_prompts_limits_and_layouts(models, tmp_path: Path) -> No
     np.testing.assert_allclose(used.encode(tiny.TEXTS, Role.QUERY), wanted, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["bert", "inference-free-distilbert-v3"])
+@pytest.mark.parametrize("kind", ["bert", "inference-free-distilbert-v3", "autoencoder"])
 def test_lists_are_the_whole_product_ranked_by_the_one_rule(models, context: Context, kind: str) -> None:
     folder, library = models
     found = Splade(str(folder / kind), device="cpu", depth=5).retrieve(collection(DOCUMENTS, QUERIES), context)
@@ -235,7 +241,11 @@ def test_wrong_folders_are_one_line(models, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a learned sparse encoder: write splade"):
         build_system(f"{folder}").retriever and encoder_dense(folder)
     for name, change, said in (
-        ("modules", {"modules.json": json.dumps([{"type": "x.SparseAutoEncoder", "path": ""}])}, "SparseAutoEncoder"),
+        (
+            "modules",
+            {"modules.json": json.dumps([{"type": "x.BoW", "path": ""}])},
+            "a module BoW that r2med cannot run",
+        ),
         ("none", {}, "not a model"),
         ("head", {"config.json": json.dumps({"architectures": ["BertModel"]})}, "no head over its vocabulary"),
         ("router", {"modules.json": json.dumps([{"type": "x.Router", "path": ""}])}, "router_config.json has no"),

@@ -33,7 +33,7 @@ def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCar
         raise R2medError(_no_model(source))
     if not stated and not told:
         raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
-    if stated.get("pooling") in SPARSE_POOLINGS:
+    if states_sparse(stated):
         return _sparse_card(source, name, stated)
     longest = source.max_length(str(stated.get("subfolder", "")))
     prompts = _prompts(source)
@@ -51,9 +51,14 @@ def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
         if not any(kind.endswith("ForMaskedLM") for kind in heads):
             raise R2medError(f"{source.name} has no head over its vocabulary ({', '.join(heads) or 'none stated'})")
         stated = {"pooling": "splade", "subfolder": ""}
-    if stated["pooling"] not in SPARSE_POOLINGS:
+    if not states_sparse(stated):
         raise R2medError(f"{source.name} pools by {stated['pooling']}: a dense encoder, not a learned sparse one")
     return _sparse_card(source, name, stated)
+
+
+def states_sparse(stated: Mapping[str, Any]) -> bool:
+    """Whether what a model's modules say makes its vectors sparse."""
+    return stated.get("pooling") in SPARSE_POOLINGS or bool(stated.get("autoencoder"))
 
 
 def _sparse_card(source: ModelSource, name: str, stated: dict[str, Any]) -> EncoderCard:
@@ -61,6 +66,8 @@ def _sparse_card(source: ModelSource, name: str, stated: dict[str, Any]) -> Enco
     queries = stated.get("query_table") or stated.get("query_subfolder")
     query = source.max_length(str(queries)) if queries else longest
     kept = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims") or 0
+    if stated.get("autoencoder"):
+        kept = kept or (source.read_json(f"{stated['autoencoder']}/config.json") or {}).get("k", 8)
     limits: dict[str, Any] = {"max_query": query, "max_document": longest, "max_terms": kept}
     return EncoderCard(name, source.name, source.revision, **limits, **stated, **_prompts(source, "dot"))
 
@@ -124,8 +131,10 @@ def _stated(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> dict[s
                 found |= _pooling(source, path)
             case "Dense":
                 found["dense"] += (path,)
-            case "Normalize":
+            case "Normalize" if "autoencoder" not in found:
                 found["normalize"] = True
+            case "SparseAutoEncoder":
+                found["autoencoder"] = path
             case _:
                 raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run")
     if "pooling" not in found or "subfolder" not in found:
@@ -198,6 +207,7 @@ class EncoderCard:
     subfolder: str = ""
     query_subfolder: str = ""
     query_table: str = ""
+    autoencoder: str = ""
     max_terms: int = 0
     backend: str = "torch"
     pooling: str = "mean"
@@ -254,8 +264,8 @@ class EncoderCard:
 
     @property
     def sparse(self) -> bool:
-        """Whether its vectors have a dimension for each term of the vocabulary, nearly all of them zero."""
-        return self.pooling in SPARSE_POOLINGS
+        """Whether its vectors have thousands of dimensions, terms of a vocabulary mostly, nearly all of them zero."""
+        return self.pooling in SPARSE_POOLINGS or bool(self.autoencoder)
 
     @property
     def needs_gpu(self) -> bool:

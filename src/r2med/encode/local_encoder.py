@@ -79,6 +79,7 @@ class ModelEncoder(Encoder):
             "dense": list(card.dense),
             "subfolder": (card.query_subfolder if role is Role.QUERY else "") or card.subfolder,
             "max_terms": card.max_terms,
+            "autoencoder": card.autoencoder,
             "table": card.query_table if role is Role.QUERY else "",
             "adapter": f"{self.adapter.label} {self.adapter.version}" if self.adapter else "",
         }

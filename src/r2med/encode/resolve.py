@@ -151,7 +151,7 @@ def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
 
 
-_STATED = ("pooling", "subfolder", "query_subfolder", "query_table")
+_STATED = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder")
 
 
 def sparse_names() -> list[str]:

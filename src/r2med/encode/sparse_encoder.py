@@ -3,6 +3,8 @@
 A model's own head over the vocabulary says which terms a text speaks of, also those that do not stand in it. In an
 inference-free model only documents are read that way: a query's terms are its own tokens, and a table says what each
 weighs.
+
+Beside these, a sparse autoencoder over a dense model's vector gives few of thousands of numbers that are no terms.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class SparseTextEncoder(TorchEncoder):
     @property
     def batch_tokens(self) -> int:
         """Few, for the logits of a batch are tokens by terms."""
+        if self.card.autoencoder:
+            return super().batch_tokens
         return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
 
     def load(self) -> None:
@@ -54,7 +58,9 @@ class SparseTextEncoder(TorchEncoder):
         return SparseTextEncoder(self.card, prompts, self.device)
 
     def term_names(self, count: int) -> list[str]:
-        """The terms of the dimensions, as the vocabulary writes them, each once and on one line."""
+        """The terms of the dimensions, as the vocabulary writes them, each once and on one line; of latents numbers."""
+        if self.card.autoencoder:
+            return [f"[{number}]" for number in range(count)]
         names = [name.replace("\n", "\\n") for name in self.tokenizer(Role.DOCUMENT).names(count)]
         seen: set[str] = set()
         for number, name in enumerate(names):
@@ -64,6 +70,8 @@ class SparseTextEncoder(TorchEncoder):
 
     def own_terms(self, text: str, role: Role) -> frozenset[int]:
         """The dimensions of the tokens that stand in a text; all others are the model's additions."""
+        if self.card.autoencoder:
+            return frozenset()
         return frozenset(self.tokenizer(role).padded([text], self.style(role), "right").ids[0].tolist())
 
     def _by_table(self, role: Role) -> bool:

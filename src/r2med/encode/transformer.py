@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from r2med.encode.encoder import Prompts, Role, Vectors
-from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.encoder_cards import SPARSE_POOLINGS, EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.devices import find_devices, release_memory
-from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of
+from r2med.models.loading import Build, accepted, load_autoencoder, load_dense, load_transformer, positions_of
 from r2med.models.model_cache import MODEL_CACHE, Closable
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
@@ -79,7 +79,9 @@ class TorchEncoder(ModelEncoder):
             dtype=card.dtype,
             remote_code=card.remote_code,
             adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
-            head="fill-mask" if card.sparse else "",
+            head="fill-mask" if card.pooling in SPARSE_POOLINGS else "",
+            autoencoder=card.autoencoder,
+            max_terms=card.max_terms if card.autoencoder else 0,
         )
 
     def load(self) -> None:
@@ -139,6 +141,7 @@ class LoadedEncoder:
         self.takes = accepted(self.model)
         self.positions = positions_of(self.model)
         self.dense = [layer.to(self.device) for layer in load_dense(build)]
+        self.sparsify = load_autoencoder(build) if build.autoencoder else None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -161,6 +164,8 @@ class LoadedEncoder:
                 vectors = self._own(texts, style) if self.build.pooling == "own" else self._pooled(texts, style)
                 if self.build.normalize:
                     vectors = torch.nn.functional.normalize(vectors, dim=-1)
+                if self.sparsify is not None:
+                    vectors = self.sparsify(vectors)
                 return np.ascontiguousarray(vectors.cpu().numpy())
         except torch.OutOfMemoryError as error:
             raise MemoryError(f"{self.device} is full") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,10 @@ class Build:
     adapter: str = ""
     head: str = ""
     """`fill-mask` for a transformer with its head over the vocabulary."""
+    autoencoder: str = ""
+    """The folder of a sparse autoencoder after the pooling."""
+    max_terms: int = 0
+    """How many of its numbers are kept of each vector."""
 
     @property
     def transformer(self) -> Path:
@@ -162,6 +166,35 @@ def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> 
             return self.steps(vectors) + beside  # type: ignore[no-any-return]  # modules are not typed
 
     return Residual()
+
+
+def load_autoencoder(build: Build) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The sparse autoencoder after the pooling, as sentence-transformers stores it; it keeps `max_terms` numbers."""
+    import torch
+    from safetensors.torch import load_file
+
+    folder = Path(build.folder) / build.autoencoder
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise R2medError(f"{folder}: no model.safetensors of the sparse autoencoder")
+    weights, config = load_file(file), orjson.loads((folder / "config.json").read_bytes())
+    # Encoder and decoder share their weights, which are stored once, under either name.
+    if "decoder.linear.weight" in weights:
+        weights.setdefault("encoder.weight", weights["decoder.linear.weight"])
+    lost = [name for name in ("encoder.weight", "pre_bias", "latent_bias") if name not in weights]
+    if lost:
+        raise R2medError(f"{folder}: the sparse autoencoder has no {' and no '.join(lost)}")
+
+    def encode(vectors: torch.Tensor) -> torch.Tensor:
+        if config.get("normalize"):
+            vectors = vectors - vectors.mean(dim=-1, keepdim=True)
+            vectors = vectors / (vectors.std(dim=-1, keepdim=True) + 1e-5)
+        layer, before, after = (weights[name].to(vectors) for name in ("encoder.weight", "pre_bias", "latent_bias"))
+        latents = torch.nn.functional.linear(vectors - before, layer, after)
+        top = latents.topk(min(build.max_terms, latents.shape[-1]), dim=-1)
+        return torch.zeros_like(latents).scatter_(-1, top.indices, top.values).relu()
+
+    return encode
 
 
 def accepted(model: Any) -> frozenset[str]:

@@ -15,7 +15,7 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.encode.batching import encode_sparse, to_encode
 from r2med.encode.encoder import Role
-from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules
+from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
 from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
 from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore, StoredSparse
@@ -313,6 +313,6 @@ def find_sparse(call: Call) -> Splade | None:
 
 def _holds_sparse(name: str) -> bool:
     try:
-        return stated_modules(locate(name)).get("pooling") in SPARSE_POOLINGS
+        return states_sparse(stated_modules(locate(name)))
     except R2medError:
         return False
