@@ -19,18 +19,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.error import URLError
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from review_images import NAME, draw_review
 
 import r2med as r2med_package
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SYSTEMS = (
     "bm25", "bm25-classic", "wordllama", "rrf(bm25, wordllama)", "minilm(backend=onnx)",
     "rrf(bm25-classic, minilm(backend=onnx))", "replay >> bm25", "oracle-answer >> bm25",
 )  # fmt: skip
+COMPARED, LOOKED_AT = ("bm25", "replay >> bm25"), "sample/MedQA-Diag"
+"""Whose lists the workbench shows, and of which task."""
 SHORT = "wordllama(max_length=32)"
 """A system for the figures alone, which loses documents that it does not read to their end."""
 FIGURES = {
@@ -107,11 +114,20 @@ def screenshots(address: str) -> None:
         page = chromium.new_page(viewport={"width": 1280, "height": 1470}, color_scheme="light")
         page.goto(f"{address}/?group=sample")
         page.screenshot(path=IMAGES / "board.png")
+        draw_workbench(page, address)
         draw_review(chromium, address, IMAGES)
         page.set_viewport_size({"width": 1280, "height": 620})
         page.goto(f"{address}/review/{NAME}/progress")
         page.screenshot(path=IMAGES / "review-progress.png")
         chromium.close()
+
+
+def draw_workbench(page: Page, address: str) -> None:
+    """A query of the sample in the workbench, with the lists of two systems."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{address}/query?{urlencode({'task': LOOKED_AT, 'a': COMPARED[0], 'b': COMPARED[1]})}")
+    page.wait_for_selector("svg.slopes path")
+    page.screenshot(path=IMAGES / "workbench.png")
 
 
 def draw_build(scratch: Path) -> None:
@@ -134,6 +150,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["R2MED_HOME"] = home
         subprocess.run(r2med("run", *SYSTEMS, "--tasks", "sample"), check=True)
+        for system in COMPARED:
+            subprocess.run(r2med("diagnose", system, "--tasks", LOOKED_AT), check=True, stdout=subprocess.DEVNULL)
         with server() as address:
             screenshots(address)
         subprocess.run(r2med("run", SHORT, "--tasks", "sample"), check=True)

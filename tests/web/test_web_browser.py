@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from webparts import ATTACK, TOKEN, faults, served
+from webparts import ATTACK, TOKEN, faults, long_task, served
 
 import r2med
 from r2med.pipeline.named_runs import share
@@ -112,29 +111,6 @@ def test_a_live_search_can_be_reloaded_left_and_come_back_to(visit, address):
     assert page.locator("#question").input_value() == "swollen gums"
     assert page.locator("#task option:checked").inner_text() == "sample/Biology"
     assert page.locator("#found .mono").all_inner_texts() == found
-
-
-@pytest.fixture(scope="module")
-def long_page(filled, tmp_path_factory) -> str:
-    """The address of a query whose relevant document is a genome."""
-    import json
-    from urllib.parse import urlencode
-
-    folder = tmp_path_factory.mktemp("long")
-    rows = {
-        "corpus.jsonl": [
-            {"id": "d1", "text": "gums " + 250_000 * "ACGT"},
-            {"id": "d2", "text": 300 * "a swollen gum "},
-        ],
-        "query.jsonl": [{"id": "q1", "text": "why do gums swell?"}],
-        "qrels.jsonl": [{"q_id": "q1", "p_id": "d1", "score": 1}],
-    }
-    for name, several in rows.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
-    task = r2med.evaluate("bm25", folder).results[0].task
-    yield "/query?" + urlencode({"task": task, "query": "q1"})
-    with Ledger(filled[0] / "ledger.sqlite") as ledger:
-        ledger.remove([entry for entry in ledger.entries() if entry.task == task])
 
 
 BOXES = """each => each.map((one) => {
@@ -480,12 +456,13 @@ def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
     assert "taken" not in page.title()
 
 
-def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, long_page, tmp_path):
+def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, tmp_path):
     from click.testing import CliRunner
 
     from r2med.cli.main import app
 
-    folder = parse_qs(urlsplit(long_page).query)["task"][0]
+    folder = str(long_task(tmp_path / "long"))
+    task = r2med.evaluate("bm25", folder).results[0].task
     inspected, reported = tmp_path / "inspect.html", tmp_path / "report.html"
     for arguments in (
         ["inspect", "bm25", "--tasks", folder, "--html", str(inspected)],
@@ -501,6 +478,8 @@ def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, long_pa
         for _ in range(2):
             page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    with Ledger(filled[0] / "ledger.sqlite") as ledger:
+        ledger.remove([entry for entry in ledger.entries() if entry.task == task])
 
 
 def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):

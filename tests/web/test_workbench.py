@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from webparts import entered, faults, served
+from webparts import entered, faults, long_task, served
 
 import r2med
 from r2med.cli.main import app
@@ -304,19 +304,7 @@ def test_without_scripts_links_lead_everywhere(visit, rich_address):
 
 def test_a_long_document_is_sent_when_it_is_opened_and_stays_in_its_place(visit, tmp_path, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    folder = tmp_path / "long"
-    folder.mkdir()
-    rows = {
-        "corpus.jsonl": [
-            {"id": "d1", "text": "gums " + 250_000 * "ACGT"},
-            {"id": "d2", "text": 300 * "a swollen gum "},
-        ],
-        "query.jsonl": [{"id": "q1", "text": "why do gums swell?"}],
-        "qrels.jsonl": [{"q_id": "q1", "p_id": "d1", "score": 1}],
-    }
-    for name, several in rows.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
-    task = r2med.evaluate("bm25", folder).results[0].task
+    task = r2med.evaluate("bm25", long_task(tmp_path / "long")).results[0].task
     with served(tmp_path / "home" / "ledger.sqlite") as own:
         page = visit(
             f"{own}/query?{urlencode({'task': task, 'tab': 'relevant'})}", viewport={"width": 390, "height": 844}

@@ -26,7 +26,6 @@ ATTACK = "<script>document.title='taken'</script><img src=x onerror=\"document.t
 
 def hostile_task(folder: Path) -> Path:
     """A task in which ids, queries and documents hold markup."""
-    folder.mkdir(parents=True, exist_ok=True)
     documents = {"d1": f"scurvy and swollen gums {ATTACK}", "d<b>2": "bleeding gums \x1b[31m", "d3": "a broken leg"}
     queries = {"q<i>1": f"why do gums swell? {ATTACK}", "q2": "broken leg"}
     rows = {
@@ -34,8 +33,24 @@ def hostile_task(folder: Path) -> Path:
         "query.jsonl": [{"id": name, "text": text, "answer": ATTACK} for name, text in queries.items()],
         "qrels.jsonl": [{"q_id": "q<i>1", "p_id": "d1", "score": 1}, {"q_id": "q2", "p_id": "d3", "score": 1}],
     }
-    for name, several in rows.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in several))
+    return _written(folder, rows)
+
+
+def long_task(folder: Path) -> Path:
+    """A task whose relevant document is a genome: one word of a million letters."""
+    texts = {"d1": "gums " + 250_000 * "ACGT", "d2": 300 * "a swollen gum "}
+    rows = {
+        "corpus.jsonl": [{"id": name, "text": text} for name, text in texts.items()],
+        "query.jsonl": [{"id": "q1", "text": "why do gums swell?"}],
+        "qrels.jsonl": [{"q_id": "q1", "p_id": "d1", "score": 1}],
+    }
+    return _written(folder, rows)
+
+
+def _written(folder: Path, files: dict[str, list[dict[str, Any]]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in files.items():
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 

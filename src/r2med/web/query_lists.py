@@ -34,7 +34,7 @@ class FoundDocument:
     relevant: bool | None = None
     text: str | None = None
     moved: int | None = None
-    """By how many places it stands higher than in the first list; None where that has it not."""
+    """By how many places it stands higher than in the whole of the first list; None where that has it not."""
     tokens: Sequence[TokenMatch] | None = None
     """The best match of each token of the query, where a late-interaction model scored it."""
 
@@ -95,9 +95,9 @@ def conversation(written: Generation) -> list[Turn]:
 def listed(library: Library, entries: Sequence[Entry], query: str, measure: str, depth: int) -> list[Listed]:
     """The lists of some runs for a query, their places counted against the first."""
     sides: list[Listed] = []
+    first: dict[str, int] = {}
     for letter, entry in zip(LETTERS, entries, strict=False):
         ranking = _ranking(library, entry, query)
-        first = {each.document: each.rank for each in sides[0].documents} if sides else {}
         case = _case(library, entry, query, depth)
         sides.append(
             Listed(
@@ -110,6 +110,7 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
                 library.query_causes(entry).get(query),
             )
         )
+        first = first or {name: rank for rank, name in enumerate(ranking.documents, 1)}
     return sides
 
 

@@ -99,7 +99,8 @@
     const query = task.queries[index];
     const text = make("p", query.text, "question");
     text.dir = "auto";
-    made.append(make("h3", `${form.elements.task.selectedOptions[0].textContent} · ${query.id}`), text);
+    const table = make("table", undefined, "sides");
+    made.append(make("h3", `${form.elements.task.selectedOptions[0].textContent} · ${query.id}`), table, text);
     if (query.answer) {
       const answer = make("details");
       answer.id = "gold";
@@ -108,7 +109,6 @@
       answer.append(make("summary", "Gold answer"), make("div", query.answer, "text"));
       made.append(answer);
     }
-    const table = make("table", undefined, "sides");
     for (const { letter, name, run } of sides) {
       const row = table.insertRow();
       const head = make("th", letter);
@@ -118,7 +118,6 @@
       if (run.causes[index]) cell.append(make("div", run.causes[index], "soft"));
       row.append(head, cell, make("td", percent(run.values[index]), "n"));
     }
-    made.append(table);
     return made;
   };
   const relevantCard = (task, sides, index, wanted) => {
@@ -255,7 +254,7 @@
   const acts = {
     j: () => { if (around[1]) visit(around[1]); },
     k: () => { if (around[0]) visit(around[0]); },
-    g: () => { const answer = document.getElementById("gold"); if (answer) answer.open = !answer.open; },
+    g: () => { const answer = document.getElementById("gold"); if (!answer) return; answer.open = !answer.open; if (answer.open) answer.scrollIntoView({ block: "nearest" }); },
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || bench.hidden || !acts[event.key] || event.target.closest("input, select, textarea")) return;

@@ -82,7 +82,7 @@
   const acts = {
     j: () => document.querySelector("a[data-step='1']")?.click(),
     k: () => document.querySelector("a[data-step='-1']")?.click(),
-    g: () => { if (gold) { gold.open = !gold.open; if (gold.open && !gold.checkVisibility()) showTab("question"); } },
+    g: () => { if (gold) { gold.open = !gold.open; if (gold.open && !gold.checkVisibility()) showTab("question"); if (gold.open) gold.scrollIntoView({ block: "nearest" }); } },
     "/": () => { const field = bench.querySelector(".queries input[type=search]"); if (!field.checkVisibility()) showTab("queries"); field.focus(); },
     "?": () => dialog.showModal(),
   };
