@@ -29,13 +29,13 @@ _SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "n
 DIMENSION = 16
 
 
-def tokenizer(*marks: str) -> PreTrainedTokenizerFast:
+def tokenizer(*marks: str, cased: bool = False) -> PreTrainedTokenizerFast:
     """Whole words of one letter and their continuations, with the marks of BERT and of ColBERT."""
     letters = [chr(code) for code in range(33, 127)]
     words = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
     words += [f"##{letter}" for letter in letters]
     made = Tokenizer(models.WordPiece(vocab={word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.normalizer = normalizers.BertNormalizer(lowercase=not cased)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     ends = [(word, words.index(word)) for word in ("[CLS]", "[SEP]")]
     made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
@@ -75,9 +75,9 @@ def backbone(kind: str, size: int) -> Any:
     return model
 
 
-def save_plain(kind: str, folder: Path, *marks: str) -> Path:
+def save_plain(kind: str, folder: Path, *marks: str, cased: bool = False) -> Path:
     """A transformer with its tokenizer."""
-    words = tokenizer(*marks)
+    words = tokenizer(*marks, cased=cased)
     backbone(kind, len(words)).save_pretrained(folder)
     words.save_pretrained(folder)
     return folder
@@ -132,9 +132,9 @@ def save_native(kind: str, folder: Path, *, residual: bool = False, **settings: 
     return folder
 
 
-def save_pylate(kind: str, folder: Path, **settings: Any) -> Path:
+def save_pylate(kind: str, folder: Path, *, lower: bool = False, **settings: Any) -> Path:
     """A checkpoint as PyLate writes it: a transformer and a projection, and all settings in one file at the top."""
-    save_plain(kind, folder, "[Q] ", "[D] ")
+    save_plain(kind, folder, "[Q] ", "[D] ", cased=lower)
     (folder / "1_Dense").mkdir()
     dense = {"in_features": 32, "out_features": DIMENSION, "bias": False}
     activation = {"activation_function": "torch.nn.modules.linear.Identity"}
@@ -145,7 +145,7 @@ def save_pylate(kind: str, folder: Path, **settings: Any) -> Path:
         {"idx": 1, "name": "1", "path": "1_Dense", "type": "pylate.models.Dense.Dense"},
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 59, "do_lower_case": False}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 59, "do_lower_case": lower}))
     told = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 24, "document_length": 60}
     told |= {"attend_to_expansion_tokens": False, "skiplist_words": list(string.punctuation), "prompts": {}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(told | settings))

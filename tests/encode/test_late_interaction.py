@@ -27,7 +27,7 @@ FAMILIES = {
     "native-min": lambda folder: save_native(
         "modernbert", folder, query_expansion={"strategy": "min", "attend": True, "length": 24}
     ),
-    "native-lower": lambda folder: save_native("bert", folder, query_expansion=None, do_lower_case=True),
+    "pylate-lower": lambda folder: save_pylate("bert", folder, lower=True),
 }
 
 

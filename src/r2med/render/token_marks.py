@@ -17,10 +17,10 @@ def shown_tokens(matches: Sequence[TokenMatch]) -> str:
     """The best matches of the query's own tokens, the closest first, and what its markers and masks add together.
 
     >>> shown_tokens([TokenMatch("wrist", "wrist", 0.9, True, 4, 9), TokenMatch("[MASK]", "nerve", 0.5, False, 0, 5)])
-    'wrist = wrist 0.9; 1 marker or mask adds 0.5'
+    'wrist → wrist 0.90; 1 marker or mask adds 0.5'
     """
     written = sorted((each for each in matches if each.written), key=lambda each: -each.similarity)
-    shown = [f"{each.query} = {each.document} {each.similarity:.2g}" for each in written[:_SHOWN]]
+    shown = [f"{each.query} → {each.document} {each.similarity:.2f}" for each in written[:_SHOWN]]
     rest = len(written) - len(shown)
     words = ", ".join([*shown, *([f"{rest} more"] if rest else [])])
     others = [each.similarity for each in matches if not each.written]
