@@ -40,6 +40,7 @@ PUBLIC = {
     "BM25Classic": "r2med.retrieve.bm25",
     "Dense": "r2med.retrieve.dense",
     "Splade": "r2med.retrieve.sparse",
+    "ColBERT": "r2med.retrieve.colbert",
     "RRF": "r2med.retrieve.fusion",
     "WeightedSum": "r2med.retrieve.fusion",
     "CombMNZ": "r2med.retrieve.fusion",

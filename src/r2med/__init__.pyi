@@ -21,6 +21,7 @@ from r2med.rerank.pointwise import Pointwise as Pointwise
 from r2med.rerank.rerank_api import ApiRerank as ApiRerank
 from r2med.retrieve.bm25 import BM25 as BM25
 from r2med.retrieve.bm25 import BM25Classic as BM25Classic
+from r2med.retrieve.colbert import ColBERT as ColBERT
 from r2med.retrieve.dense import Dense as Dense
 from r2med.retrieve.fusion import RRF as RRF
 from r2med.retrieve.fusion import CombMNZ as CombMNZ
