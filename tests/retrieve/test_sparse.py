@@ -187,7 +187,7 @@ def as_vectors(rows: list[dict[int, float]]) -> SparseVectors:
     return SparseVectors.from_rows(dense)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(vectors, min_size=1, max_size=30), st.lists(vectors, min_size=1, max_size=4), st.integers(1, 12))
 def test_any_weights_are_searched_exactly(tmp_path_factory, documents, queries, depth: int) -> None:
     """Negative ones too, in any memory, by the shortcuts of large collections as by those of small ones."""

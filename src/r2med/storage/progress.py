@@ -18,8 +18,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
 
-import orjson
-
 from r2med.errors import R2medError, one_line
 from r2med.storage.files import HeldFile, sweep, write_file
 from r2med.storage.home import home
@@ -338,7 +336,7 @@ class ProgressFile:
         with suppress(OSError, R2medError):
             # A full disk must not stop the work that is only being told about.
             _folder().mkdir(parents=True, exist_ok=True)
-            self._held.put(_folder() / f"{self._work.name}.json", orjson.dumps(asdict(self._work)))
+            self._held.put(_folder() / f"{self._work.name}.json", _encoded(self._work))
 
 
 account = ProgressFile()
@@ -357,7 +355,7 @@ def _remember(work: Work) -> None:
     """Keep what became of some work, and forget the oldest."""
     with suppress(OSError, R2medError):
         place = _folder() / "finished"
-        write_file(place / f"{work.name}.json", orjson.dumps(asdict(work)), parents=True)
+        write_file(place / f"{work.name}.json", _encoded(work), parents=True)
         kept = sorted(place.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for path in kept[:-_MOST]:
             path.unlink(missing_ok=True)
@@ -397,7 +395,15 @@ def state_of_files() -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found))
 
 
+def _encoded(work: Work) -> bytes:
+    import orjson  # which `r2med --help` must not load
+
+    return orjson.dumps(asdict(work))
+
+
 def _read(path: Path) -> Work | None:
+    import orjson
+
     try:
         return Work.from_json(orjson.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError, AttributeError):
