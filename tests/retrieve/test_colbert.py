@@ -144,6 +144,11 @@ def _no_projection(folder):
     save_file({name: part for name, part in load_file(file).items() if name != "linear.weight"}, file, {"format": "pt"})
 
 
+def _wrong_size(folder):
+    config = {"in_features": 64, "out_features": 16, "bias": False}
+    (save_pylate("bert", folder) / "1_Dense" / "config.json").write_text(json.dumps(config))
+
+
 def _unknown_module(folder):
     file = save_pylate("bert", folder) / "modules.json"
     modules = json.loads(file.read_text())
@@ -164,6 +169,10 @@ def _one_vector(folder):
         (_one_vector, "gives a text one vector, not one for each token"),
         (lambda folder: save_plain("bert", folder), "its projection would be random"),
         (lambda folder: folder.mkdir(), "not a model (no config.json)"),
+        (lambda folder: save_stanford("bert", folder, query_maxlen="many"), "its settings are not what"),
+        (lambda folder: save_pylate("bert", folder, query_prefix=3), "its settings are not what"),
+        (lambda folder: save_pylate("bert", folder, document_length="x"), "document_length is 'x'"),
+        (_wrong_size, "its weights are not those of the layer"),
         (
             lambda folder: save_native("bert", folder, query_expansion={"strategy": "fixed", "length": 200}),
             "128 tokens",

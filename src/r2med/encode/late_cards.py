@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from r2med.errors import R2medError, SpecError
@@ -58,11 +58,15 @@ class LateCard:
     dtype: str = "float32"
     remote_code: bool = False
     dimension: int = 0
-    parameters: float = 0
+    parameters: float = 0.0
     licence: str = ""
     notes: str = ""
 
     def __post_init__(self) -> None:
+        for entry in fields(self):
+            value, usual = getattr(self, entry.name), entry.default
+            if isinstance(usual, int | str | tuple) and not isinstance(value, type(usual)):
+                raise TypeError(f"{entry.name} is {value!r}")
         for field, allowed in (("expansion", EXPANSIONS), ("similarity", SIMILARITIES), ("dtype", DTYPES)):
             value = getattr(self, field)
             if value and value not in allowed:
@@ -85,7 +89,14 @@ def late_cards() -> Mapping[str, LateCard]:
 
 
 def card_from_files(source: ModelSource, name: str) -> LateCard:
-    """The card of a checkpoint of any family, from its own files."""
+    """The card of a checkpoint of any family, from its own files; what they say in the wrong form is one line."""
+    try:
+        return _from_files(source, name)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise R2medError(f"{source.name}: its settings are not what such a checkpoint has ({error})") from error
+
+
+def _from_files(source: ModelSource, name: str) -> LateCard:
     config = source.read_json("config.json") or {}
     modules = source.read_json("modules.json")
     stated = source.read_json("config_sentence_transformers.json") or {}

@@ -23,7 +23,7 @@ from r2med.models.devices import find_devices, release_memory
 from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of
 from r2med.models.model_cache import MODEL_CACHE
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Ids, Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Ids, Style, Tokenizer, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 
 _PROCESSOR_TOKENS = 4096
@@ -188,7 +188,10 @@ class TokenEncoder:
     def encode(self, texts: Sequence[str], role: Role) -> list[Vectors]:
         """The vectors that count of each text of a batch."""
         model = self._model()
-        check_limit(self.source.name, self.style(role).limit, model.positions)
+        limit = self.style(role).limit
+        if model.positions and limit > model.positions:
+            name, places, option = self.source.name, model.positions, f"{role.value}_length"
+            raise R2medError(f"{name} has places for {places} tokens, not for {limit}: lower {option}")
         read = self.batch(texts, role)
         vectors = model.run(read)
         return [rows[here] for rows, here in zip(vectors, read.counted, strict=True)]

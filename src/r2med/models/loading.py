@@ -145,7 +145,10 @@ def load_dense(build: Build) -> list[torch.nn.Module]:
         weights = load_file(file) if file.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
         around = {name: weights.pop(name) for name in list(weights) if name.startswith("residual.")}
         layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
-        layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
+        try:
+            layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
+        except RuntimeError as error:
+            raise R2medError(f"{folder}: its weights are not those of the layer that config.json describes") from error
         steps = [layer, getattr(torch.nn, activation)()]
         layers += [_residual(steps, around.get("residual.weight"))] if config.get("use_residual") else steps
     return [layer.to(torch.float32).eval().requires_grad_(False) for layer in layers]
