@@ -36,7 +36,9 @@ WIDTH = """() => {
 }"""
 ALL = [(width, scheme) for width in (1440, 768, 390) for scheme in ("light", "dark")]
 STATES = ALL if os.environ.get("R2MED_ALL_LOOKS") else [(1440, "light"), (390, "dark")]
-MAIN = ("board", "system", "published", "run", "progress", "site-board", "site-submit", "report")
+MAIN = (
+    "board", "system", "published", "run", "progress", "query", "compare", "site-board", "site-submit", "report",
+)  # fmt: skip
 HIDE = """all => all.forEach((each) => { each.style.visibility = 'hidden'; })"""
 CHANGING = "td.when, [id^=cost-], #provenance dd, dd, [data-card=runs] td, .lead code"
 """What is different on every machine and in every run: dates, seconds, ids."""
