@@ -113,7 +113,9 @@ def outcome(home: Path) -> Any:
 
 def left_over(home: Path) -> int:
     drafts = [path for path in home.rglob("*") if ".r2med-" in path.name]
-    return len(drafts) + len(list((home / "home" / "progress").glob("*")))
+    # What became of finished work is kept on purpose, in a folder of its own.
+    accounts = [path for path in (home / "home" / "progress").glob("*") if path.name != "finished"]
+    return len(drafts) + len(accounts)
 
 
 def requests(work: Work) -> tuple[int, int]:
