@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from r2med.build.build_items import Passage, Question
-from r2med.llm import Request, add_model, scripted
+from r2med.llm import AttemptError, Request, add_model, scripted
 from r2med.train.judged_rows import DEV, TRAIN, JudgedPassage, TrainingQuestion
 from r2med.train.training_file import RowProvenance, training_frame, write_training_file
 
@@ -46,6 +46,8 @@ class Brain:
         self.asked: list[str] = []
         self.mute = ""
         """No question is written about this sign."""
+        self.down = ""
+        """The server fails when it is asked about this sign."""
         self.bad: list[str] = []
         """Replies that are given before a proper one is written."""
         add_model(scripted(self._answer, label))
@@ -63,6 +65,8 @@ class Brain:
 
     def _written(self, prompt: str) -> str:
         sign = next(sign for sign in SIGNS if f"{sign.capitalize()}son" in prompt)
+        if sign == self.down:
+            raise AttemptError("out of order", retry=False)
         if sign == self.mute:
             return "I would rather not."
         return json.dumps(

@@ -104,6 +104,20 @@ def test_what_was_not_written_is_asked_again_and_counted(tmp_path: Path, near_ta
     assert "2 dropped: no question could be read" in told
 
 
+def test_what_a_server_did_not_answer_is_asked_about_the_next_time_and_nothing_else(tmp_path: Path, near_tasks) -> None:
+    brain = Brain()
+    write_documents(tmp_path / "documents", 4)
+    brain.down = "fever"
+    first = json.loads(make(tmp_path, "--json"))
+    assert first["steps"][0]["failed"] == {"out of order": 2}
+    assert first["rows"]["train"] + first["rows"]["dev"] == 6
+    brain.down, brain.asked = "", []
+    second = json.loads(make(tmp_path, "--json"))
+    assert second["steps"][0]["failed"] == {}
+    assert second["rows"]["train"] + second["rows"]["dev"] == 8
+    assert {"Feverson" in prompt or "fever" in prompt for prompt in brain.asked} == {True}
+
+
 def test_the_gate_refuses_drops_or_records(tmp_path: Path, near_tasks: None) -> None:
     Brain()
     write_documents(tmp_path / "documents", 6)

@@ -9,7 +9,7 @@ from typing import Any
 
 from r2med.data import load
 from r2med.data.tasks import Task, resolve
-from r2med.errors import R2medError, counted
+from r2med.errors import R2medError, counted, require_extra
 from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
 from r2med.pipeline.engine import Engine
@@ -73,6 +73,7 @@ class LeakageGate:
     """The tasks that data is compared with; made before the data, for it may not be able to leave at all."""
 
     def __init__(self, rules: GateRules) -> None:
+        require_extra("leakage", "rensa")
         self.rules = rules
         tasks = list({task.name: task for task in resolve([*ALWAYS, *rules.against])}.values())
         self.unchecked = {task.name: why for task in tasks if (why := _missing(task))}
