@@ -182,4 +182,8 @@ def test_an_unknown_base_is_one_line(place: Path, tmp_path: Path) -> None:
     words = ["train", "run", str(place / "bridge.parquet"), "--kind", "dense", "--out", str(tmp_path / "out"), "--base"]
     assert "minilm" in str(CliRunner().invoke(app, [*words, "minilmm"]).exception)
     assert "no such folder" in str(CliRunner().invoke(app, [*words, "./nowhere"]).exception)
+    (tmp_path / "empty").mkdir()
+    assert "empty: not a model (no config.json)" in str(
+        CliRunner().invoke(app, [*words, str(tmp_path / "empty")]).exception
+    )
     assert read_run_settings(None).loss_of(RERANKER) == "distill"

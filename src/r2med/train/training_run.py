@@ -17,7 +17,7 @@ import orjson
 
 import r2med
 from r2med.encode.resolve import card_for, known
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError, one_line, require_extra
 from r2med.models.devices import find_devices
 from r2med.models.source import ModelSource, as_path, locate, looks_like_path
 from r2med.pipeline.engine import Engine, Progress, quiet
@@ -77,6 +77,8 @@ def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> Tra
     if folder.exists():
         raise R2medError(f"{folder}: exists already; name a new folder")
     source = plan.source()
+    if source.read_json("config.json") is None:
+        raise R2medError(f"{source.name}: not a model (no config.json)")
     work = folder.with_name(f"{folder.name}.work")
     training = _Training(plan, source, work, engine or quiet())
     _begin(work, plan, source.version)
@@ -114,7 +116,7 @@ class _Training:
         getLogger("sentence_transformers").setLevel(ERROR)
         set_seed(self._plan.settings.train.seed)
         kind, settings = self._plan.kind, self._plan.settings
-        model = make_model(kind, self._source.folder(), settings)
+        model = self._model()
         before = self._measured(model)
         trainer = self._trainer(model)
         with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
@@ -127,6 +129,14 @@ class _Training:
             _write(folder, model, record)
             shutil.rmtree(self._work, ignore_errors=True)
         return TrainedModel(folder, record)
+
+    def _model(self) -> Any:
+        """The base as a model of the wanted kind; what the library cannot take is said in a line."""
+        try:
+            return make_model(self._plan.kind, self._source.folder(), self._plan.settings)
+        except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
+            reason = one_line(error)
+            raise R2medError(f"{self._source.name}: cannot become a {self._plan.kind} model: {reason}") from error
 
     def _measured(self, model: Any) -> dict[str, Any]:
         if self._dev is None:
