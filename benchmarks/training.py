@@ -159,7 +159,12 @@ def _write_rows(schema: pl.Schema, rows: list[dict[str, object]], path: Path, re
 
 @click.command()
 @click.option("--data", default=SHARED / "scifact", type=click.Path(path_type=Path))
-@click.option("--work", required=True, type=click.Path(path_type=Path), help="A new folder for data and models.")
+@click.option(
+    "--work",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="For data and models; a model that is there is taken.",
+)
 @click.option("--steps", default=30, show_default=True)
 @click.option("--batch", default=16, show_default=True)
 @click.option("--questions", default=400, show_default=True)
@@ -187,7 +192,8 @@ def main(
             started = time.perf_counter()
             rows = 2 if name == "bridge" else 0
             wanted = replace(settings, train=replace(chosen, seed=seed, negatives=rows))
-            train(TrainingPlan([read_training_file(file)], "minilm", "dense", wanted), folder)
+            if not folder.exists():
+                train(TrainingPlan([read_training_file(file)], "minilm", "dense", wanted), folder)
             print(f"trained {name}, seed {seed}: {time.perf_counter() - started:.0f} s", flush=True)
             systems.setdefault(name, []).append(str(folder))
     show(systems, work / "claims")
