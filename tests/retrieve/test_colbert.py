@@ -17,6 +17,7 @@ from late_models import reference, save_native, save_plain, save_pylate, save_st
 from r2med.cli.main import app
 from r2med.data.run import id_order
 from r2med.encode.maxsim import MaxSimIndex
+from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TokenStore
 from r2med.encode.vector_store import text_hashes
 from r2med.errors import R2medError
@@ -189,7 +190,8 @@ def test_a_checkpoint_of_which_a_part_would_be_left_out_is_refused_in_one_line(s
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memory(precision, seed):
+def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memory(precision, seed, monkeypatch):
+    monkeypatch.setattr("r2med.encode.maxsim._COLUMNS", (7, 16, 40, 1024)[seed])
     rng = np.random.default_rng(seed)
     texts = [f"text {number % 37}" for number in range(60)]  # several are there twice
     store = TokenStore({"model": "random"}, precision)
@@ -246,3 +248,25 @@ def test_the_query_page_shows_the_matches_in_its_lists(model, tmp_path):
         page = client.get("/query", params={"task": TASK, "a": system, "query": query}).text
     assert page.count("Matched tokens") == 10
     assert '<mark class="query" title="' in page
+
+
+def test_what_breaks_off_is_taken_up_at_the_last_batch(model, context, monkeypatch):
+    collection, system = r2med.load(TASK).collection, System.parse(f"colbert({model})")
+    encode, batches = TokenEncoder.encode, []
+
+    def breaks_off(encoder, texts, role):
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+        batches.append(len(texts))
+        return encode(encoder, texts, role)
+
+    monkeypatch.setattr(TokenEncoder, "batch_tokens", 600)
+    monkeypatch.setattr(TokenEncoder, "encode", breaks_off)
+    with pytest.raises(KeyboardInterrupt):
+        system.run(collection, context)
+    monkeypatch.setattr(TokenEncoder, "encode", encode)
+    again = Context(context.cache, Engine())
+    left = system.retriever.forecast(collection, again)["documents to encode"]
+    assert left == len(collection.documents) - sum(batches)
+    system.run(collection, again)
+    assert again.notes.facts[str(system)]["documents"]["encoded"] == left

@@ -39,6 +39,8 @@ _CACHE = 1 << 19
 """Numbers of a product: as many as stay in a processor's cache."""
 _FEWEST = 256
 """Tokens of documents that a block holds at the least."""
+_COLUMNS = 1024
+"""Tokens of queries that a block is multiplied with at a time."""
 _TOGETHER = 8
 """Rows of a product that are reduced to one at a time."""
 _UNIT = 2.0**-24
@@ -94,14 +96,6 @@ class MaxSimIndex:
                 begin, end = int(row[here]), int(ends[last - start - 1])
                 yield TokenBlock(int(shard[here]), begin, end, slice(here, last), count[here:last])
                 here = last
-
-    def scores(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
-        """The score of every document for every query, a row a query, in single precision."""
-        found = np.empty((len(queries), len(self.documents)), dtype=np.float32)
-        for some in self._groups(queries):
-            _, place = self._order
-            found[some] = self._pass(queries[some])[place].T
-        return found
 
     def _groups(self, queries: Sequence[Vectors]) -> Iterator[slice]:
         """Queries whose scores of all documents fit the memory."""
@@ -188,8 +182,9 @@ class _Matcher:
             # A mapped file cannot be written to, and nothing here does; torch says so once a process.
             warnings.simplefilter("ignore")
             torch.from_numpy(np.frombuffer(bytes(4), dtype=np.float32))
-        self._turned = torch.from_numpy(np.ascontiguousarray(queries.T))
-        self.width = len(queries)
+        parts = (queries[start : start + _COLUMNS] for start in range(0, len(queries), _COLUMNS))
+        self._turned = [torch.from_numpy(np.ascontiguousarray(part.T)) for part in parts]
+        self.width = min(len(queries), _COLUMNS)
 
     def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
         """A row a document, a column a token of a query: the greatest product."""
@@ -198,9 +193,11 @@ class _Matcher:
         if rows.dtype == np.uint8:
             rows = as_single(rows)
         vectors = self._torch.from_numpy(rows).index_select(0, chosen).to(self._torch.float32)
-        product = self._torch.mm(vectors, self._turned).view(-1, _TOGETHER, self.width)
-        found: NDArray[np.float32] = np.maximum.reduceat(product.amax(dim=1).numpy(), firsts, axis=0)
-        return found
+        found = []
+        for turned in self._turned:
+            product = self._torch.mm(vectors, turned).view(-1, _TOGETHER, turned.shape[1])
+            found.append(np.maximum.reduceat(product.amax(dim=1).numpy(), firsts, axis=0))
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
 
 def _in_eights(counts: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
