@@ -18,11 +18,11 @@ from r2med.render.html import address
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
+from r2med.web.bench_rows import bench_rows
 from r2med.web.bench_state import BenchState
 from r2med.web.citing import Citation, citation, options
 from r2med.web.comparison_causes import pair_scatter, transitions
 from r2med.web.library import Library
-from r2med.web.query_list import bench_rows
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -10,8 +10,8 @@ from r2med.board.model import percent
 from r2med.diagnose.causes import Cause, moves
 from r2med.render.pair_scatter import PairDot, PairScatter
 from r2med.runs.ledger import Entry
+from r2med.web.bench_rows import BenchRow, place_scores
 from r2med.web.library import Library
-from r2med.web.query_list import BenchRow, place_scores
 
 Link = Callable[..., str]
 """Makes the address of the workbench with some values changed."""

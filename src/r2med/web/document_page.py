@@ -9,7 +9,7 @@ from r2med.errors import R2medError
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import PageContent
 from r2med.web.library import Library
-from r2med.web.query_lists import run_kinds
+from r2med.web.query_sides import run_kinds
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
-from r2med.render.bench_svg import cause_chips, choose, option_list, place_slope, score_bars, without
+from r2med.render.bench_parts import cause_chips, choose, option_list, place_slope, score_bars, without
 from r2med.runs.ledger import Entry
 from r2med.text.highlight import kinds_of
 from r2med.web.addresses import Correction, PageContent, UnknownName
+from r2med.web.bench_rows import BenchRow, bench_rows, is_place, occurring_causes, query_list
 from r2med.web.bench_state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
 from r2med.web.citing import Citation, citation, options
 from r2med.web.document_page import WORDS
 from r2med.web.library import Library
-from r2med.web.query_list import BenchRow, bench_rows, is_place, occurring_causes, query_list
-from r2med.web.query_lists import listed, relevant_documents, standings, text_kinds
+from r2med.web.query_sides import listed, relevant_documents, standings, text_kinds
 from r2med.web.rag_page import answers_to, studies
 
 if TYPE_CHECKING:

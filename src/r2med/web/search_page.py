@@ -16,7 +16,7 @@ from r2med.storage.cache import Cache
 from r2med.web.addresses import PageContent, one_of, search_address
 from r2med.web.document_page import LONGEST, WORDS, question_kinds
 from r2med.web.library import Library
-from r2med.web.query_lists import FoundDocument
+from r2med.web.query_sides import FoundDocument
 
 if TYPE_CHECKING:
     from starlette.requests import Request
