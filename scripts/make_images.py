@@ -113,8 +113,10 @@ def screenshots(address: str) -> None:
         chromium = driver.chromium.launch(executable_path=browser, args=list(FLAGS))
         page = chromium.new_page(viewport={"width": 1280, "height": 1470}, color_scheme="light")
         page.goto(f"{address}/?group=sample")
+        page.wait_for_load_state("networkidle")
         page.screenshot(path=IMAGES / "board.png")
         draw_workbench(page, address)
+        draw_live(page, address)
         draw_review(chromium, address, IMAGES)
         page.set_viewport_size({"width": 1280, "height": 620})
         page.goto(f"{address}/review/{NAME}/progress")
@@ -128,6 +130,17 @@ def draw_workbench(page: Page, address: str) -> None:
     page.goto(f"{address}/query?{urlencode({'task': LOOKED_AT, 'a': COMPARED[0], 'b': COMPARED[1]})}")
     page.wait_for_selector("svg.slopes path")
     page.screenshot(path=IMAGES / "workbench.png")
+
+
+def draw_live(page: Page, address: str) -> None:
+    """The live page while the systems are run once more."""
+    page.set_viewport_size({"width": 1280, "height": 620})
+    page.goto(f"{address}/progress")
+    command = subprocess.Popen(r2med("run", *SYSTEMS[:-1], "--tasks", "sample", "--fresh"))
+    page.wait_for_selector("tr:nth-child(7) .cell-done >> nth=2", timeout=180_000)
+    page.screenshot(path=IMAGES / "progress.png")
+    command.terminate()
+    command.wait()
 
 
 def draw_build(scratch: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -151,5 +152,8 @@ def test_only_what_is_there_is_cancelled_and_only_from_here(place):
             assert "come to its end already" in answer.text
         assert client.post("/progress/cancel", data={}, headers={"origin": "http://evil.example"}).status_code == 403
         page = client.get("/progress").text
-        assert 'class="dot"' in client.get("/runs").text
+        assert re.search(r'class="dot"(?![^>]*hidden)', client.get("/runs").text)
+    with served(place / "home" / "ledger.sqlite") as own:
+        client = httpx.Client(base_url=own, headers={"authorization": f"Bearer {TOKEN}"})
+        assert re.search(r'class="dot"[^>]*hidden', client.get("/runs").text)
     assert "/progress/cancel" not in page

@@ -12,6 +12,7 @@ from webparts import ATTACK, TOKEN, faults, long_task, served
 import r2med
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
+from r2med.web import live_feed
 
 PHONE = {"width": 390, "height": 844}
 
@@ -32,7 +33,8 @@ def background(page) -> int:
     return int(re.search(r"\d+", colour)[0])
 
 
-def test_the_printed_address_opens_the_pages_to_this_browser_alone(browser, address):
+def test_the_printed_address_opens_the_pages_to_this_browser_alone(browser, address, monkeypatch):
+    monkeypatch.setattr(live_feed, "_LASTS", 0.6)
     context, other = browser.new_context(), browser.new_context()
     page = context.new_page()
     page.goto(f"{address}/?group=sample&token={TOKEN}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 
 import pytest
 from webparts import ATTACK, entered
@@ -459,6 +460,26 @@ def test_a_page_follows_the_ledger(filled, tmp_path):
         ledger.remove(ledger.entries(system="bm25(k1=2.5)"))
 
 
+def test_a_ledger_that_is_taken_away_is_not_shown_any_more(filled, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    shutil.copy(filled[0] / "ledger.sqlite", path)
+    client = entered(Library(path))
+    assert "bm25-classic" in client.get("/runs").text
+    for each in tmp_path.glob("ledger.sqlite*"):
+        each.unlink()
+    assert "No run is like that" in client.get("/runs").text
+    for each in tmp_path.glob("ledger.sqlite*"):
+        each.unlink()
+    shutil.copy(filled[0] / "ledger.sqlite", path)
+    assert "bm25-classic" in client.get("/runs").text
+
+
+def test_a_board_is_sorted_by_what_systems_cost(client):
+    cheap, dear = (rows(client.get(f"/?group=sample&sort=seconds{order}").text) for order in ("", "&order=up"))
+    assert cheap[-1] == dear[-1] == "replay &gt;&gt; bm25", "what is unknown comes last"
+    assert cheap[:-1] == dear[-2::-1]
+
+
 def test_data_that_is_gone_leaves_ids_and_scores(filled, tmp_path):
     from webparts import hostile_task
 
@@ -513,7 +534,7 @@ def test_the_verb_serves_and_says_when_it_cannot():
 def test_an_unknown_cost_is_never_nothing(client):
     page = client.get("/?group=sample").text
     cells = re.search(r"<code>replay &gt;&gt; bm25</code>.*?</tr>", page, re.DOTALL)[0]
-    assert re.findall(r'<td class="n">([^<]*)</td>', cells)[-2:] == ["?", "?"]
+    assert re.findall(r'<td class="n"[^>]*>([^<]*)</td>', cells)[-2:] == ["?", "?"]
     for address in ("/system?system=replay+%3E%3E+bm25&group=sample",):
         text = client.get(address).text
         assert "<dt>Dollars</dt><dd>?</dd>" in text

@@ -12,7 +12,7 @@ FAMILY = "family:"
 """What stands before the name of a family where it is a column: the mean over the family's tasks."""
 Families = Mapping[str, Sequence[str]]
 """The tasks of a board by family."""
-ORDERS = ("rank", "name", "average")
+ORDERS = ("rank", "name", "average", "seconds", "dollars")
 """What lines can be sorted by beside tasks and families."""
 
 
@@ -43,10 +43,20 @@ def ordered(
     if sort == "name":
         return sorted(lines, key=lambda line: line.row.name.casefold(), reverse=not descending)
     column = AVERAGE if sort == "average" else sort
-    figures = [(figure_of(line, column, families or {}), line) for line in lines]
+    if sort in ("seconds", "dollars"):
+        figures = [(_saved(line, sort), line) for line in lines]
+    else:
+        figures = [(figure_of(line, column, families or {}), line) for line in lines]
     have = [(value, line) for value, line in figures if value is not None]
     have.sort(key=lambda pair: -pair[0] if descending else pair[0])
     return [line for _, line in have] + [line for value, line in figures if value is None]
+
+
+def _saved(line: Line, sort: str) -> float | None:
+    """What a system did not cost, so that the cheapest is the best; nothing where that is unknown."""
+    cost = line.row.cost
+    value = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
+    return None if value is None else -value
 
 
 def check_column(sort: str, tasks: Sequence[str]) -> str:

@@ -68,7 +68,12 @@ def inlined(links: Mapping[str, str], *files: str) -> Frame:
     allowed = f"script-src {_digest(script)}; " if script else ""
     images = "data: blob:" if script else "data:"
     policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src {images}; base-uri 'none'"
-    return Frame(links, inline={"style": drawn(style), "script": drawn(script)}, policy=policy)
+    return Frame(links, inline={"style": drawn(style), "script": drawn(script), "icon": _icon()}, policy=policy)
+
+
+def _icon() -> str:
+    """The icon as an address that holds it."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(static('icon.svg').encode()).decode('ascii')}"
 
 
 def _digest(text: str) -> str:

@@ -177,6 +177,10 @@ class Access:
             told or (f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
         )
 
+    def knows_keeper(self, visit: Visit) -> bool:
+        """Whether a request is known to be the keeper's without looking anybody up."""
+        return self.token is None or self._holds_cookie(visit) or self._bears_token(visit)
+
     def _holds_cookie(self, visit: Visit) -> bool:
         return _same(visit.cookies.get(_cookie_name(visit), ""), self._pledge())
 

@@ -79,6 +79,11 @@ class BoardQuery:
     """What was asked for and is not on this board."""
 
     @property
+    def order(self) -> tuple[object, ...]:
+        """What beside the view decides which lines there are, and in which order."""
+        return (self.task, self.sort, self.ascending, self.text, self.origin, self.oracles)
+
+    @property
     def filters(self) -> list[str]:
         """What narrows the board down, in words."""
         found = [f"every word of “{self.text}”"] if self.text else []
@@ -100,15 +105,17 @@ def board_page(library: Library, request: Request) -> PageContent:
     shown = decorated(shown, library.intervals(sure, view.measure))
     by_id = library.by_id()
     runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
+    standings = library.current(("standings", view), lambda: Standings.of(board))
+    page = (view, *found.order, pages.number)
+    table = library.current(("table", page), lambda: sorted_table(board, shown, links.sort, standings))
+    costs = library.current(("costs", page), lambda: frontier_panels(runs, shown, view.measure))
     values = {
         "asked": found,
-        "table": sorted_table(
-            board, shown, links.sort, library.current(("standings", view), lambda: Standings.of(board))
-        ),
+        "table": table,
         "links": links,
         "pages": pages,
         "panels": [
-            *frontier_panels(runs, shown, view.measure),
+            *costs,
             *system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
         ],
         "view": view,

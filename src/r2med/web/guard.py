@@ -56,12 +56,16 @@ class Guard:
                 message["headers"] = [*own, *(each for each in _HEADERS if each[0] not in names)]
             await send(message)
 
-        # Whoever has a link of their own is looked up in a file.
-        answer = await run_in_threadpool(self._answer, scope)
+        visit = visit_of(scope)
+        if self.access.knows_keeper(visit):
+            answer = self._answer(scope, visit)
+        else:
+            # Whoever has a link of their own is looked up in a file.
+            answer = await run_in_threadpool(self._answer, scope, visit)
         await answer(scope, receive, guarded)
 
-    def _answer(self, scope: Scope) -> ASGIApp:
-        decision = self.access.decide(visit_of(scope))
+    def _answer(self, scope: Scope, visit: Visit) -> ASGIApp:
+        decision = self.access.decide(visit)
         if isinstance(decision, Refused):
             return self.page(decision)
         if isinstance(decision, Welcomed):

@@ -59,12 +59,28 @@ class Library:
         """This thread's ledger."""
         if not hasattr(self._local, "ledger"):
             self._local.ledger = Ledger(self.path)
+            self._local.file = self._file()
         ledger: Ledger = self._local.ledger
         return ledger
+
+    def _file(self) -> tuple[int, int]:
+        """Which file the ledger is, whatever its name; nothing where there is none."""
+        try:
+            facts = self.path.stat()
+        except OSError:
+            return 0, 0
+        return facts.st_dev, facts.st_ino
+
+    def _follow(self) -> None:
+        """Open the ledger anew where the file was taken away or replaced, whose old content would be shown for ever."""
+        if hasattr(self._local, "ledger") and self._local.file != self._file():
+            self._local.ledger.close()
+            del self._local.ledger
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """For one page: everything that is read shows the ledger as it was at one moment."""
+        self._follow()
         with self.ledger.snapshot() as state:
             self._local.version = (*self._stamp(), *state)
             try:

@@ -25,6 +25,8 @@ _LOOK = 0.5
 """Seconds between two looks at the files of other processes."""
 _BEAT = 15.0
 """Seconds after which something is sent in any case, so that both sides know of each other."""
+_LASTS = 60.0
+"""Seconds after which a browser has to come in again, which it does by itself: who may is asked anew then."""
 _SHOWN = 10
 """Finished work, and finished runs, that are listed."""
 _RETRY = 1000
@@ -62,8 +64,8 @@ class LiveFeed:
         """The cards that have changed, as server-sent events, for as long as somebody listens."""
         sent: dict[str, str] = {}
         yield f"retry: {_RETRY}\n\n".encode()
-        last = time.monotonic()
-        while not self.closing:
+        last = began = time.monotonic()
+        while not self.closing and time.monotonic() - began < _LASTS:
             cards = await run_in_threadpool(self._snapshot)
             changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
             if changed or len(sent) != len(cards):

@@ -387,16 +387,19 @@
     if (found.said) document.querySelector("[data-said]").textContent = found.said;
   };
   const away = document.querySelector("[data-away]");
+  let silence = 0;
   const listen = () => {
     const events = new EventSource("/progress/events");
     events.onmessage = (event) => {
       const found = JSON.parse(event.data);
+      clearTimeout(silence);
+      silence = 0;
       if (away) away.hidden = true;
       if (board) put(found);
       if (waiting && !["waiting", "running", "stopping"].includes(found.jobs[waiting.dataset.wait])) { events.close(); location.reload(); }
     };
     events.onerror = async () => {
-      if (away) away.hidden = false;
+      silence ||= setTimeout(() => { if (away) away.hidden = false; }, 3000);
       // A browser tries again by itself while the connection is only lost; one that was refused is looked into.
       if (events.readyState !== EventSource.CLOSED) return;
       setTimeout(async () => { try { await ask("/static/icon.svg"); } catch { /* still away */ } listen(); }, 3000);
