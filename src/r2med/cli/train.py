@@ -180,6 +180,8 @@ def train_model(
         chosen = replace(chosen, train=replace(chosen.train, seed=seed))
     plan = TrainingPlan(read_training_files(data), base, kind, chosen)
     trained = train(plan, out, Engine(messages()))
+    if not trained.first:
+        return
     show_training(trained, output())
     system = f'"bm25 >> ./{out}"' if kind == RERANKER else f"./{out}"
     click.echo(f"now: r2med run {system}", err=True)

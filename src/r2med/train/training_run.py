@@ -69,6 +69,8 @@ class TrainedModel:
 
     folder: Path
     record: Mapping[str, Any]
+    first: bool = True
+    """Whether this is the process, of several that trained together, which wrote the folder."""
 
 
 def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> TrainedModel:
@@ -122,13 +124,16 @@ class _Training:
         with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
             _show_steps(trainer, bar)
             trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
+        if not trainer.state.global_step:
+            raise R2medError("no batch could be made: texts repeat in all rows, or a batch is larger than the data")
         if settings.lora.rank:
             merge_lora(model)
         record = self._record(trainer.state, before, self._measured(model))
-        if trainer.is_world_process_zero():
+        first = bool(trainer.is_world_process_zero())
+        if first:
             _write(folder, model, record)
             shutil.rmtree(self._work, ignore_errors=True)
-        return TrainedModel(folder, record)
+        return TrainedModel(folder, record, first)
 
     def _model(self) -> Any:
         """The base as a model of the wanted kind; what the library cannot take is said in a line."""
@@ -162,6 +167,7 @@ class _Training:
     def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
         """The arguments of the trainer."""
         wanted, settings = self._plan.settings.train, self._plan.settings
+        on_processor = find_devices("auto") == ("cpu",)
         prompts = {name: wanted.query_prompt if name == columns[0] else wanted.document_prompt for name in columns}
         length = {"max_steps": wanted.steps} if wanted.steps else {"num_train_epochs": wanted.epochs}
         measured = {"eval_strategy": "steps", "eval_steps": settings.dev.every} if self._dev is not None else {}
@@ -181,7 +187,8 @@ class _Training:
             "logging_steps": max(1, settings.dev.every // 2),
             "report_to": "none",
             "disable_tqdm": True,
-            "dataloader_pin_memory": find_devices("auto") != ("cpu",),
+            "dataloader_pin_memory": not on_processor,
+            "use_cpu": on_processor,
             "batch_sampler": "no_duplicates" if self._plan.kind != RERANKER else "batch_sampler",
             **({"prompts": prompts} if any(prompts.values()) and self._plan.kind != RERANKER else {}),
             **length,
