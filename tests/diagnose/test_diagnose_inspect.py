@@ -172,7 +172,7 @@ class Reader(HTMLParser):
 
 
 OWN_TAGS = set(
-    "html head meta title style body header main footer h1 h2 h3 p mark nav a article".split()
+    "html head meta title link style body header main footer h1 h2 h3 p mark nav a article".split()
     + "dl dt dd ol li b details summary div span".split()
 )
 EVIL = [
@@ -189,7 +189,7 @@ def test_nothing_that_a_text_says_becomes_part_of_the_page(text: str) -> None:
     reader = Reader()
     reader.feed(page([made(text)], text))
     assert reader.tags <= OWN_TAGS
-    allowed = "lang charset http-equiv content name class href id dir title tabindex aria-label".split()
+    allowed = "lang charset http-equiv content name class href id dir title tabindex aria-label rel type".split()
     assert reader.attributes <= set(allowed)
     plain = re.sub(r"\s", "", harmless(text))
     assert plain in re.sub(r"\s", "", reader.documents[0])
@@ -199,7 +199,7 @@ def test_the_page_is_whole_and_alone(runs: list[str]) -> None:
     found = cases(["bm25", "replay >> bm25"], CaseChoice())
     text = page(found, "bm25")
     assert text.count("<article") == text.count("</article>") == 18
-    assert not re.search(r"(src|href)=[\"'](?!#)", text), "nothing is fetched"
+    assert not re.search(r"(src|href)=[\"'](?!#|data:image)", text), "nothing is fetched"
     assert "<script" not in text
     policy = unescape(text.partition('Content-Security-Policy" content="')[2].partition('"')[0])
     assert re.fullmatch(r"default-src 'none'; style-src 'sha256-[\w+/=]+'; img-src data:; base-uri 'none'", policy)
