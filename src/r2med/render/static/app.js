@@ -399,7 +399,7 @@
       if (waiting && !["waiting", "running", "stopping"].includes(found.jobs[waiting.dataset.wait])) { events.close(); location.reload(); }
     };
     events.onerror = async () => {
-      silence ||= setTimeout(() => { if (away) away.hidden = false; }, 3000);
+      silence ||= setTimeout(() => { if (away) away.hidden = false; }, 2000);
       // A browser tries again by itself while the connection is only lost; one that was refused is looked into.
       if (events.readyState !== EventSource.CLOSED) return;
       setTimeout(async () => { try { await ask("/static/icon.svg"); } catch { /* still away */ } listen(); }, 3000);
