@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,8 @@ WIDTH = """() => {
     return line.getBoundingClientRect().width;
 }"""
 ALL = [(width, scheme) for width in (1440, 768, 390) for scheme in ("light", "dark")]
-STATES = ALL if os.environ.get("R2MED_ALL_LOOKS") else [(1440, "light"), (390, "dark")]
+STATES = [ALL] if os.environ.get("R2MED_ALL_LOOKS") else [[(1440, "light")], [(390, "dark")]]
+"""How pages are looked at, in turn."""
 MAIN = (
     "board", "system", "published", "run", "progress", "query", "compare", "site-board", "site-submit", "report",
 )  # fmt: skip
@@ -107,9 +109,9 @@ def window(browser, rich_address):
 def test_nothing_keeps_anybody_out(window, looked_at, rich, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(rich))
     found = {}
-    for name, url in looked_at.items():
+    for (name, url), states in zip(looked_at.items(), cycle(STATES), strict=False):
         window.goto(url, wait_until="load")
-        for width, scheme in STATES:
+        for width, scheme in states:
             window.set_viewport_size({"width": width, "height": 900})
             window.emulate_media(color_scheme=scheme)
             wide = window.evaluate("document.documentElement.scrollWidth") > width

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,6 +45,7 @@ from r2med.web.library import Library
 from r2med.web.live_feed import LiveFeed
 from r2med.web.review_door import ReviewDoor
 from r2med.web.review_pages import review_routes
+from r2med.web.shared_pages import SharedPages
 
 MENU = {
     "Board": "/",
@@ -78,24 +79,29 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
     door = door or ReviewDoor()
     feed = LiveFeed(chosen)
     access = replace(access, entrances=(*access.entrances, door.entrance()))
+    shared: SharedPages[tuple[str, int]] = SharedPages()
+
+    def page(view: Page, current: str) -> Callable[[Request], Awaitable[Response]]:
+        return _page(chosen, view, current, shared)
+
     routes = [
-        Route("/", _page(chosen, board_page.board_page, "Board")),
+        Route("/", page(board_page.board_page, "Board")),
         *(Route(f"/board.{ending}", _download(chosen, board_page.board_file)) for ending in board_page.FILES.values()),
         Route("/report", _download(chosen, board_page.report_file)),
-        Route("/published", _page(chosen, published_page.published_page, "Board")),
-        Route("/sources", _page(chosen, published_page.sources_page, "Board")),
-        Route("/system", _page(chosen, system_page.system_page, "Board")),
-        Route("/compare", _page(chosen, compare_page.compare_page, "Compare")),
-        Route("/rag", _page(chosen, rag_page.rag_page, "Answers")),
-        Route("/query", _page(chosen, query_page.query_page, "Queries")),
-        Route("/document", _page(chosen, document_page.document_page, "Queries")),
-        Route("/search", _page(chosen, search_page.search_page, "Search")),
-        Route("/search/results", _page(chosen, search_page.search_results, "Search")),
+        Route("/published", page(published_page.published_page, "Board")),
+        Route("/sources", page(published_page.sources_page, "Board")),
+        Route("/system", page(system_page.system_page, "Board")),
+        Route("/compare", page(compare_page.compare_page, "Compare")),
+        Route("/rag", page(rag_page.rag_page, "Answers")),
+        Route("/query", page(query_page.query_page, "Queries")),
+        Route("/document", page(document_page.document_page, "Queries")),
+        Route("/search", page(search_page.search_page, "Search")),
+        Route("/search/results", page(search_page.search_results, "Search")),
         Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
         Route("/system/causes", _form(chosen, _find_causes, "Board"), methods=["POST"]),
-        Route("/runs", _page(chosen, run_page.runs_page, "Runs")),
-        Route("/run/{id}", _page(chosen, run_page.run_page, "Runs")),
-        Route("/progress", _page(chosen, progress_page.progress_page, "In progress")),
+        Route("/runs", page(run_page.runs_page, "Runs")),
+        Route("/run/{id}", page(run_page.run_page, "Runs")),
+        Route("/progress", page(progress_page.progress_page, "In progress")),
         Route("/progress/events", _events(feed)),
         Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
         *review_routes(door, MENU),
@@ -115,22 +121,30 @@ def frame(current: str) -> Frame:
     return Frame(MENU, current, root="/static/", live=True, busy=anybody_works())
 
 
-def _page(library: Library, view: Page, current: str) -> Callable[[Request], Response]:
+def _page(
+    library: Library, view: Page, current: str, shared: SharedPages[tuple[str, int]]
+) -> Callable[[Request], Awaitable[Response]]:
     """A view as an endpoint; what the person got wrong is a page that says so."""
 
     @wraps(view)
-    def endpoint(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
+        address = f"{request.url.path}?{request.url.query}"
         try:
-            with library.snapshot():
-                template, values = view(library, request)
-                status = values.pop("status", 200)
-                page = render(template, frame(current), **values)
+            page, status = await shared.get(address, partial(_made, library, view, current, request))
         except R2medError as error:
             choices = error.choices if isinstance(error, NotThere) else ()
             return HTMLResponse(_error(404, str(error), current, _before(request), choices), 404)
         return HTMLResponse(page, status, {"cache-control": "no-store"})
 
     return endpoint
+
+
+def _made(library: Library, view: Page, current: str, request: Request) -> tuple[str, int]:
+    """A page, and its status."""
+    with library.snapshot():
+        template, values = view(library, request)
+        status = values.pop("status", 200)
+        return render(template, frame(current), **values), status
 
 
 def _error(status: int, message: str, current: str = "", back: str = "", choices: Choices = ()) -> str:
@@ -237,7 +251,7 @@ def _missing(request: Request, error: Exception) -> Response:
 def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    _page(library, board_page.board_page, "Board")(Request(scope))
+    _made(library, board_page.board_page, "Board", Request(scope))
     for name in ("query.html", "search.html", "compare.html", "system.html", "run.html", "review_item.html"):
         environment().get_template(name)
 
