@@ -31,6 +31,8 @@ def fused(run: Run) -> dict[str, dict[str, float]]:
 
 
 def ranx_fused(runs: list[Run], norm: str | None, method: str, **params: object) -> dict[str, dict[str, float]]:
+    # Its functions are the same uncompiled, and compiling them would take longer than all of this file.
+    pytest.importorskip("numba").config.DISABLE_JIT = True
     ranx = pytest.importorskip("ranx")
     # ranx ranks tied documents in the order it is given them, so it is given ours.
     given_runs = [ranx.Run(fused(run)) for run in runs]
