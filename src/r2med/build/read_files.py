@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -153,8 +154,6 @@ def _walk(body: object, lines: list[tuple[str, bool]]) -> None:
 
 def _pdf(content: bytes) -> Read:
     """The text of all pages; lines that are broken inside a sentence are joined."""
-    import logging
-
     from pypdf import PdfReader
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)

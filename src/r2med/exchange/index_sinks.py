@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -171,8 +172,7 @@ class PostgresSink:
 
     def _statements(self) -> tuple[list[sql.Composed | sql.SQL], list[sql.Composed | sql.SQL]]:
         """What is done before and after the documents."""
-        from psycopg import sql
-
+        sql = _sql()
         table = sql.Identifier(self._table)
         vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
         words = "tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
@@ -193,8 +193,7 @@ class PostgresSink:
         return _OneLine(self._database)
 
     def _count(self) -> int:
-        from psycopg import sql
-
+        sql = _sql()
         connection = self._database.connection()
         with self._told(), connection.transaction():
             row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
@@ -207,8 +206,7 @@ class PostgresSink:
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
         """Rows, in place of those of the same ids."""
-        from psycopg import sql
-
+        sql = _sql()
         names = ["id", "text", *(["vector"] if self._dimension else [])]
         rows = [self._row(each) for each in documents]
         statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (id) DO UPDATE SET {}").format(
@@ -258,3 +256,10 @@ class _OneLine:
             self._errors.__exit__(*details)
         except AttemptError as error:
             raise R2medError(error.reason) from error
+
+
+def _sql() -> ModuleType:
+    """How statements are put together, of an extra."""
+    from psycopg import sql
+
+    return sql

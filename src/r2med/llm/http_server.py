@@ -12,6 +12,7 @@ import ssl
 import time
 from dataclasses import replace
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -55,10 +56,9 @@ class HttpServer:
     @cached_property
     def _session(self) -> ClientSession:
         """The connections: as many as there are requests under way. Made on the loop that uses them."""
-        import aiohttp
-
+        aiohttp = _aiohttp()
         secure = urlsplit(self._url).scheme == "https"
-        return aiohttp.ClientSession(
+        session: ClientSession = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=_trusted() if secure else True),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
@@ -66,6 +66,7 @@ class HttpServer:
             # Not `trust_env`, which would put a login of ~/.netrc in the place of the key.
             proxy=_proxy(self._url) if self._address.trust_env else None,
         )
+        return session
 
     def _headers(self) -> dict[str, str]:
         # An answer that is sent packed could be of any size.
@@ -92,8 +93,7 @@ class HttpServer:
             await self._session.close()
 
     async def _post(self, request: Request) -> bytes:
-        import aiohttp
-
+        aiohttp = _aiohttp()
         sent = json.dumps(body(request), ensure_ascii=False).encode()
         url = f"{self._url}/chat/completions"
         try:
@@ -130,6 +130,13 @@ class HttpServer:
 
     def _safe(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def _aiohttp() -> ModuleType:
+    """The HTTP library, of an extra."""
+    import aiohttp
+
+    return aiohttp
 
 
 def _trusted() -> ssl.SSLContext:

@@ -9,6 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import sentence_transformers as library
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_model, save_model
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.cross_encoder import losses as pair_losses
+from sentence_transformers.multi_vector_encoder import losses as late_losses
+from sentence_transformers.sentence_transformer import losses as dense_losses
+from sentence_transformers.sparse_encoder import losses as sparse_losses
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+from sentence_transformers.util import pairwise_cos_sim
+
 from r2med.errors import R2medError
 from r2med.train.judged_rows import pick_evenly
 from r2med.train.run_settings import DENSE, DISTILL, LATE, RERANKER, SPARSE, RunSettings
@@ -20,8 +32,6 @@ _WEIGHTS = "weights.safetensors"
 
 def make_model(kind: str, base: Path, settings: RunSettings) -> Any:
     """A model of a kind from the folder of a base, on whatever device there is."""
-    from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-
     if kind == RERANKER:
         model = CrossEncoder(str(base), num_labels=1)
     elif kind == LATE:
@@ -47,15 +57,10 @@ def _is_sparse(base: Path) -> bool:
 
 def _splade_modules(base: Path) -> list[Any]:
     """The masked-language-model head over a base, pooled by the largest weight of each term."""
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sparse_encoder.modules import SpladePooling
-
     return [Transformer(str(base), transformer_task="fill-mask"), SpladePooling(pooling_strategy="max")]
 
 
 def _add_lora(model: Any, settings: RunSettings, kind: str) -> None:
-    from peft import LoraConfig, get_peft_model
-
     lora = settings.lora
     config = LoraConfig(
         r=lora.rank,
@@ -80,54 +85,45 @@ def make_loss(kind: str, model: Any, settings: RunSettings) -> Any:
         raise R2medError("[loss] matryoshka goes with --kind dense: other models have no vector to shorten")
     made = {DENSE: _dense_loss, SPARSE: _sparse_loss, LATE: _late_loss, RERANKER: _reranker_loss}[kind](model, settings)
     if loss.matryoshka:
-        from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
-
         size = model.get_embedding_dimension()
         wrong = [shorter for shorter in loss.matryoshka if shorter > size]
         if wrong:
             raise R2medError(f"[loss] matryoshka has {wrong[0]}, and the vectors of the base have {size}")
-        made = MatryoshkaLoss(model, made, matryoshka_dims=sorted({size, *loss.matryoshka}, reverse=True))
+        made = dense_losses.MatryoshkaLoss(model, made, matryoshka_dims=sorted({size, *loss.matryoshka}, reverse=True))
     return made
 
 
 def _dense_loss(model: Any, settings: RunSettings) -> Any:
-    from sentence_transformers.sentence_transformer import losses
-    from sentence_transformers.util import pairwise_cos_sim
-
     loss = settings.loss
     if settings.loss_of(DENSE) == DISTILL:
         heat = {"student_temperature": loss.temperature, "teacher_temperature": loss.teacher_temperature}
-        return losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
-    return losses.CachedMultipleNegativesRankingLoss(model, scale=1 / loss.temperature, mini_batch_size=loss.mini_batch)
+        return dense_losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
+    return dense_losses.CachedMultipleNegativesRankingLoss(
+        model, scale=1 / loss.temperature, mini_batch_size=loss.mini_batch
+    )
 
 
 def _sparse_loss(model: Any, settings: RunSettings) -> Any:
-    from sentence_transformers.sparse_encoder import losses
-
     loss = settings.loss
     weights = {"query_regularizer_weight": loss.query_flops, "document_regularizer_weight": loss.document_flops}
     if settings.loss_of(SPARSE) == DISTILL:
-        inner = losses.SparseDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
-        return losses.SpladeLoss(model, inner, **weights)
-    inner = losses.SparseMultipleNegativesRankingLoss(model)
-    return losses.CachedSpladeLoss(model, inner, mini_batch_size=loss.mini_batch, **weights)
+        inner = sparse_losses.SparseDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
+        return sparse_losses.SpladeLoss(model, inner, **weights)
+    inner = sparse_losses.SparseMultipleNegativesRankingLoss(model)
+    return sparse_losses.CachedSpladeLoss(model, inner, mini_batch_size=loss.mini_batch, **weights)
 
 
 def _late_loss(model: Any, settings: RunSettings) -> Any:
-    from sentence_transformers.multi_vector_encoder import losses
-
     loss = settings.loss
     if settings.loss_of(LATE) == DISTILL:
-        return losses.MultiVectorDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
-    return losses.CachedMultiVectorMultipleNegativesRankingLoss(model, mini_batch_size=loss.mini_batch)
+        return late_losses.MultiVectorDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
+    return late_losses.CachedMultiVectorMultipleNegativesRankingLoss(model, mini_batch_size=loss.mini_batch)
 
 
 def _reranker_loss(model: Any, settings: RunSettings) -> Any:
-    from sentence_transformers.cross_encoder import losses
-
     if settings.loss_of(RERANKER) == DISTILL:
-        return losses.BinaryCrossEntropyLoss(model)
-    return losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=settings.loss.mini_batch)
+        return pair_losses.BinaryCrossEntropyLoss(model)
+    return pair_losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=settings.loss.mini_batch)
 
 
 def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -> dict[str, list[Any]]:
@@ -153,9 +149,6 @@ def trainer_parts(kind: str) -> tuple[Any, Any]:
     A checkpoint holds the weights as they are, an adapter beside those it adapts: what a library saves for others to
     load need not bring back the state of a training.
     """
-    import sentence_transformers as library
-    from safetensors.torch import load_model, save_model
-
     name = {DENSE: "SentenceTransformer", SPARSE: "SparseEncoder", LATE: "MultiVectorEncoder", RERANKER: "CrossEncoder"}
     prefix = name[kind]
     trainer = getattr(library, f"{prefix}Trainer")

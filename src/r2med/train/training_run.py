@@ -6,36 +6,26 @@ checkpoint and ends with the same weights; DIR itself is there only when all is 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-import r2med
 from r2med.encode.resolve import card_for, known
-from r2med.errors import R2medError, one_line, require_extra
-from r2med.models.devices import find_devices
+from r2med.errors import R2medError, require_extra
 from r2med.models.source import ModelSource, as_path, locate, looks_like_path
-from r2med.pipeline.engine import Engine, Progress, quiet
-from r2med.runs.provenance import version_of
+from r2med.pipeline.engine import Engine, quiet
 from r2med.storage.cache import cache_key
-from r2med.storage.files import draft_folder, unwritable, write_file
-from r2med.train.dev_evaluation import DevTask, intervals, make_evaluator
-from r2med.train.judged_rows import DEV, TRAIN
-from r2med.train.model_kinds import make_columns, make_loss, make_model, merge_lora, trainer_parts
-from r2med.train.run_settings import RERANKER, RunSettings
-from r2med.train.trained_card import card_text
+from r2med.storage.files import write_file
+from r2med.train.judged_rows import TRAIN
+from r2med.train.run_settings import RunSettings
 from r2med.train.trainer_rows import TrainerRow, trainer_rows
 from r2med.train.training_file import TrainingFile
 
 RECORD = "training.json"
 _BEGUN = "begun.json"
-_STATE = "trainer_state.json"
-_LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "peft")
 
 
 @dataclass(frozen=True)
@@ -76,13 +66,15 @@ class TrainedModel:
 def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> TrainedModel:
     """Train, or go on where a training of the same was stopped."""
     require_extra("train", "sentence_transformers", "accelerate", "datasets")
+    from r2med.train.training_loop import TrainingLoop
+
     if folder.exists():
         raise R2medError(f"{folder}: exists already; name a new folder")
     source = plan.source()
     if source.read_json("config.json") is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
     work = folder.with_name(f"{folder.name}.work")
-    training = _Training(plan, source, work, engine or quiet())
+    training = TrainingLoop(plan, source, work, engine or quiet())
     _begin(work, plan, source.version)
     return training.run(folder)
 
@@ -96,179 +88,3 @@ def _begin(work: Path, plan: TrainingPlan, version: str) -> None:
     if file.is_file() and orjson.loads(file.read_bytes()).get("key") != key:
         raise R2medError(f"{work}: another training was begun here; remove it, or name another --out")
     write_file(file, orjson.dumps({"key": key}), parents=True)
-
-
-class _Training:
-    """One training."""
-
-    def __init__(self, plan: TrainingPlan, source: ModelSource, work: Path, engine: Engine) -> None:
-        rows, held = plan.rows(TRAIN), plan.rows(DEV)
-        if not rows:
-            raise R2medError("no row to train on; every question is held out")
-        self._engine = engine
-        self._plan, self._source, self._work, self._rows = plan, source, work, rows
-        self._dev = DevTask(held, rows, plan.settings.dev) if held else None
-
-    def run(self, folder: Path) -> TrainedModel:
-        from transformers import set_seed
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        getLogger("sentence_transformers").setLevel(ERROR)
-        set_seed(self._plan.settings.train.seed)
-        kind, settings = self._plan.kind, self._plan.settings
-        model = self._model()
-        before = self._measured(model)
-        trainer = self._trainer(model)
-        with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
-            _show_steps(trainer, bar)
-            trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
-        if not trainer.state.global_step:
-            raise R2medError("no batch could be made: texts repeat in all rows, or a batch is larger than the data")
-        if settings.lora.rank:
-            merge_lora(model)
-        record = self._record(trainer.state, before, self._measured(model))
-        first = bool(trainer.is_world_process_zero())
-        if first:
-            _write(folder, model, record)
-            shutil.rmtree(self._work, ignore_errors=True)
-        return TrainedModel(folder, record, first)
-
-    def _model(self) -> Any:
-        """The base as a model of the wanted kind; what the library cannot take is said in a line."""
-        try:
-            return make_model(self._plan.kind, self._source.folder(), self._plan.settings)
-        except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
-            reason = one_line(error)
-            raise R2medError(f"{self._source.name}: cannot become a {self._plan.kind} model: {reason}") from error
-
-    def _measured(self, model: Any) -> dict[str, Any]:
-        if self._dev is None:
-            return {}
-        model.eval()
-        found = intervals(self._dev.measure(model, self._plan.kind))
-        return {name: list(interval) for name, interval in found.items()}
-
-    def _trainer(self, model: Any) -> Any:
-        from datasets import Dataset
-
-        kind, settings = self._plan.kind, self._plan.settings
-        trainer, arguments = trainer_parts(kind)
-        columns = make_columns(kind, self._rows, settings)
-        return trainer(
-            model=model,
-            args=arguments(**self._arguments(list(columns))),
-            train_dataset=Dataset.from_dict(columns),
-            loss=make_loss(kind, model, settings),
-            evaluator=make_evaluator(self._dev, kind) if self._dev is not None else None,
-        )
-
-    def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
-        """The arguments of the trainer."""
-        wanted, settings = self._plan.settings.train, self._plan.settings
-        on_processor = find_devices("auto") == ("cpu",)
-        prompts = {name: wanted.query_prompt if name == columns[0] else wanted.document_prompt for name in columns}
-        length = {"max_steps": wanted.steps} if wanted.steps else {"num_train_epochs": wanted.epochs}
-        measured = {"eval_strategy": "steps", "eval_steps": settings.dev.every} if self._dev is not None else {}
-        return {
-            "output_dir": str(self._work),
-            "per_device_train_batch_size": wanted.batch,
-            "learning_rate": wanted.learning_rate,
-            "warmup_steps": wanted.warmup,
-            "weight_decay": wanted.weight_decay,
-            "seed": wanted.seed,
-            "data_seed": wanted.seed,
-            "bf16": wanted.bf16,
-            "save_strategy": "steps",
-            "save_steps": settings.checkpoints.every,
-            "save_total_limit": settings.checkpoints.keep,
-            "logging_strategy": "steps",
-            "logging_steps": max(1, settings.dev.every // 2),
-            "report_to": "none",
-            "disable_tqdm": True,
-            "dataloader_pin_memory": not on_processor,
-            "use_cpu": on_processor,
-            "batch_sampler": "no_duplicates" if self._plan.kind != RERANKER else "batch_sampler",
-            **({"prompts": prompts} if any(prompts.values()) and self._plan.kind != RERANKER else {}),
-            **length,
-            **measured,
-        }
-
-    def _record(self, state: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-        plan = self._plan
-        return {
-            "r2med": r2med.__version__,
-            "kind": plan.kind,
-            "base": {"name": self._source.label, "version": self._source.version},
-            "data": [_data_record(file) for file in plan.data],
-            "questions": {"train": len(self._rows), "dev": len(self._dev.rows) if self._dev else 0},
-            "settings": plan.settings.as_dict(),
-            "loss": plan.settings.loss_of(plan.kind),
-            "steps": int(state.global_step),
-            "history": _history(state.log_history),
-            "dev": {"before": dict(before), "after": dict(after)},
-            "libraries": {name: version_of(name) for name in _LIBRARIES},
-        }
-
-
-def _steps(trainer: Any) -> int:
-    """How many steps there will be."""
-    wanted = trainer.args
-    batches = len(trainer.get_train_dataloader()) // wanted.gradient_accumulation_steps
-    return int(wanted.max_steps if wanted.max_steps > 0 else max(1, batches) * wanted.num_train_epochs)
-
-
-def _show_steps(trainer: Any, bar: Progress) -> None:
-    """Move a bar on in place of the lines that the library prints."""
-    from transformers import PrinterCallback, TrainerCallback
-
-    class StepBar(TrainerCallback):  # type: ignore[misc]
-        """A step more."""
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            bar.advance(state.global_step)
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            bar.advance()
-
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepBar())
-
-
-def _data_record(file: TrainingFile) -> dict[str, Any]:
-    names = ("fingerprint", "origin", "licence", "rows", "leakage")
-    return {"file": file.path.name, **{name: file.record.get(name) for name in names}}
-
-
-def _history(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """The loss and the measures on the held-out part as they were logged, without times."""
-    wanted = [
-        {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
-        for entry in entries
-    ]
-    return [entry for entry in wanted if len(entry) > 1]
-
-
-def _last_checkpoint(work: Path) -> str | None:
-    """The newest checkpoint that is whole; one that was being written when the training was killed is removed."""
-    found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
-    while found:
-        last = found.pop()
-        try:
-            orjson.loads((last / _STATE).read_bytes())  # written last
-            return str(last)
-        except (OSError, ValueError):
-            shutil.rmtree(last, ignore_errors=True)
-    return None
-
-
-def _write(folder: Path, model: Any, record: Mapping[str, Any]) -> None:
-    try:
-        with draft_folder(folder.parent, folder.name) as draft:
-            model.save(str(draft), create_model_card=False)
-            (draft / RECORD).write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-            (draft / "README.md").write_text(card_text(folder.name, record), "utf-8")
-            draft.rename(folder)
-    except OSError as error:
-        raise unwritable(folder, error) from error
