@@ -119,9 +119,9 @@ class BenchState:
         named["measure"] = "" if self.measure == str(HEADLINE) else self.measure
         return {name: value for name, value in named.items() if name and value}
 
-    def link(self, **changes: object) -> str:
+    def link(self, **changes: Any) -> str:
         """The address of the same with changes, on that page of the list where the query is."""
-        return replace(self, **{"page": "", **changes}).address()  # type: ignore[arg-type]
+        return replace(self, **{"page": "", **changes}).address()
 
     def address(self) -> str:
         """The address of just this."""
@@ -136,4 +136,4 @@ class BenchState:
         """What a form has to send along so that only the named values change."""
         kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
         pairs = [(name, value) for name, value in kept.items() if isinstance(value, str)]
-        return [*pairs, *(("also", name) for name in kept.get("also", []))]  # type: ignore[attr-defined]
+        return [*pairs, *(("also", name) for name in self.systems[2:] if name and "also" in kept)]

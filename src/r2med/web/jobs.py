@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 WAITING, RUNNING, STOPPING, DONE, FAILED, STOPPED = "waiting", "running", "stopping", "done", "failed", "stopped"
 _KEPT = 20
@@ -139,8 +140,8 @@ class Jobs:
     def _next(self) -> Job | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
 
-    def _change(self, number: int, **facts: object) -> None:
-        self._jobs[number] = replace(self._jobs[number], **facts)  # type: ignore[arg-type]
+    def _change(self, number: int, **facts: Any) -> None:
+        self._jobs[number] = replace(self._jobs[number], **facts)
         self._changed.notify_all()
 
 
