@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
@@ -17,7 +18,6 @@ import click
 
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debugging, suggest
-from r2med.storage.progress import account
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
@@ -112,7 +112,7 @@ def main() -> None:
         set_debugging(True)
         arguments.remove("--debug")
     try:
-        with account.command(_typed(arguments)):
+        with _announced(arguments):
             status: Any = app.main(arguments, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
@@ -131,6 +131,14 @@ def main() -> None:
         click.echo(f"r2med: {one_line(error)}", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _announced(arguments: list[str]) -> AbstractContextManager[None]:
+    """Tell those who look on what runs; a list of verbs is not worth loading that for."""
+    if not any(word in VERBS for word in arguments):
+        return nullcontext()
+    announced: AbstractContextManager[None] = import_module("r2med.storage.progress").account.command(_typed(arguments))
+    return announced
 
 
 def _typed(arguments: list[str]) -> str:
