@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 import test_citing
+import test_judging
 import test_live_page
 import test_web_browser
 import test_workbench
@@ -33,6 +34,7 @@ TEMPLATES = Path(r2med.__file__).parent / "render" / "templates"
 POSTS = {
     "/search/index": test_web_browser.test_the_form_that_builds_an_index_works_in_a_new_home,
     "/system/causes": test_web_browser.test_the_form_that_finds_causes_works,
+    "/rag/judge": test_judging.test_judging_is_priced_begun_cancelled_and_gone_on_with,
     "/progress/cancel": test_live_page.test_a_run_fills_the_page_and_is_cancelled_without_loss,
 }
 """Forms that change something, each with the test that sends it from a page and sees the outcome."""
@@ -252,7 +254,7 @@ def test_every_control_of_every_page_does_something(visit, rich_address, rich, t
     page = visit(addresses[0])
     posts = try_all(page, addresses, tried, try_on_server)
     assert (
-        posts | {"/progress/cancel"}
+        posts | {"/progress/cancel", "/rag/judge"}
         == set(POSTS)
         == {path for path, methods in known.items() if "POST" in methods} - elsewhere
     )

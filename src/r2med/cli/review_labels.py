@@ -68,11 +68,10 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
 @click.option("--as", "person", default="", metavar="NAME", help="What it is called here (default: as the model).")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what asking would take.")
 @click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@click.option("--max-tokens", type=click.IntRange(0), help="Stop before more tokens are used, read and written.")
 @asking_options
 @json_option()
-def judge_command(
-    name: str, llm: str, person: str, dry_run: bool, max_cost: float | None, as_json: bool, **settings: Any
-) -> None:
+def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool, **settings: Any) -> None:
     """Let a model label every item of NAME, by the same guideline and scale as people, as one more reviewer.
 
     Its reason and the stretch that it quotes are kept with the grade. A reply without a grade of the scale is counted
@@ -86,7 +85,7 @@ def judge_command(
     from r2med.llm.llm_cards import find_model  # only this verb of a review asks a model
     from r2med.review.model_reviewer import ModelReviewer
 
-    with ReviewStore.open(name) as store, asking(max_cost=max_cost, **settings):
+    with ReviewStore.open(name) as store, asking(**settings):
         reviewer = ModelReviewer(store, find_model(llm), person)
         if dry_run:
             guess = reviewer.estimate()

@@ -16,9 +16,10 @@ import numpy as np
 from r2med.data import load
 from r2med.diagnose.compare import query_values
 from r2med.errors import R2medError
-from r2med.llm import Account, Failed, Model, Reply, account, current_client, find_model
+from r2med.llm import Account, Failed, Model, Reply, Request, account, current_client, find_model
 from r2med.llm.answer_judge import judge_text, unwavering, verdict_of
 from r2med.measure.correlation import Correlation, correlate
+from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.named_runs import select
 from r2med.retrieve.query_text import usable
 from r2med.runs.ledger import Ledger
@@ -124,6 +125,7 @@ def judge_answers(
     judge: str | Model = "",
     system: str = "",
     prompt: Template | None = None,
+    engine: Engine | None = None,
 ) -> Accuracy:
     """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
     gold = _gold_answers(dataset)
@@ -140,7 +142,9 @@ def judge_answers(
     if not judge:
         return Accuracy(system, dataset.name, judged, missing)
     model = find_model(judge) if isinstance(judge, str) else judge
-    replies = _ask(model, judged, dict(dataset.collection.queries), prompt)
+    asked = _requests(model, judged, dict(dataset.collection.queries), prompt)
+    with (engine or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar:
+        replies = current_client().ask_all(asked, bar)
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
     return Accuracy(system, dataset.name, decided, missing, account(replies))
 
@@ -158,13 +162,13 @@ def _why(generations: Sequence[Generation]) -> str:
     return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
 
 
-def _ask(
+def _requests(
     model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str], prompt: Template | None
-) -> list[Reply | Failed]:
-    """Ask the judge about every answer, without chance where the model has a say in that."""
+) -> list[Request]:
+    """What the judge is asked, an answer at a time, without chance where the model has a say in that."""
     judge = unwavering(model)
     texts = (judge_text(queries[each.query], each.gold, each.answer, prompt) for each in judged)
-    return current_client().ask_all([judge.request(text) for text in texts])
+    return [judge.request(text) for text in texts]
 
 
 def _decided(judged: JudgedAnswer, reply: Reply | Failed) -> JudgedAnswer:
@@ -238,6 +242,7 @@ def judge_runs(
     measure: str = "nDCG@10",
     tasks: Sequence[str] = (),
     prompt: Template | None = None,
+    engine: Engine | None = None,
 ) -> AnswerReport:
     """The answers of runs in the ledger, named as `selection.select` says, in the order given.
 
@@ -257,7 +262,7 @@ def judge_runs(
             dataset = datasets[entry.task]
             if dataset is not None:
                 check_data(entry, dataset)
-                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt)
+                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, engine)
                 results.append(replace(judged, retrieval=query_values(ledger, entry, measure, dataset)))
     if not results:
         raise R2medError(f"no answer can be judged: {'; '.join(notes)}")

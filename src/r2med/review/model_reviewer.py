@@ -71,7 +71,7 @@ class ModelReviewer:
 
     def judge(self, engine: Engine) -> ModelJudging:
         """Ask, and append what can be read."""
-        self._refuse_another()
+        self.refuse_another()
         with engine.progress(f"judge {self.store.project.name}", len(self._items)) as bar:
             replies = current_client().ask_all(self.requests(), bar)
         scale = self.store.project.scale
@@ -96,7 +96,7 @@ class ModelReviewer:
             "prompt": self._template.hash,
         }
 
-    def _refuse_another(self) -> None:
+    def refuse_another(self) -> None:
         """Refuse a name that somebody else has, before anything is asked."""
         for each in self.store.reviewers():
             if each.name == self.name and (each.kind, dict(each.settings)) != (MODEL, self._settings):

@@ -196,6 +196,7 @@ class ProgressFile:
         self._held = HeldFile()
         self._open = False
         self._about: dict[str, Any] = {}
+        self._late: threading.Timer | None = None
 
     @contextmanager
     def command(self, typed: str, page: str = "") -> Iterator[None]:
@@ -318,8 +319,23 @@ class ProgressFile:
 
     def _touch(self, *, at_once: bool = False) -> None:
         """Write what has changed, unless it was just written; nothing before there was anything to see."""
-        if (self._open or self._about) and (at_once or time.time() - self._written >= _EVERY):
+        if not (self._open or self._about):
+            return
+        wait = self._written + _EVERY - time.time()
+        if at_once or wait <= 0:
             self._put()
+        elif self._late is None:
+            # What is the last for a while is seen, too.
+            self._late = threading.Timer(wait, self._put_late)
+            self._late.daemon = True
+            self._late.start()
+
+    def _put_late(self) -> None:
+        """Write what came too soon after the last time, unless the work has ended."""
+        with self._lock:
+            self._late = None
+            if self._open:
+                self._write()
 
     def _put(self) -> None:
         """Write what is to be seen, whenever it was last written."""

@@ -93,6 +93,7 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Route("/system", page(system_page.system_page, "Board")),
         Route("/compare", page(compare_page.compare_page, "Compare")),
         Route("/rag", page(rag_page.rag_page, "Answers")),
+        Route("/rag/judge", _form(chosen, rag_page.judge_study, "Answers"), methods=["POST"]),
         Route("/query", page(query_page.query_page, "Queries")),
         Route("/document", page(document_page.document_page, "Queries")),
         Route("/search", page(search_page.search_page, "Search")),

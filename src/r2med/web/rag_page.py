@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from r2med.errors import R2medError
 from r2med.rag.arms import Arm
 from r2med.rag.rag_answers import QuestionAnswers, SampledAnswer, ShownPassage
 from r2med.rag.rag_report import RagReport, kept_reports
+from r2med.rag.study_command import study_command
 from r2med.render.chart_svg import responsive
+from r2med.render.html import address
 from r2med.render.rag_charts import rag_charts
 from r2med.render.rag_tables import rag_sections
 from r2med.render.sections import wide
 from r2med.web.addresses import PageContent, Pages, one_of, page_number, sort_links
+from r2med.web.citing import Citation, citation
+from r2med.web.judging_jobs import offer_study, start_study
 from r2med.web.library import Library
 
 if TYPE_CHECKING:
@@ -90,9 +95,29 @@ def rag_page(library: Library, request: Request) -> PageContent:
         "change": change, "fates": shown, "pages": pages, "links": sort_links(request, ""), "wide": wide,
         "sections": rag_sections(report),
         "charts": [(chart, responsive(chart)) for chart in rag_charts(report).values()],
+        "offer": offer_study(report, asked.get("judge", "")) if not report.judged else None,
+        "job": library.jobs.newest("judge", "rag", report.study),
+        "cite": _citation(report),
         "texts": {(each.task, each.query): library.query_text(each.task, each.query) for each in shown},
     }  # fmt: skip
     return "rag.html", values
+
+
+def _citation(report: RagReport) -> Citation:
+    title = f"Answers of {report.settings['llm']['name']} on {', '.join(report.tasks)}, study {report.study}"
+    try:
+        return citation(title, *study_command(report).words)
+    except R2medError:
+        # A model or a prompt that is no longer what it was: nothing that is typed makes the same figures.
+        return Citation(title)
+
+
+def judge_study(library: Library, form: Mapping[str, str]) -> str:
+    """Have the answers of a study judged; where that can be seen."""
+    known, name = studies(library), form.get("study", "")
+    report = known[one_of(name, list(known), "study")]
+    start_study(library.jobs, report, form)
+    return address("/rag", study=name, judge=form.get("judge", "")) + "#judge"
 
 
 def _fates(report: RagReport, label: str, change: str) -> list[QuestionFates]:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from r2med.errors import R2medError
 from r2med.render.agreement_report import BREAKDOWNS, agreement_sections
-from r2med.render.html import Frame, render
+from r2med.render.html import Frame, address, render
 from r2med.render.sections import wide
 from r2med.review.desk import Desk, RulingCard
 from r2med.review.review_agreement import review_agreement
@@ -38,9 +38,14 @@ from r2med.review.review_rows import (
     Reviewer,
     Ruling,
 )
+from r2med.storage.progress import anybody_works
 from r2med.storage.sqlite import StoreError
+from r2med.web.citing import citation
 from r2med.web.forms import TooLong, read_form, whole_number
 from r2med.web.guard import visit_of
+from r2med.web.jobs import Jobs
+from r2med.web.judging_jobs import offer_review, start_review
+from r2med.web.live_feed import LiveFeed
 from r2med.web.review_door import ReviewDoor, cookie, named
 
 _LONGEST_NOTE = 4000
@@ -64,6 +69,7 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
         Route("/review", pages.keeper(_list_page)),
         Route(f"{place}/progress", pages.keeper(_progress_page)),
         Route(f"{place}/agreement", pages.keeper(_agreement_page)),
+        Route(f"{place}/judge", pages.keeper_change(_judge), methods=["POST"]),
         Route(f"{place}/join/{{secret}}", pages.join),
         Route(place, pages.show(_start)),
         Route(f"{place}/item/{{position:int}}", pages.show(_item_page)),
@@ -93,8 +99,28 @@ class _Pages:
             try:
                 template, values = view(self.door, request)
             except R2medError as error:
-                return self._error(request, 404, str(error))
-            return _html(render(template, Frame(self.menu, "Review", root="/static/", live=True), **values))
+                return self._error(request, 404, str(error), "/review")
+            around = Frame(self.menu, "Review", root="/static/", live=True, busy=anybody_works())
+            return _html(render(template, around, **values))
+
+        return endpoint
+
+    def keeper_change(self, work: Callable[[ReviewDoor, Request, Mapping[str, str]], str]) -> Callable[[Request], Any]:
+        """What whoever has the server's token asks to be done; the browser then goes where that can be seen."""
+
+        @wraps(work)
+        async def endpoint(request: Request) -> Response:
+            if request.state.admitted_by == "entrance":
+                return self._error(request, 403, "this is for the keeper of the review")
+            form: dict[str, str] = {}
+            try:
+                form = await read_form(request)
+                place = await run_in_threadpool(work, self.door, request, form)
+            except R2medError as error:
+                place = f"/review/{request.path_params['name']}/progress"
+                back = address(place, **{name: form.get(name, "") for name in ("llm", "as")})
+                return self._error(request, _STATUS.get(type(error), 400), str(error), back)
+            return RedirectResponse(place, 303)
 
         return endpoint
 
@@ -160,11 +186,11 @@ class _Pages:
         first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
         return Frame({first: place, "Guideline": f"{place}/guideline"}, root="/static/", live=True)
 
-    def _error(self, request: Request, status: int, message: str) -> Response:
+    def _error(self, request: Request, status: int, message: str, keepers: str = "") -> Response:
         name = request.path_params.get("name", "")
         keeper = request.state.admitted_by != "entrance"
         around = Frame(self.menu if keeper else {"Desk": f"/review/{name}"}, root="/static/", live=True)
-        back = "" if status == 403 else f"/review/{name}" if name else "/review"
+        back = "" if status == 403 else keepers or (f"/review/{name}" if name else "/review")
         return HTMLResponse(render("review_error.html", around, message=message, back=back), status)
 
 
@@ -324,15 +350,31 @@ def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[s
 
 def _list_page(door: ReviewDoor, request: Request) -> Page:
     found, broken = every_progress()
-    return "review_list.html", {"reviews": found, "broken": broken}
+    return "review_list.html", {"reviews": found, "broken": broken, "cite": citation("Reviews", "review", "list")}
 
 
 def _progress_page(door: ReviewDoor, request: Request) -> Page:
-    desk = door.desk(request.path_params["name"])
-    return "review_progress.html", {"progress": desk.progress(), "causes": CAUSES}
+    desk, asked = door.desk(request.path_params["name"]), request.query_params
+    offer = offer_review(desk.store, asked.get("llm", ""), asked.get("as", ""))
+    job = _jobs(request).newest("judge", "review", desk.store.project.name)
+    values = {"progress": desk.progress(), "causes": CAUSES, "offer": offer, "job": job}
+    name = desk.store.project.name
+    return "review_progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
+
+
+def _judge(door: ReviewDoor, request: Request, form: Mapping[str, str]) -> str:
+    return start_review(_jobs(request), door.desk(request.path_params["name"]).store, form).page
+
+
+def _jobs(request: Request) -> Jobs:
+    feed: LiveFeed = request.app.state.feed
+    return feed.library.jobs
 
 
 def _agreement_page(door: ReviewDoor, request: Request) -> Page:
     """What `r2med review agreement` prints, with every breakdown."""
-    found = review_agreement(door.desk(request.path_params["name"]).store)
-    return "review_agreement.html", {"found": found, "sections": agreement_sections(found, BREAKDOWNS), "wide": wide}
+    name = request.path_params["name"]
+    found = review_agreement(door.desk(name).store)
+    cite = citation(f"Agreement in the review {name}", "review", "agreement", name, "--by", *BREAKDOWNS)
+    sections = agreement_sections(found, BREAKDOWNS)
+    return "review_agreement.html", {"found": found, "sections": sections, "wide": wide, "cite": cite}
