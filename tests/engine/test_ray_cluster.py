@@ -30,7 +30,7 @@ from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import MissingExtra, R2medError
 from r2med.pipeline.stage import Context
-from r2med.retrieve import spread_indexing
+from r2med.retrieve import spread_indexing, spread_search
 from r2med.runs.ledger import Ledger
 from r2med.storage.cache import Cache
 
@@ -50,6 +50,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 400)
     monkeypatch.setattr(WordLlamaEncoder, "batch_tokens", 400)
     monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
+    monkeypatch.setattr(spread_search, "_RANGE", 13)
+    monkeypatch.setattr(spread_search, "_POSTINGS", 400)
+    monkeypatch.setattr(spread_search, "_LEAST", 1)
 
 
 def lines(log: Path) -> list[tuple[str, str]]:

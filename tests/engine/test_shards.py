@@ -18,8 +18,9 @@ from r2med.engine.shards import Shards
 from r2med.engine.work_blocks import BlockStore
 from r2med.errors import R2medError
 from r2med.rerank import spread_scoring
-from r2med.retrieve import spread_indexing
+from r2med.retrieve import spread_indexing, spread_search
 from r2med.retrieve.spread_indexing import IndexWorker
+from r2med.retrieve.spread_search import SearchWorker
 
 TASK = "sample/Biology"
 
@@ -79,6 +80,22 @@ def test_an_index_is_built_in_shards_to_the_byte(tmp_path: Path, monkeypatch: py
     indexes = [sorted((tmp_path / home / "cache" / "bm25").rglob("*.*")) for home in ("alone", "three")]
     assert [file.read_bytes() for file in indexes[0]] == [file.read_bytes() for file in indexes[1]]
     assert not list((tmp_path / "three" / "blocks").glob("bm25-*")), "what was merged is not kept twice"
+
+
+@pytest.mark.parametrize("system", ["bm25(depth=7)", "bm25-classic(drop_self=true)"])
+def test_documents_are_searched_in_shards_to_the_byte(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "alone"))
+    command(system, "--out", str(tmp_path / "out"))
+    monkeypatch.setattr(spread_search, "_RANGE", 13)
+    monkeypatch.setattr(spread_search, "_POSTINGS", 40)
+    done: list[bytes] = []
+    plain = SearchWorker.run
+    monkeypatch.setattr(SearchWorker, "run", lambda self, payload: done.append(payload) or plain(self, payload))
+    assert with_shards(system, 3, tmp_path / "three", monkeypatch) == run_files(tmp_path / "out")
+    assert len(set(done)) == len(done) > 5, "each range of documents once"
+    assert not [file for file in (tmp_path / "three" / "blocks").rglob("*") if file.is_file()]
 
 
 def test_a_merge_of_an_index_says_which_runs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ class _Actor:
 class _Deal:
     """One job being done: who works on what."""
 
+    keeps: bool = False
     actors: list[_Actor] = field(default_factory=list)
     pending: dict[Any, _Actor] = field(default_factory=dict)
     """Calls under way."""
@@ -108,11 +109,17 @@ class RayCluster:
     def __init__(self, address: str, settings: EngineSettings) -> None:
         self._settings = settings
         self._ray = _connected(address)
-        self._store = BlockStore(settings.blocks)
+        self._blocks = BlockStore(settings.blocks)
+        self.shares_home = not settings.blocks
+
+    @property
+    def store(self) -> BlockStore:
+        """Where workers leave their results."""
+        return self._blocks
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, as it comes."""
-        deal, source = _Deal(), iter(blocks)
+        deal, source = _Deal(job.keeps), iter(blocks)
         worker = self._ray.put(job.worker)
         waiting: WorkBlock | None = None
         try:
@@ -121,8 +128,8 @@ class RayCluster:
                 for actor in deal.idle():
                     waiting = waiting or self._next(deal, source)
                     # What an earlier driver had computed is only read.
-                    while waiting is not None and (found := self._store.get(waiting.key)) is not None:
-                        yield self._taken(waiting, found)
+                    while waiting is not None and (found := self.store.get(waiting.key)) is not None:
+                        yield self._taken(deal, waiting, found)
                         waiting = self._next(deal, source)
                     chosen, waiting = waiting or deal.straggler(), None
                     if chosen is None:
@@ -152,9 +159,10 @@ class RayCluster:
         actor.block, actor.since = block, time.monotonic()
         deal.pending[actor.handle.do.remote(block.key, block.payload)] = actor
 
-    def _taken(self, block: WorkBlock, content: bytes) -> tuple[WorkBlock, bytes]:
-        """A result on its way to where it belongs, after which its file is not needed."""
-        self._store.remove(block.key)
+    def _taken(self, deal: _Deal, block: WorkBlock, content: bytes) -> tuple[WorkBlock, bytes]:
+        """A result on its way to where it belongs, after which its file is not needed, unless the job says so."""
+        if not deal.keeps:
+            self.store.remove(block.key)
         return block, content
 
     def _collected(self, deal: _Deal) -> Iterator[tuple[WorkBlock, bytes]]:
@@ -181,13 +189,13 @@ class RayCluster:
             if block.key in deal.done:
                 continue
             deal.done.add(block.key)
-            yield self._taken(block, self._read(block))
+            yield self._taken(deal, block, self._read(block))
 
     def _read(self, block: WorkBlock) -> bytes:
-        content = self._store.get(block.key)
+        content = self.store.get(block.key)
         if content is None:
             raise R2medError(
-                f"a block was computed but is not in {self._store.place}: set blocks in [engine] of r2med.toml to"
+                f"a block was computed but is not in {self.store.place}: set blocks in [engine] of r2med.toml to"
                 " storage that all hosts share"
             )
         return content
@@ -232,7 +240,7 @@ class RayCluster:
         actor = self._ray.remote(RayWorker)
         environment = {"env_vars": _environment(self._settings.threads)}
         placed = actor.options(scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0, **options)
-        return placed.remote(worker, self._store.place)
+        return placed.remote(worker, self.store.place)
 
 
 def _environment(threads: int) -> dict[str, str]:

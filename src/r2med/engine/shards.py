@@ -16,7 +16,7 @@ from secrets import token_hex
 
 import orjson
 
-from r2med.engine.work_blocks import SpreadJob, WorkBlock
+from r2med.engine.work_blocks import BlockStore, SpreadJob, WorkBlock
 from r2med.errors import Postponed, R2medError, counted
 from r2med.storage.home import home
 
@@ -30,6 +30,7 @@ class Shards:
     number: int
     total: int
     only_large: bool = True
+    shares_home: bool = True
     _lacking: set[int] = field(default_factory=set)
     """The shards whose blocks were found missing."""
 
@@ -50,21 +51,32 @@ class Shards:
     def __str__(self) -> str:
         return f"shard {self.number or 'merge'}/{self.total}"
 
+    @property
+    def store(self) -> BlockStore:
+        """Where the commands find each other's results, of jobs that keep them."""
+        return BlockStore()
+
     def owner(self, block: WorkBlock) -> int:
         """The shard that a block belongs to, counted from 1."""
         return int(block.key[:12], 16) % self.total + 1
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
-        """Do the blocks of this shard, here and now."""
-        ready = False
+        """Do the blocks of this shard, here and now; what is kept of the others' is read."""
+        ready, store = False, self.store
         for block in blocks:
+            if job.keeps and (found := store.get(block.key)) is not None:
+                yield block, found
+                continue
             if self.owner(block) != self.number:
                 self._lacking.add(self.owner(block))
                 continue
             if not ready:
                 job.worker.load()
                 ready = True
-            yield block, job.worker.run(block.payload)
+            result = job.worker.run(block.payload)
+            if job.keeps:
+                store.put(block.key, result)
+            yield block, result
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
         """The other shards have to do theirs; where this one merges, they have not."""

@@ -6,8 +6,12 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from r2med.errors import R2medError
 from r2med.storage.files import write_file
@@ -34,6 +38,8 @@ class SpreadJob:
     name: str
     """As people call it."""
     worker: Worker
+    keeps: bool = False
+    """Whether results stay in the storage of blocks, for whoever needs all of them before any is used up."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,12 @@ class Spread(Protocol):
 
     only_large: bool
     """Whether it is for documents alone: queries are few, and every command of a batch needs them all."""
+    shares_home: bool
+    """Whether all who work see the same `R2MED_HOME`, and in it the caches of whoever asks."""
+
+    @property
+    def store(self) -> BlockStore:
+        """Where finished blocks are."""
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, in any order; blocks are taken as they are needed."""
@@ -95,6 +107,26 @@ def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
 def carried(text: str) -> str:
     """The text without lone surrogates, which JSON cannot carry; tokenizers replace them too."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def packed_columns(*columns: NDArray[Any]) -> bytes:
+    """Columns of numbers as one content.
+
+    >>> [column.tolist() for column in unpacked_columns(packed_columns(np.arange(2), np.ones((1, 2))))]
+    [[0, 1], [[1.0, 1.0]]]
+    """
+    file = BytesIO()
+    for column in columns:
+        np.save(file, column, allow_pickle=False)
+    return file.getvalue()
+
+
+def unpacked_columns(content: bytes) -> list[NDArray[Any]]:
+    """The columns again."""
+    file, found = BytesIO(content), []
+    while file.tell() < len(content):
+        found.append(np.load(file, allow_pickle=False))
+    return found
 
 
 class BlockStore:

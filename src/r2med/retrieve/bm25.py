@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,9 +21,10 @@ from r2med.pipeline.stage import Context, Retriever
 from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.index_builder import write_index
 from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
-from r2med.retrieve.postings_search import Weights
+from r2med.retrieve.postings_search import BestDocuments, Weights
 from r2med.retrieve.query_text import search_texts
 from r2med.retrieve.spread_indexing import worth_spreading, write_spread_index
+from r2med.retrieve.spread_search import SearchWorker, SpreadSearch
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
 
@@ -137,14 +138,34 @@ class _BM25(Retriever):
         silent = sum(not weights for weights in queries)
         if silent:
             context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")
-        return Run.from_lists(dict(self._lists(collection, scorer, queries)))
-
-    def _lists(self, collection: Collection, scorer: Scorer, queries: Sequence[Weights]) -> Iterator[_List]:
-        names, ids = collection.queries.ids, collection.documents.ids
         position = collection.documents.position if self.drop_self else {}
-        hidden = [position.get(name, -1) for name in names]
-        for name, best in zip(names, scorer.best(queries, self.depth, hidden), strict=True):
-            yield name, ([ids[place] for place in best.places.tolist()], best.scores)
+        hidden = [position.get(name, -1) for name in collection.queries.ids]
+        found = self._found(collection, scorer, queries, hidden, context)
+        return Run.from_lists(dict(_named(collection, found)))
+
+    def _found(
+        self,
+        collection: Collection,
+        scorer: Scorer,
+        queries: Sequence[Weights],
+        hidden: Sequence[int],
+        context: Context,
+    ) -> Iterable[BestDocuments]:
+        """Each query's best documents, found here or wherever the engine spreads work to."""
+        spread = spread_of(context.engine)
+        if spread is not None:
+            folder = context.cache.root / "bm25" / index_key(collection.documents)
+            worker = SearchWorker(str(folder.resolve()), self.k1, self.b, self.depth)
+            search = SpreadSearch(worker, scorer, spread, context.engine)
+            if search.worth_it(queries):
+                return search.best(queries, hidden)
+        return scorer.best(queries, self.depth, hidden)
+
+
+def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[_List]:
+    ids = collection.documents.ids
+    for name, best in zip(collection.queries.ids, found, strict=True):
+        yield name, ([ids[place] for place in best.places.tolist()], best.scores)
 
 
 def _known_terms(text: str, index: InvertedIndex) -> dict[int, int]:

@@ -24,11 +24,16 @@ class Scorer(PostingsScorer):
 
     def idf(self, number: int) -> float:
         """How rare a term is."""
-        return math.log(len(self.index.lengths) + 1.0) - math.log(self.holding(number) + 0.5)
+        return math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
 
     def damping(self, length: Length) -> Length:
         """What is added to a frequency below the fraction line, for one text's length or a column of lengths."""
-        return self.k1 * (1 - self.b + self.b * length / self.index.average_length)
+        return self.k1 * (1 - self.b + self.b * length / self.average_length)
+
+    @property
+    def average_length(self) -> float:
+        """The mean length of a document of the collection."""
+        return self.index.average_length
 
     def most(self, number: int) -> float:
         """The idf, for no fraction tf / (tf + damping) exceeds 1."""

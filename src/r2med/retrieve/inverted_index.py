@@ -80,6 +80,14 @@ class InvertedIndex:
         try:
             if not is_unchanged(folder):
                 raise DamagedIndex(f"{folder} has changed since it was written")
+        except (OSError, ValueError) as error:
+            raise DamagedIndex(f"{folder}: {error}") from error
+        return cls.mapped(folder)
+
+    @classmethod
+    def mapped(cls, folder: Path) -> InvertedIndex:
+        """Map the files of an index that somebody has opened already, reading no more of them than is asked for."""
+        try:
             columns = {name: read_column(folder, name) for name in _COLUMNS}
             text = (folder / TERMS).read_bytes().decode()
         except (OSError, ValueError) as error:

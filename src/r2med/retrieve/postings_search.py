@@ -90,8 +90,13 @@ class PostingsScorer(ABC):
         """Whether a term may weigh less than nothing, so that a sum may fall as terms are added."""
         return False
 
+    @property
+    def collection_size(self) -> int:
+        """How many documents the collection has, of which the index may hold a part."""
+        return len(self.index.lengths)
+
     def holding(self, number: int) -> int:
-        """How many documents have a term."""
+        """How many documents of the collection have a term."""
         return int(self.index.offsets[number + 1] - self.index.offsets[number])
 
     def best(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
@@ -226,7 +231,7 @@ class PostingsScorer(ABC):
         return weight * self.most(number)
 
     def _is_common(self, number: int) -> bool:
-        return _COMMON * self.holding(number) > len(self.index.lengths)
+        return _COMMON * self.holding(number) > self.collection_size
 
     def add_for(self, places: NDArray[np.int32], number: int, weight: float, scores: NDArray[np.float64]) -> None:
         """Add what a term weighs in the documents at ascending places to their scores."""

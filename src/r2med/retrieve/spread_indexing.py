@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
-from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried
+from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, packed_columns, unpacked_columns
 from r2med.pipeline.engine import Engine
 from r2med.retrieve.index_builder import build_run, merge_index, text_blocks
 from r2med.retrieve.sorted_runs import TermPostings, read_column, save_run
@@ -93,15 +92,10 @@ class IndexWorker:
 
 
 def _packed(run: TermPostings, lengths: NDArray[np.int32]) -> bytes:
-    file = BytesIO()
-    for column in (lengths, run.offsets, run.documents, run.values):
-        np.save(file, column, allow_pickle=False)
-    file.write(b"\n".join(run.terms))
-    return file.getvalue()
+    terms = np.frombuffer(b"\n".join(run.terms), dtype=np.uint8)
+    return packed_columns(lengths, run.offsets, run.documents, run.values, terms)
 
 
 def _unpacked(content: bytes) -> tuple[TermPostings, NDArray[np.int32]]:
-    file = BytesIO(content)
-    lengths, offsets, documents, values = (np.load(file, allow_pickle=False) for _ in range(4))
-    terms = file.read()
-    return TermPostings(terms.split(b"\n") if terms else [], offsets, documents, values), lengths
+    lengths, offsets, documents, values, terms = unpacked_columns(content)
+    return TermPostings(terms.tobytes().split(b"\n") if len(terms) else [], offsets, documents, values), lengths
