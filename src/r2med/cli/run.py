@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import r2med
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, Size, json_option, messages, output, write_json
+from r2med.cli.engine_option import close_batch, engine_option, open_engine
+from r2med.cli.options import ManyValues, Size, json_option, output, write_json
 from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
-from r2med.engine.choose import choose_engine
-from r2med.engine.shards import Shards
-from r2med.engine.spreading import spread_of
 from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine
@@ -83,9 +80,7 @@ class RunRequest:
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @click.option("--memory", type=Size(), help="Memory for indexing and searching (default: 2GB, or that of r2med.toml).")
-@click.option(
-    "--engine", default="", metavar="ENGINE", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
-)
+@engine_option()
 @asking_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -187,21 +182,16 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
 
 def _engine(asked: RunRequest, systems: Sequence[System]) -> Engine:
     """Where the work runs; a shard whose siblings were asked something else is refused."""
-    engine = choose_engine(asked.engine, messages())
-    spread = spread_of(engine)
-    if isinstance(spread, Shards):
-        given = {"systems": [system.spec for system in systems], "tasks": list(asked.tasks), "split": asked.split}
-        spread.check_siblings(given | {"r2med": r2med.__version__})
-    return engine
+    specs = [system.spec for system in systems]
+    return open_engine(asked.engine, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
 
 
 def _finish_shards(engine: Engine, report: Report) -> None:
     """Say what was left to other shards; one that merged closes the batch."""
     for part in report.postponed:
         click.echo(f"{part.task}: {part.message}", err=True)
-    spread = spread_of(engine)
-    if isinstance(spread, Shards) and not report.failures:
-        spread.merged()
+    if not report.failures:
+        close_batch(engine)
 
 
 def _explain(report: Report) -> None:

@@ -6,38 +6,42 @@ Whoever is killed meanwhile, of those who work and of those who ask, finds what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock
 
 
 def results_in_order(
-    spread: Spread, job: SpreadJob, blocks: Iterable[WorkBlock], advance: Callable[[WorkBlock], None]
-) -> Iterator[bytes]:
-    """The results of all blocks in the order of the blocks, once every one is there; then they are let go.
+    spread: Spread,
+    job: SpreadJob,
+    blocks: Iterable[WorkBlock],
+    advance: Callable[[WorkBlock], None],
+    *,
+    once: bool = False,
+) -> Iterator[tuple[Any, bytes]]:
+    """What each block is about and its result, in the order of the blocks, when all are there; then they are let go.
 
-    One of them is in memory at a time. `advance` is told of each block that is done.
+    One result is in memory at a time. `advance` is told of each block that is done. With `once`, what is made of them
+    is made by the command that merges and by no other.
     """
-    keys: list[str] = []
+    known: list[tuple[str, Any]] = []
 
     def noted() -> Iterator[WorkBlock]:
         for block in blocks:
-            keys.append(block.key)
+            known.append((block.key, block.about))
             yield block
 
     done = set()
     for block, _ in spread.run(job, noted()):
         done.add(block.key)
         advance(block)
-    _check(spread, job, sum(key not in done for key in keys), len(keys))
-    for place, key in enumerate(keys):
+    missing = sum(key not in done for key, _ in known)
+    if missing or (once and not spread.merges):
+        raise spread.unfinished(f"blocks of {job.name}", missing, len(known))
+    for place, (key, about) in enumerate(known):
         content = spread.store.get(key)
         if content is None:
-            raise spread.unfinished(f"blocks of {job.name}", len(keys) - place, len(keys))
-        yield content
-    for key in keys:
+            raise spread.unfinished(f"blocks of {job.name}", len(known) - place, len(known))
+        yield about, content
+    for key, _ in known:
         spread.store.remove(key)
-
-
-def _check(spread: Spread, job: SpreadJob, missing: int, total: int) -> None:
-    if missing:
-        raise spread.unfinished(f"blocks of {job.name}", missing, total)

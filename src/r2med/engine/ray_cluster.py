@@ -105,6 +105,7 @@ class RayCluster:
     """Deals blocks out to the actors of a cluster."""
 
     only_large = False
+    merges = True
 
     def __init__(self, address: str, settings: EngineSettings) -> None:
         self._settings = settings

@@ -52,6 +52,11 @@ class Shards:
         return f"shard {self.number or 'merge'}/{self.total}"
 
     @property
+    def merges(self) -> bool:
+        """Whether it is the one that merges."""
+        return not self.number
+
+    @property
     def store(self) -> BlockStore:
         """Where the commands find each other's results, of jobs that keep them."""
         return BlockStore()
@@ -81,6 +86,8 @@ class Shards:
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
         """The other shards have to do theirs; where this one merges, they have not."""
         lacking = ", ".join(map(str, sorted(self._lacking)))
+        if self.number and not missing:
+            return Postponed(f"{self}: {job} are all done; shard:merge/{self.total} makes the result of them")
         if self.number:
             return Postponed(f"{self}: its share of {job} is done; {missing:,} of {total:,} are left to other shards")
         return R2medError(

@@ -62,6 +62,10 @@ class Spread(Protocol):
     """Whether all who work see the same `R2MED_HOME`, and in it the caches of whoever asks."""
 
     @property
+    def merges(self) -> bool:
+        """Whether this command is the one that makes a whole of what all have done."""
+
+    @property
     def store(self) -> BlockStore:
         """Where finished blocks are."""
 

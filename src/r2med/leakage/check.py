@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,20 +14,19 @@ import orjson
 
 from r2med.data import load
 from r2med.data.tasks import Task, resolve
+from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.leakage.findings import LeakageReport, Tally, pairs_of
 from r2med.leakage.index import IndexedTask, index_texts
 from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
+from r2med.leakage.spread_matching import MatchedBlock, Piece, spread_matches, worth_spreading
 from r2med.leakage.training import Block, blocks, check_files, size_of
-from r2med.pipeline.engine import Engine, quiet
+from r2med.pipeline.engine import Engine, Progress, quiet
 from r2med.storage.cache import Cache
 from r2med.storage.files import draft_file
 from r2med.text.hash_table import by_size
-
-Piece = tuple[int, LeakHits]
-"""The place of a task, and pairs with its texts."""
 
 _MEGABYTE = 1_000_000
 _WORKERS = 2
@@ -62,7 +62,7 @@ def check(
     with ExitStack() as stack:
         sink = stack.enter_context(_written(out)) if out is not None else None
         tally = Tally([_subject(task, settings, engine) for task in chosen], limit)
-        _read(paths, Matcher(tally.subjects, settings), tally, sink, engine)
+        _read(paths, settings, tally, sink, engine)
     return tally.report(settings)
 
 
@@ -73,19 +73,33 @@ def _written(out: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _read(paths: Sequence[Path], matcher: Matcher, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
-    """Stream the files through the matcher into the tally and the file of pairs."""
+def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
+    """Stream what the files hold into the tally and the file of pairs."""
     total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
     with engine.progress("read training data, MB", total, "MB") as bar:
-        for path in paths:
-            for block, found in _matched(matcher, blocks(path, matcher.settings.fields)):
-                for place, hits in found:
+        for path, matched in groupby(_matches(paths, settings, tally.subjects, engine, bar), lambda each: each.path):
+            for block in matched:
+                for place, hits in block.pieces:
                     tally.add(path, place, hits)
                     if sink is not None:
-                        _write(sink, path, matcher.subjects[place], hits)
-                tally.end_block(block.count)
-                bar.advance(block.size / _MEGABYTE)
+                        _write(sink, path, tally.subjects[place], hits)
+                tally.end_block(block.rows)
             tally.end_file(path)
+
+
+def _matches(
+    paths: Sequence[Path], settings: Settings, subjects: Sequence[IndexedTask], engine: Engine, bar: Progress
+) -> Iterator[MatchedBlock]:
+    """What each block of the files holds, in order, found here or wherever the engine spreads work to."""
+    spread = spread_of(engine)
+    if spread is not None and worth_spreading(paths):
+        yield from spread_matches(paths, subjects, settings, spread, bar)
+        return
+    matcher = Matcher(subjects, settings)
+    for path in paths:
+        for block, pieces in _matched(matcher, blocks(path, settings.fields)):
+            yield MatchedBlock(path, block.count, pieces)
+            bar.advance(block.size / _MEGABYTE)
 
 
 def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:

@@ -28,13 +28,13 @@ from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex, Postings
 from r2med.retrieve.postings_search import BestDocuments, Weights
 from r2med.text.hash_table import by_size
 
-_RANGE = 1 << 19
+_RANGE = 1 << 20
 """Documents of a block: their stretch of the index and the sums of a few queries fit the memory of a small host."""
-_POSTINGS = 1_000_000_000
+_POSTINGS = 500_000_000
 """Postings that the queries of a block look at: seconds of work, and what is lost when a worker dies."""
 _LEAST = 4
 """Work of fewer blocks is done here: to start workers would take as long."""
-_TERMS_KEPT = 128
+_TERMS_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class IndexRange(InvertedIndex):
         def cut(number: int) -> Postings:
             documents, values = InvertedIndex.postings(self, number)
             first, last = np.searchsorted(documents, (self.start, self.start + len(self.lengths)))
-            return Postings(documents[first:last] - documents.dtype.type(self.start), values[first:last])
+            mine = documents[first:last]
+            return Postings(mine - mine.dtype.type(self.start) if self.start else mine, values[first:last])
 
         return cut
 
@@ -136,8 +137,8 @@ class SpreadSearch:
         job = SpreadJob("search bm25", self.worker, keeps=True)
         with self.engine.progress("search", len(blocks)) as bar:
             results = results_in_order(self.spread, job, blocks, lambda _: bar.advance())
-            for block, result in zip(blocks, results, strict=True):
-                for query, best in zip(block.about, _lists(result), strict=True):
+            for places, result in results:
+                for query, best in zip(places, _lists(result), strict=True):
                     found[query] = self._merged(found[query], best)
         return found
 
