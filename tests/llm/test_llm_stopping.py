@@ -193,14 +193,23 @@ def test_what_a_killed_process_was_asking_is_taken_over(serve, lease):
 
 def test_a_claim_without_a_sign_of_its_process_runs_out(tmp_path):
     first, second = (ReplyCache(tmp_path / "llm.sqlite", lease=0.3) for _ in range(2))
-    assert first.claim("a").mine
+    assert first.write([first.claiming("a")])[0].mine
     # As if its process hung, or were on a machine that is gone.
     first._closing.set()
-    assert not second.claim("a").mine
+    assert not second.write([second.claiming("a")])[0].mine
     time.sleep(0.7)
-    assert second.claim("a").mine
+    assert second.write([second.claiming("a")])[0].mine
     first.close()
     second.close()
+
+
+def test_answers_that_come_together_are_written_together(serve, connect):
+    """One transaction for each answer and each claim would be 400."""
+    server, client, statements = serve(lambda prompt, nth: Say(delay=0.1)), connect(concurrency=50), []
+    client._answers._writer.set_trace_callback(statements.append)
+    replies = client.ask_all(priced(server, 200))
+    assert len(replies) == len(client._answers) == 200
+    assert statements.count("COMMIT") < 200
 
 
 def test_ctrl_c_lets_requests_under_way_finish_and_keeps_them(serve):

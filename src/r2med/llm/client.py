@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -16,10 +15,11 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, Limits, estimate
 from r2med.llm.endpoint import Endpoint
 from r2med.llm.event_loop import Loop
+from r2med.llm.grouped_writes import GroupedWrites
 from r2med.llm.http_server import HttpServer, Server
 from r2med.llm.local_server import LocalServer
 from r2med.llm.replies import to_reply
-from r2med.llm.reply_cache import FileInUse, ReplyCache
+from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError
@@ -45,7 +45,7 @@ class Client:
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
         self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
-        self._file_thread = ThreadPoolExecutor(1, "r2med-answers")
+        self._file = GroupedWrites(lambda: self._answers)
         self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
 
@@ -136,7 +136,7 @@ class Client:
     def close(self) -> None:
         """Let go of connections, local servers and the file of answers."""
         self._loop.close(self._shut)
-        self._file_thread.shutdown()
+        self._file.close()
         if "_answers" in vars(self):
             self._answers.close()
 
@@ -179,7 +179,7 @@ class Client:
             try:
                 return await (await self._endpoint(request.model)).ask(request, partial(self._keep, request, key))
             except BaseException:
-                await asyncio.shield(self._in_file(self._answers.release, key))
+                await asyncio.shield(self._file.write(self._answers.releasing(key)))
                 raise
         except AttemptError as trouble:
             if self._why is not None:
@@ -194,7 +194,7 @@ class Client:
         """The reply of an answer, once that is written down."""
         reply = to_reply(request, answer)
         try:
-            stays = await self._in_file(self._answers.keep, key, request, answer, reply.incomplete)
+            stays = await self._file.write(self._answers.keeping(key, request, answer, reply.incomplete))
         except R2medError as error:
             # Before the slot is free: whoever waits for it must not ask.
             self._halt(error)
@@ -205,20 +205,15 @@ class Client:
         """None once the request is this process's to ask; the answer where another process was first."""
         wait = _FIRST_LOOK
         while True:
-            claim = await self._in_file(self._answers.claim, key, reject)
+            # While all slots are taken, a claim may wait for the next answer and be written with it.
+            idle = self._under_way() < self.limits.concurrency
+            claim = await self._file.write(self._answers.claiming(key, reject), urgent=idle)
             if claim.mine or claim.answer is not None:
                 return claim.answer
             if self._halted.is_set():
                 raise AttemptError("stopped", retry=False)
             await asyncio.sleep(wait)
             wait = min(_LAST_LOOK, 1.5 * wait)
-
-    async def _in_file(self, function: Callable[..., Value], *arguments: Any) -> Value:
-        """Write to the file of answers: at once, or beside the loop while another process holds the file."""
-        try:
-            return function(*arguments, wait=False)
-        except FileInUse:
-            return await asyncio.get_running_loop().run_in_executor(self._file_thread, function, *arguments)
 
     def _noted(self, key: str, answer: RawAnswer, reply: Reply) -> Reply:
         if reply.incomplete:

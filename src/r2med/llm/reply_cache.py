@@ -1,7 +1,8 @@
 """Every answer ever paid for, in one SQLite file: found again by the hash of its request, by any process, at any time.
 
-An answer is committed the moment it arrives, so a process that is killed loses only what was still under way. What is
-kept is what the server said; the reasoning is told from the answer anew each time, so better parsing costs nothing.
+An answer is committed as it arrives, before its slot is free again, so a process that is killed loses only what was
+still under way; answers that arrive together are one transaction. What is kept is what the server said; the reasoning
+is told from the answer anew each time, so better parsing costs nothing.
 
 Whoever is about to ask claims the request first, and others wait for its answer instead of asking too. A claim is a
 lease that its process renews while it lives; when that process dies, the next one takes the request over, at once
@@ -65,6 +66,8 @@ _FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS))
 _AT_A_TIME = 500
 _LEASE = 10.0
 """Seconds for which a claim holds without a sign of its process."""
+_LONG_LOG = 1 << 14
+"""Pages of 4 kB."""
 _PATIENCE, _LOOK_AGAIN = 60.0, 0.02
 """Seconds to wait for another process that holds the file, and between two tries."""
 
@@ -102,16 +105,18 @@ class ReplyCache:
         self._owner = f"{process_mark()} {uuid.uuid4().hex}"
         self._lease, self._patience = lease, patience
         # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
-        self._read_lock, self._write_lock = threading.Lock(), threading.Lock()
+        self._write_lock, self._read_lock, self._log_lock = threading.Lock(), threading.Lock(), threading.Lock()
         self._locked_since: float | None = None
         self._claims: set[str] = set()
         self._closing = threading.Event()
         self._renewer: threading.Thread | None = None
-        self._files = [Database(self.path, _FORMAT, patience, shared=True) for _ in range(2)]
-        self._writer, self._reader = (file.connection for file in self._files)
-        for connection in (self._writer, self._reader):
+        self._files = [Database(self.path, _FORMAT, patience, shared=True) for _ in range(3)]
+        self._writer = self._files[0].connection
+        for file in self._files:
             # From here on it is this class that waits, where a signal can reach it.
-            connection.execute("PRAGMA busy_timeout = 0")
+            file.connection.execute("PRAGMA busy_timeout = 0")
+        # Moving the log into the file waits for the disk, so a thread does it; the writer only when the log is long.
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONG_LOG}")
         self._writer.create_function("is_gone", 1, _is_gone)
 
     def close(self) -> None:
@@ -121,7 +126,7 @@ class ReplyCache:
             # If this fails, they run out by themselves.
             with suppress(R2medError, sqlite3.DatabaseError):
                 self._write(lambda: self._writer.execute("DELETE FROM claims WHERE owner = ?", (self._owner,)))
-        for lock, file in zip((self._write_lock, self._read_lock), self._files, strict=True):
+        for lock, file in zip((self._write_lock, self._read_lock, self._log_lock), self._files, strict=True):
             with lock:
                 file.close()
 
@@ -136,11 +141,18 @@ class ReplyCache:
             found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
         return found
 
-    def claim(self, key: str, reject: RawAnswer | None = None, *, wait: bool = True) -> Claim:
-        """Take a request over, unless another process is asking it or has its answer.
+    def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
+        """Do some work on the file in one transaction, all of it or nothing; what each returned.
+
+        Without `wait`, `FileInUse` when the file is being written.
+        """
+        return self._write(lambda: [work() for work in works], wait)
+
+    def claiming(self, key: str, reject: RawAnswer | None = None) -> Callable[[], Claim]:
+        """The work of taking a request over, unless another process is asking it or has its answer.
 
         `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
-        has come since is another one, and is used. Without `wait`, `FileInUse` when the file is being written.
+        has come since is another one, and is used.
         """
 
         def work() -> Claim:
@@ -155,22 +167,24 @@ class ReplyCache:
             ).rowcount
             if taken:
                 self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
+                self._claims.add(key)
+                self._renew()
             return Claim(bool(taken))
 
-        claim = self._write(work, wait)
-        if claim.mine:
-            self._claims.add(key)
-            self._renew()
-        return claim
+        return work
 
-    def release(self, key: str, *, wait: bool = True) -> None:
-        """Give a claim back without an answer."""
-        self._claims.discard(key)
-        gone = "DELETE FROM claims WHERE key = ? AND owner = ?"
-        self._write(lambda: self._writer.execute(gone, (key, self._owner)), wait)
+    def releasing(self, key: str) -> Callable[[], None]:
+        """The work of giving a claim back without an answer."""
 
-    def keep(self, key: str, request: Request, answer: RawAnswer, problem: str = "", *, wait: bool = True) -> RawAnswer:
-        """Write an answer down for good, before anyone uses it; the one that was first when there is one already."""
+        def work() -> None:
+            self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+            self._claims.discard(key)
+
+        return work
+
+    def keeping(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> Callable[[], RawAnswer]:
+        """The work of writing an answer down for good, before anyone uses it; it returns the one that stays, which is
+        the one that was first when there is one already."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
         model, usage = request.model, answer.usage
@@ -180,11 +194,10 @@ class ReplyCache:
         def work() -> RawAnswer:
             fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+            self._claims.discard(key)
             return answer if fresh.rowcount else self._kept(key) or answer
 
-        stays = self._write(work, wait)
-        self._claims.discard(key)
-        return stays
+        return work
 
     def typical_length(self, model: str) -> float | None:
         """The mean length of a model's kept answers in tokens, or None when there are none."""
@@ -288,17 +301,23 @@ class ReplyCache:
         time.sleep(_LOOK_AGAIN)
 
     def _renew(self) -> None:
-        """Have the claims renewed from a thread of their own, which a busy event loop cannot hold up."""
+        """Have the claims renewed from a thread of their own, which a busy event loop cannot hold up.
+
+        It moves the write-ahead log into the file as well, which the loop shall not wait for.
+        """
         if self._renewer is None or not self._renewer.is_alive():
             self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
             self._renewer.start()
 
     def _renew_claims(self) -> None:
+        log = self._files[2]
         while not self._closing.wait(self._lease / 4):
             # If this fails, whoever keeps an answer next meets the same, and says so.
             with suppress(R2medError, sqlite3.DatabaseError):
                 if self._claims:
                     self._write(self._extend)
+                with self._log_lock:
+                    log.rows("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _extend(self) -> None:
         longer = (time.time() + self._lease, self._owner)
