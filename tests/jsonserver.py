@@ -132,6 +132,8 @@ class JsonServer(ABC):
             writer.write(data[: len(data) // 2])
             await writer.drain()
             return False
+        # Before the last byte is out: whoever has it may look at once.
+        self.answered += say.status == 200
         if say.trickle:
             for place in range(len(data)):
                 writer.write(data[place : place + 1])
@@ -140,5 +142,4 @@ class JsonServer(ABC):
         else:
             writer.write(data)
             await writer.drain()
-        self.answered += say.status == 200
         return True
