@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 import threading
+import time
 from dataclasses import replace
 from urllib.parse import urlencode
 
@@ -14,10 +16,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
-from webparts import TOKEN, entered
+from webparts import TOKEN, entered, served
 
 from r2med.cli.main import app as program
 from r2med.errors import R2medError
+from r2med.web import forms, page_server
 from r2med.web.access import Access, Admitted, Entrance, Refused, Visit, Welcomed, without_token
 from r2med.web.app import create_app
 from r2med.web.library import Library
@@ -356,3 +359,38 @@ def test_an_address_of_another_machine_is_told(host):
     done = CliRunner().invoke(program, ["serve", "--host", host, "--port", "8499"])
     assert isinstance(done.exception, R2medError)
     assert f"{host} is no address of this machine" in str(done.exception)
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """All that a server sends before it closes a connection."""
+    heard = b""
+    while piece := connection.recv(65536):
+        heard += piece
+    return heard
+
+
+def test_whoever_asks_for_nothing_is_let_go(filled, monkeypatch):
+    monkeypatch.setattr(page_server, "_PATIENCE", 0.3)
+    monkeypatch.setattr(forms, "PATIENCE", 0.3)
+    head = f"Host: {{}}\r\nAuthorization: Bearer {TOKEN}\r\nOrigin: http://{{}}\r\n"
+    with served(filled[0] / "ledger.sqlite") as own:
+        host = own.removeprefix("http://")
+        head = head.format(host, host)
+        form = f"POST /progress/cancel HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 99\r\n\r\njob="
+        asked = {"": b"", "GET /runs HTTP/1.1\r\nHost: x": b"", form: b"HTTP/1.1 400"}
+        for words, answer in asked.items():
+            with socket.create_connection(host.split(":"), timeout=10) as connection:
+                connection.sendall(words.encode())
+                heard = until_closed(connection)
+            assert heard.startswith(answer), words
+            assert bool(heard) == bool(answer)
+        with socket.create_connection(host.split(":"), timeout=10) as connection:
+            connection.sendall(f"GET /static/icon.svg HTTP/1.1\r\n{head}\r\n".encode())
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            connection.sendall(b"GET /sta")
+            assert b"HTTP" not in until_closed(connection)
+        with socket.create_connection(host.split(":"), timeout=10) as connection:
+            connection.sendall(f"GET /progress/events HTTP/1.1\r\n{head}\r\n".encode())
+            time.sleep(0.7)
+            connection.setblocking(False)
+            assert connection.recv(65536), "somebody who listens stays"

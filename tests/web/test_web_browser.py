@@ -12,7 +12,10 @@ from webparts import ATTACK, TOKEN, faults, long_task, served
 import r2med
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
+from r2med.text.highlight import parts
 from r2med.web import live_feed
+from r2med.web.library import Library
+from r2med.web.query_sides import run_kinds
 
 PHONE = {"width": 390, "height": 844}
 
@@ -89,28 +92,30 @@ def test_changing_the_board_keeps_the_task_and_the_order(visit, address):
     assert page.locator("select[name=a] option").all_inner_texts() == ["bm25", "bm25-classic"]
 
 
-def test_live_search_follows_the_typing(visit, address):
+def test_a_live_search_follows_the_typing_and_can_be_reloaded_left_and_come_back_to(visit, address):
     page = visit(f"{address}/search?task=sample/Biology")
+    ticked = page.locator("fieldset input:checked").evaluate_all("all => all.map((one) => one.value)")
+    assert ticked == ["bm25", "rrf(bm25, bm25-classic)"], "two kinds of BM25 are one kind of list"
     page.check("input[value='bm25-classic']")
-    page.locator("#question").press_sequentially("bruised skin and swollen gums", delay=5)
+    page.locator("#question").press_sequentially("when have gums swollen?", delay=5)
     page.wait_for_selector("#found mark.query")
-    assert page.locator("#found section").count() >= 2
+    assert page.locator("#found section").count() == 3
     assert page.locator("#found h2 code").first.inner_text() == "bm25"
+    marked = {text.lower() for text in page.locator("#found mark").all_inner_texts()}
+    assert marked <= {"gum", "gums", "swollen"}, "words that say nothing are not marked"
     page.fill("#question", "zzzz")
     page.wait_for_selector("#found :text('Nothing shares a word')")
-
-
-def test_a_live_search_can_be_reloaded_left_and_come_back_to(visit, address):
-    page = visit(f"{address}/search?task=sample/Biology")
-    page.fill("#question", "swollen gums")
-    page.wait_for_selector("#found mark.query")
+    with page.expect_navigation():
+        page.click("a[data-example] >> nth=0")
+    asked = page.input_value("#question")
+    assert len(asked) > 50
     found = page.locator("#found .mono").all_inner_texts()
-    page.wait_for_url("**q=swollen+gums**")
+    assert len(found) == 20, "an example is searched with what is chosen at first"
     page.reload()
     assert page.locator("#found .mono").all_inner_texts() == found
     page.goto(f"{address}/search?task=sample/MedQA-Diag")
     page.go_back()
-    assert page.locator("#question").input_value() == "swollen gums"
+    assert page.input_value("#question") == asked
     assert page.locator("#task option:checked").inner_text() == "sample/Biology"
     assert page.locator("#found .mono").all_inner_texts() == found
 
@@ -191,6 +196,7 @@ def test_the_form_that_builds_an_index_works_in_a_new_home(visit, tmp_path, monk
     with served(tmp_path / "ledger.sqlite") as own:
         page = visit(f"{own}/search?task=sample/Biology")
         assert "Nothing is indexed" in page.locator("fieldset").inner_text()
+        assert page.locator("#task").bounding_box()["width"] < 450
         page.click("button:has-text('Build its index')")
         page.wait_for_selector("fieldset input[value='bm25']")
         page.fill("#question", "swollen gums")
@@ -399,7 +405,28 @@ def report_file(filled, tmp_path_factory) -> Path:
     return path
 
 
-def test_a_report_opens_from_a_file_and_browses(visit, report_file):
+SHORT = ".onelist[data-number='{}'] li .start"
+
+
+def marks_in_lists(page, number: int) -> list[list[tuple[str, str]]]:
+    """The words that a list of a report marks, with their kinds, by document."""
+    script = (
+        "all => all.map((one) => [...one.querySelectorAll('mark')].map((each) => [each.textContent, each.className]))"
+    )
+    found = page.locator(SHORT.format(number)).evaluate_all(script)
+    return [[tuple(pair) for pair in each] for each in found]
+
+
+def marks_on_server(home: Path, query: str, system: str, page) -> list[list[tuple[str, str]]]:
+    """The words that the server marks in the same texts."""
+    library = Library(home / "ledger.sqlite")
+    entry = next(each for each in library.entries() if (each.system, each.task) == (system, "sample/Biology"))
+    kinds = run_kinds(library, [entry], query)
+    texts = page.locator(SHORT.format(1 if system != "bm25" else 2)).all_text_contents()
+    return [[(part.text, part.kind) for part in parts(text, kinds) if part.kind] for text in texts]
+
+
+def test_a_report_opens_from_a_file_and_browses(visit, report_file, filled):
     page = visit(report_file.as_uri())
     ranked = names(page)
     page.click("thead button:has-text('Bio')")
@@ -431,12 +458,16 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file):
     assert document.locator(".start").is_hidden()
     start = document.locator(".start").text_content().removesuffix(" …")
     assert document.inner_text().count(start) == 1
+    for number, run in ((1, "replay >> bm25"), (2, "bm25")):
+        assert marks_in_lists(page, number) == marks_on_server(filled[0], ids[1], run, page)
+    assert {"query", "generated", "answer"} <= {kind for text in marks_in_lists(page, 1) for _, kind in text}
     page.click(".tabs a[data-tab=written]")
     assert page.locator(".written-part summary:has-text('written by')").first.is_visible()
     page.reload()
     page.wait_for_selector("#gold[open]")
     assert page.locator(".question-part h3").inner_text().endswith(ids[1])
     assert page.locator(".written-part").is_visible()
+    page.evaluate("scrollTo(0, 0)")  # nothing stands under the menu then
     assert faults(page) == []
     page.fill("#browser input[name=text]", "no such words anywhere")
     page.wait_for_selector("#browse-count:has-text('0 of')")

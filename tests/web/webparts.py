@@ -16,8 +16,9 @@ from starlette.testclient import TestClient
 
 import r2med
 from r2med.web.access import Access
-from r2med.web.app import PageServer, create_app
+from r2med.web.app import create_app
 from r2med.web.library import Library
+from r2med.web.page_server import page_server
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 TOKEN = "a-token-of-the-tests"
@@ -94,20 +95,12 @@ def faults(page: Any) -> list[str]:
 @contextmanager
 def served(path: Path, library: Library | None = None, port: int = 0) -> Iterator[str]:
     """A real server on a free port of the loopback, or on a given one, and its address; `TOKEN` opens it."""
-    import uvicorn
-
     if not port:
         with socket.socket() as place:
             place.bind(("127.0.0.1", 0))
             port = place.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(library or Library(path), Access(TOKEN)),
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
-        lifespan="off",
-    )
-    server = PageServer(config, config.app.state.feed)
+    app = create_app(library or Library(path), Access(TOKEN))
+    server = page_server(app, "127.0.0.1", port)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -115,6 +108,6 @@ def served(path: Path, library: Library | None = None, port: int = 0) -> Iterato
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        config.app.state.feed.close()
+        app.state.feed.close()
         server.should_exit = True
         thread.join(10)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,6 +15,17 @@ _PIECE = re.compile(BREAK_PATTERN.replace("[", "[^", 1))
 _WORD = re.compile(r"\S+")
 _LETTERS = 12
 """Characters of an excerpt for each of its words: a genome is one word."""
+
+_FUNCTION_WORDS = frozenset(
+    "about above after again against all also although am among any anybody anything because been before being "
+    "below between both can cannot could did do does doing down during each either else ever every few from "
+    "further had has have having he her here hers herself him himself his how however i its itself just less let "
+    "many may me might more most much must my myself neither nor now off often once one only other our ours out "
+    "over own per perhaps quite rather same several shall she should since so some still than them themselves "
+    "therefore those though through thus too toward towards under until up upon us very via we were what when "
+    "where whether which while who whom whose why within without would yet you your yours yourself".split()
+)
+"""Words that say nothing of a subject, beside the stop words of the analyzer: BM25 counts them, a mark would shout."""
 
 _LONGEST_WORD = 200
 """Characters of a word that are looked at where only an excerpt is chosen."""
@@ -40,17 +51,53 @@ Kinds = Mapping[str, str]
 
 
 def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
-    """The terms of some texts by kind; a term of several kinds has the first.
+    """The terms of some texts by kind; a term of several kinds has the first, a function word or a letter none.
 
-    >>> kinds_of(query=["swollen gums"], answer=["Scurvy of the gums"])
-    {'swollen': 'query', 'gum': 'query', 'scurvi': 'answer'}
+    >>> kinds_of(query=["When do the gums swell?"], answer=["Scurvy of the gums"])
+    {'gum': 'query', 'swell': 'query', 'scurvi': 'answer'}
     """
     found: dict[str, str] = {}
+    unmarked = _unmarked()
     for kind, several in texts.items():
         for text in several:
             for term in analyze(text):
-                found.setdefault(term, kind)
+                if len(term) > 1 and term not in unmarked:
+                    found.setdefault(term, kind)
     return found
+
+
+@cache
+def _unmarked() -> frozenset[str]:
+    """The terms of function words."""
+    return frozenset(analyze(" ".join(_FUNCTION_WORDS)))
+
+
+class WordForms(NamedTuple):
+    """What a page needs that marks words by itself and has no stemmer."""
+
+    alike: list[str]
+    """Words of one stem in lower case, with blanks between them; a word that is alone with its stem is not here."""
+    unmarked: list[str]
+    """Words that are never marked."""
+
+
+def word_forms(texts: Iterable[str]) -> WordForms:
+    """The words of some texts by stem.
+
+    >>> word_forms(["When gums bleed,", "a gum is bleeding"])
+    WordForms(alike=['bleed bleeding', 'gum gums'], unmarked=['a', 'is', 'when'])
+    """
+    pieces = {piece for text in texts for piece in _PIECE.findall(text.lower())}
+    words = sorted({word for piece in pieces for word in segment(piece)})
+    stems: dict[str, list[str]] = {}
+    unmarked = []
+    for word in words:
+        term = next(iter(kinds_of(word=[word])), "")
+        if term:
+            stems.setdefault(term, []).append(word)
+        else:
+            unmarked.append(word)
+    return WordForms([" ".join(several) for several in stems.values() if len(several) > 1], unmarked)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -8,11 +8,9 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial, wraps
-from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -43,6 +41,7 @@ from r2med.web.forms import TooLong, read_form
 from r2med.web.guard import Guard
 from r2med.web.library import Library
 from r2med.web.live_feed import LiveFeed
+from r2med.web.page_server import page_server
 from r2med.web.review_door import ReviewDoor
 from r2med.web.review_pages import review_routes
 from r2med.web.shared_pages import SharedPages
@@ -287,33 +286,11 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
     app = create_app(library, access)
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=bool(proxy),
-        forwarded_allow_ips=proxy,
-    )
     try:
-        PageServer(config, app.state.feed).run()
+        page_server(app, host, port, proxy).run()
     except KeyboardInterrupt:
         # Raised once more when all is closed.
         return
-
-
-class PageServer(uvicorn.Server):
-    """A server that lets those go who listen to events, for whom it would wait otherwise."""
-
-    def __init__(self, config: uvicorn.Config, feed: LiveFeed) -> None:
-        super().__init__(config)
-        self._feed = feed
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
-        self._feed.close()
-        super().handle_exit(sig, frame)
 
 
 def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -18,13 +19,21 @@ class TooLong(R2medError):
     """A form with more bytes than any page sends."""
 
 
+PATIENCE = 30.0
+"""Seconds that a form may take to arrive."""
+
+
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form, the first value of each."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LONGEST:
-            raise TooLong(f"a form may have at most {LONGEST:,} bytes")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > LONGEST:
+                    raise TooLong(f"a form may have at most {LONGEST:,} bytes")
+    except TimeoutError as error:
+        raise R2medError(f"the form did not arrive within {PATIENCE:.0f} seconds; send it again") from error
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: several[0] for name, several in fields.items()}
 

@@ -33,6 +33,7 @@ from r2med.render.charts import against_chart
 from r2med.render.html import inlined, render
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared
+from r2med.text.highlight import word_forms
 from r2med.text.unprintable import harmless
 from r2med.web.citing import Citation
 from r2med.web.colophon import colophon
@@ -205,6 +206,8 @@ class TaskBlock:
     documents: dict[str, int] = field(default_factory=dict)
     """Id to number."""
     texts: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    """What systems wrote for its queries."""
 
     def number(self, document: str, opened: LoadedRun) -> int:
         """The number of a document, which is taken in when it is new."""
@@ -217,7 +220,14 @@ class TaskBlock:
     def cut(self, length: int) -> dict[str, Any]:
         """The block with texts of at most so many characters."""
         texts = [text if len(text) <= length else f"{text[:length]} …" for text in self.texts]
-        return {"queries": self.queries, "ids": [harmless(name) for name in self.documents], "texts": texts}
+        ids = [harmless(name) for name in self.documents]
+        return {"queries": self.queries, "ids": ids, "texts": texts, **self.forms}
+
+    @cached_property
+    def forms(self) -> dict[str, list[str]]:
+        """Which words of its texts are marked as one, by the stemmer of every other output."""
+        asked = (text for query in self.queries for text in (query["text"], query["answer"]))
+        return word_forms((*self.texts, *asked, *self.written))._asdict()
 
 
 def task_block(opened: LoadedRun) -> TaskBlock:
@@ -234,6 +244,7 @@ def task_block(opened: LoadedRun) -> TaskBlock:
 def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
     """One system on a task, its queries in the task's order."""
     causes = found.by_query if found else {}
+    block.written += [each.text for several in opened.generations.values() for each in several]
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
         "lists": [_list(opened, block, query) for query in order],

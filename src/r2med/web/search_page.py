@@ -14,6 +14,7 @@ from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.storage.cache import Cache
 from r2med.web.addresses import PageContent, one_of, search_address
+from r2med.web.citing import Citation
 from r2med.web.document_page import LONGEST, WORDS, question_kinds
 from r2med.web.library import Library
 from r2med.web.query_sides import FoundDocument
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 _ALWAYS = ("bm25", "bm25-classic")
+_OFFERED, _BOXES, _EXAMPLES, _LISTS = 3, 8, 3, 6
+"""Systems that are chosen at first, boxes before the fold, questions to begin with, and lists side by side."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,33 @@ def search_page(library: Library, request: Request) -> PageContent:
     dataset = library.dataset(task)
     found = searchers(library, dataset) if dataset else []
     ready = [each.system for each in found if each.ready]
-    chosen = [name for name in asked.getlist("system") if name in ready] or ready[:3]
+    chosen = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
     values = {**_answers(library, request, chosen), "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
-    values["job"] = library.jobs.newest("index", task)
+    # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
+    first = list(dict.fromkeys((*chosen, *unlike(ready), *ready)))
+    values |= {"first": first[: max(_BOXES, len(chosen))], "rest": first[max(_BOXES, len(chosen)) :], "most": _LISTS}
+    values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
     return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
+
+
+def _examples(dataset: Dataset | None) -> list[str]:
+    """Questions to begin with: the shortest of the task's own."""
+    texts = sorted((text for _, text in dataset.collection.queries), key=len) if dataset else []
+    return [text for text in texts if text.strip()][:_EXAMPLES]
+
+
+def unlike(systems: Sequence[str]) -> list[str]:
+    """Systems that search differently, one of each kind: two kinds of BM25 give nearly the same list.
+
+    >>> unlike(["bm25", "bm25-classic", "bm25(k1=1.2)", "rrf(bm25, bm25-classic)"])
+    ['bm25', 'rrf(bm25, bm25-classic)']
+    """
+    found: dict[frozenset[str], str] = {}
+    for spec in systems:
+        system = _light(spec)
+        names = [stage.spec.name.partition("-")[0] for stage in system.walk()] if system else [spec]
+        found.setdefault(frozenset(names), spec)
+    return list(found.values())
 
 
 def search_results(library: Library, request: Request) -> PageContent:
@@ -70,7 +96,7 @@ def _answers(library: Library, request: Request, systems: list[str]) -> dict[str
     dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
     if dataset is None:
         raise R2medError(f"the data of {task} is not on this machine")
-    answers = search(library, question, dataset, systems[:6])
+    answers = search(library, question, dataset, systems[:_LISTS])
     first = {each.document: each.rank for each in answers[0].documents} if answers else {}
     moved = [
         replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each

@@ -19,14 +19,32 @@
     if (css) made.className = css;
     return made;
   };
-  const stem = (word) => word.toLowerCase().replace(/(ings?|edly|ies|ied|es|ed|ly|s)$/, "");
-  const COMMON = new Set("the and for with that this from are was were has have had not but what which who why how can could would should does did into than then there their they them his her its you your our about after before between when while will may might one two also been being more most such other some any all over under out off very just only".split(" "));
-  const terms = (text) => new Set((text.match(/[\p{L}\p{N}]{3,}/gu) ?? []).filter((word) => !COMMON.has(word.toLowerCase())).map(stem));
-  const marked = (target, text, wanted) => {
-    for (const piece of text.split(/([\p{L}\p{N}]{3,})/u)) {
-      if (piece && wanted.has(stem(piece)) && !COMMON.has(piece.toLowerCase())) target.append(make("mark", piece, "query"));
-      else if (piece) target.append(piece);
+  // Which words are one is told by the file, so that marks are those of every other output.
+  const WORD = /[\p{L}\p{N}\p{M}_]+(?:(?:(?<=\p{L})['’.·:](?=\p{L})|(?<=\p{N})[.,'](?=\p{N}))[\p{L}\p{N}\p{M}_]+)*/gu;
+  const stems = (task) => {
+    task.stems ??= new Map([...task.alike.flatMap((words, place) => words.split(" ").map((word) => [word, place])), ...task.unmarked.map((word) => [word, null])]);
+    return task.stems;
+  };
+  const marker = (task, texts) => {
+    const known = stems(task), kinds = new Map();
+    const stem = (word) => { const small = word.toLowerCase(); return known.has(small) ? known.get(small) : small; };
+    for (const [kind, several] of texts) for (const text of several) for (const [word] of text.matchAll(WORD)) {
+      const found = stem(word);
+      if (found !== null && !kinds.has(found)) kinds.set(found, kind);
     }
+    return (word) => kinds.get(stem(word));
+  };
+  const writing = (sides, index) => sides.flatMap(({ run }) => (run.written[index] ?? []).filter((each) => !each.incomplete).map((each) => each.text));
+  const kindsOf = (task, sides, index) => marker(task, [["query", [task.queries[index].text]], ["generated", writing(sides, index)], ["answer", [task.queries[index].answer]]]);
+  const marked = (target, text, wanted) => {
+    let done = 0;
+    for (const found of text.matchAll(WORD)) {
+      const kind = wanted(found[0]);
+      if (!kind) continue;
+      target.append(text.slice(done, found.index), make("mark", found[0], kind));
+      done = found.index + found[0].length;
+    }
+    target.append(text.slice(done));
     return target;
   };
   const percent = (value) => (100 * value).toFixed(2);
@@ -106,7 +124,7 @@
       answer.id = "gold";
       answer.open = gold;
       answer.addEventListener("toggle", () => { if (gold !== answer.open) { gold = answer.open; keep(); } });
-      answer.append(make("summary", "Gold answer"), make("div", query.answer, "text"));
+      answer.append(make("summary", "Gold answer"), marked(make("div", undefined, "text"), query.answer, kindsOf(task, sides, index)));
       made.append(answer);
     }
     for (const { letter, name, run } of sides) {
@@ -165,13 +183,13 @@
   };
   for (const each of tabs) each.addEventListener("click", (event) => { event.preventDefault(); showTab(each.dataset.tab); keep(); });
   const open = (task, sides, index) => {
-    const wanted = terms(task.queries[index].text);
-    const written = writtenCard(sides, index, wanted);
+    const wanted = kindsOf(task, sides, index);
+    const written = writtenCard(sides, index, marker(task, [["query", [task.queries[index].text]], ["answer", [task.queries[index].answer]]]));
     tabs.find((each) => each.dataset.tab === "written").hidden = !written;
     tabs.find((each) => each.dataset.tab === "2").hidden = sides.length < 2;
     if (!written && bench.dataset.tab === "written") showTab("");
     document.getElementById("query").replaceChildren(question(task, sides, index), relevantCard(task, sides, index, wanted), ...(written ? [written] : []));
-    lists.replaceChildren(...sides.map(({ letter, name, run }, place) => list(letter, name, place + 1, task, run, place ? sides[0].run : null, index, wanted)));
+    lists.replaceChildren(...sides.map(({ letter, name, run }, place) => list(letter, name, place + 1, task, run, place ? sides[0].run : null, index, kindsOf(task, [sides[place]], index))));
     if (refresh) refresh(); else refresh = window.joinLists(lists, bench);
   };
   const show = async () => {
