@@ -345,6 +345,12 @@ def test_the_runs_of_an_evaluation_are_on_the_board() -> None:
     for line in found.lines:
         assert line.average == pytest.approx(report.average(line.row.name, "sample", "nDCG@10"))
         assert line.intervals == report.intervals("sample", "nDCG@10")[line.row.name]
+    with Ledger() as ledger:
+        sure = board(ledger, View(group="sample", published=False, sort="interval", limit=1))
+    assert [line.row.name for line in sure.lines] == [
+        max(found.lines, key=lambda line: line.intervals[""].low).row.name
+    ]
+    assert sure.left_out == 1
     assert line_of(found, "rrf(bm25, bm25-classic)").row.parts == SystemParts("fusion", ("rrf", "bm25", "bm25-classic"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from r2med.board.model import Board, BoardRow, Line
 from r2med.diagnose.causes import Cause
 from r2med.diagnose.frontier import Bill, Priced, frontier
+from r2med.render.chart_figures import chart_figures
+from r2med.render.chart_labels import CORNERS, number_corners
 from r2med.render.chart_svg import NARROW, WIDE, draw
 from r2med.render.charts import ChartPoint, DotChart, cause_chart, frontier_chart, heat_map, line_point, shade_of
 from r2med.render.palette import HATCHES, fills
+from r2med.render.rag_charts import FlowChart, FlowRow, Level, TrendChart, TrendPoint
 from r2med.render.scale import Scale
 from r2med.render.svg import shortened
 
@@ -136,6 +139,39 @@ def test_a_frontier_names_only_what_is_on_it_however_many_there_are():
         heights = [y for y, _ in lines]
         assert all(later - earlier >= 15 for earlier, later in pairwise(heights))
         assert heights[-1] < float(drawing.get("height"))
+
+
+def test_numbers_of_marks_that_are_near_each_other_do_not_lie_on_each_other():
+    priced = [Priced(f"s{n}", 0.40 + n / 2000, Bill(0.0, 0, 0)) for n in range(4)] + [Priced("d", 0.6, Bill(1.0, 0, 0))]
+    drawing = ElementTree.fromstring(draw(frontier_chart(priced, "money", "nDCG@10")))
+    numbers = [each for each in drawing.iter() if "number" in (each.get("class") or "")]
+    assert len(numbers) == 5
+    middles = [
+        (float(each.get("x")) + (4 if each.get("text-anchor") == "start" else -4), float(each.get("y")))
+        for each in numbers
+    ]
+    for (x, y), (other_x, other_y) in combinations(middles, 2):
+        assert abs(x - other_x) >= 12 or abs(y - other_y) >= 11
+
+
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 300)), max_size=12))
+def test_a_number_stands_aside_only_where_something_is_in_the_way(marks):
+    corners = number_corners(marks)
+    assert len(corners) == len(marks)
+    for place, ((x, y), corner) in enumerate(zip(marks, corners, strict=True)):
+        others = [mark for number, mark in enumerate(marks) if number != place]
+        near = any(abs(x - other_x) < 60 and abs(y - other_y) < 60 for other_x, other_y in others)
+        assert near or corner == CORNERS[0]
+
+
+def test_flows_and_trends_have_tables_too():
+    flows = FlowChart("f", "x", [FlowRow("bm25", (4, 1, 2, 3))])
+    assert chart_figures(flows) == [("", "both right", "broken", "fixed", "both wrong"), ("bm25", "4", "1", "2", "3")]
+    trend = TrendChart("t", "nDCG", "right", [TrendPoint("bm25", 1, 30, 50, 40, 60)], [Level("closed", 20)], None)
+    assert chart_figures(trend)[1:] == [
+        ("bm25", "30.00", "50.00", "40.00", "60.00"),
+        ("closed", "\N{EN DASH}", "20.00", "\N{EN DASH}", "\N{EN DASH}"),
+    ]
 
 
 def test_dots_need_no_zero():

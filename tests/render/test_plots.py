@@ -7,10 +7,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("matplotlib")
 
 import r2med
+from r2med.cli.main import app
 from r2med.data import load
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import mean_shares
@@ -22,6 +24,7 @@ from r2med.diagnose.score_series import ScoreSeries, board, complete_systems
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval
 from r2med.render import plots
+from r2med.render.chart_labels import legend_columns
 from r2med.render.charts import (
     average_chart,
     cause_chart,
@@ -138,6 +141,28 @@ def test_costs_of_nothing_and_of_little_have_a_place(tmp_path: Path) -> None:
     assert frontier_chart([unknown], "money", "nDCG@10") is None
 
 
+def test_a_frontier_of_what_costs_the_same_is_refused(charts: dict, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["plot", "frontier", *SYSTEMS[:2], "--by", "money", "--tasks", *TASKS, "--out", "x.png"]
+    )
+    assert isinstance(done.exception, R2medError)
+    assert str(done.exception).startswith(
+        "the systems all cost nothing in money, so there is no frontier; try --by tok"
+    )
+
+
+def test_a_legend_has_as_few_rows_as_there_is_room_for(charts: dict) -> None:
+    legend = plots.draw(charts["tasks"]).legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "bm25",
+        "bm25-classic",
+        "oracle-answer >> bm25 (oracle)",
+    ]
+    assert legend._ncols == 3
+    assert legend_columns(["x" * 50] * 3) == 1
+    assert [legend_columns(["short"] * count) for count in (1, 5, 8)] == [1, 5, 4]
+
+
 def test_what_cannot_be_drawn_or_written_is_one_line(charts: dict, tmp_path: Path) -> None:
     with pytest.raises(R2medError, match=r"ends in \.png, \.svg, \.pdf"):
         plots.save(charts["board"], tmp_path / "board.gif")
@@ -168,10 +193,6 @@ def test_the_board_has_the_means_of_the_report() -> None:
 
 
 def test_a_frontier_without_a_known_cost_is_refused(own_home: Path, tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from r2med.cli.main import app
-
     r2med.evaluate("replay >> bm25", TASKS[:1])
     arguments = ["plot", "frontier", "replay >> bm25", "--tasks", TASKS[0], "--by", "money"]
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "x.png")])

@@ -23,7 +23,7 @@ BOARDS = [
     {"group": "sample"},
     {"group": "sample", "task": "sample/Biology", "metric": "Recall@100", "order": "up"},
     {"group": "sample", "q": "bm25 classic", "sort": "name"},
-    {"group": "sample", "baseline": "bm25", "kind": "base"},
+    {"group": "sample", "baseline": "bm25", "kind": "base", "sort": "interval", "order": "up"},
     {"group": "full", "origin": "published", "llm": "gpt4", "sort": "Biology"},
     {"group": "full", "source": "paper", "family": "clinical-case"},
     {"group": "custom"},

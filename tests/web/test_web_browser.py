@@ -144,6 +144,16 @@ def test_the_intervals_of_a_board_have_one_scale_with_figures(visit, address, wi
         assert start <= average <= end
         ((_, x, wide, _),) = row.locator("td.forest line").evaluate_all(BOXES)[:1]
         assert wide == pytest.approx((end - start) / (high - low) * (right - left), abs=1.5)
+    board = page.locator(".scroll.tall")
+    assert width < 1440 or board.evaluate("each => each.scrollWidth <= each.clientWidth"), (
+        "a desk has room for all of it"
+    )
+    for wanted in ("descending", "ascending"):
+        page.locator("th.forest a").click()
+        page.wait_for_selector(f"th.forest[aria-sort={wanted}]")
+        said = page.locator("td.forest svg").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+        ends = [float(re.search(r"\d+\.\d\d", text)[0]) for text in said]
+        assert ends == sorted(ends, reverse=wanted == "descending")
 
 
 def test_oracles_are_shown_when_they_are_asked_for(visit, address, filled):
@@ -235,6 +245,9 @@ def test_charts_are_drawn_for_the_width_they_have(visit, address, width, layout)
         assert chart.bounding_box()["width"] <= width
         sizes = chart.locator("text").evaluate_all("each => each.map((one) => one.getBoundingClientRect().height)")
         assert min(sizes) > 10
+    page.locator("details.figures summary").first.click()
+    names_of_rows = page.locator("details.figures tbody th").first
+    assert names_of_rows.bounding_box()["width"] > 100, "no name with a letter a line"
     marks = page.locator("svg.chart:visible").first.locator("circle").all()
     assert len(marks) == 8
     assert all(0 < mark.bounding_box()["x"] < width for mark in marks)
@@ -384,6 +397,9 @@ def test_a_dark_page_prints_dark_on_light(visit, address):
     for selector, what in (("svg.chart.wide text", "fill"), ("p.note", "color"), ("td.rank", "color")):
         assert int(re.search(r"\d+", page.evaluate(text.format(selector, what)))[0]) < 110
     assert int(re.search(r"\d+", page.evaluate(text.format("td.s0", "backgroundColor")))[0]) > 200
+    page.set_viewport_size({"width": 703, "height": 1000})
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide < 1.35 * 703, "a browser makes all of a page smaller until its widest table is on the paper"
 
 
 def test_the_keyboard_reaches_the_content(visit, address):
@@ -471,6 +487,9 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file, filled):
     assert faults(page) == []
     page.fill("#browser input[name=text]", "no such words anywhere")
     page.wait_for_selector("#browse-count:has-text('0 of')")
+    page.emulate_media(media="print")
+    charts = page.locator("#tasks svg.chart.wide").evaluate_all("all => all.map((one) => one.checkVisibility())")
+    assert charts == [True, True], "paper has no lines to open"
 
 
 def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):

@@ -12,8 +12,9 @@ FAMILY = "family:"
 """What stands before the name of a family where it is a column: the mean over the family's tasks."""
 Families = Mapping[str, Sequence[str]]
 """The tasks of a board by family."""
-ORDERS = ("rank", "name", "average", "seconds", "dollars")
-"""What lines can be sorted by beside tasks and families."""
+INTERVAL = "interval"
+ORDERS = ("rank", "name", "average", INTERVAL, "seconds", "dollars")
+"""What lines can be sorted by beside tasks and families; intervals of the average by their lower ends."""
 
 
 def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
@@ -45,11 +46,19 @@ def ordered(
     column = AVERAGE if sort == "average" else sort
     if sort in ("seconds", "dollars"):
         figures = [(_saved(line, sort), line) for line in lines]
+    elif sort == INTERVAL:
+        figures = [(_lower_end(line), line) for line in lines]
     else:
         figures = [(figure_of(line, column, families or {}), line) for line in lines]
     have = [(value, line) for value, line in figures if value is not None]
     have.sort(key=lambda pair: -pair[0] if descending else pair[0])
     return [line for _, line in have] + [line for value, line in figures if value is None]
+
+
+def _lower_end(line: Line) -> float | None:
+    """What a system's average is at least, as far as its queries tell; nothing where there is no interval."""
+    found = line.intervals.get(AVERAGE)
+    return None if found is None else found.low
 
 
 def _saved(line: Line, sort: str) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from r2med.board.board_order import check_column, containing, families_of, ordered
+from r2med.board.board_order import INTERVAL, check_column, containing, families_of, ordered
 from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
 from r2med.board.model import (
@@ -83,8 +83,11 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     rows = local_rows(runs, ledger.means(view.measure), view.measure) if runs else []
     rows += _published(view, tasks)
     lines = _narrowed(ranked(_filtered(rows, view), tasks), view, tasks)
-    shown = lines[: view.limit] if view.limit else lines
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
+    if view.sort == INTERVAL:
+        sure = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
+        lines = ordered(sure, INTERVAL, descending=not view.ascending)
+    shown = lines[: view.limit] if view.limit else lines
     shown = _decorated(ledger, shown, complete, view)
     notes = [*_disputes(lines, shown), *_notes(view, shown, runs)]
     left_out = len(lines) - len(shown)

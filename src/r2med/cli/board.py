@@ -53,7 +53,12 @@ DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
 )
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
 @click.option("--find", default="", metavar="WORDS", help="Only systems in whose name or parts all words occur.")
-@click.option("--sort", default="rank", metavar="COLUMN", help="rank, name, average, a task or family:FAMILY.")
+@click.option(
+    "--sort",
+    default="rank",
+    metavar="COLUMN",
+    help="rank, name, average, interval (by its lower end), seconds, dollars, a task or family:FAMILY.",
+)
 @click.option("--ascending", is_flag=True, help="The other way round.")
 @click.option("--oracles/--no-oracles", default=True, help="Whether to list systems that were shown the answers.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="How many lines; 0 for all.")

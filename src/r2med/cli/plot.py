@@ -109,6 +109,12 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     chart = frontier_chart(systems, asked.by, measure)
     if chart is None:
         raise R2medError(f"no system has a known cost in {asked.by}; try one of {', '.join(COSTS)}")
+    if chart.equal_costs and len(chart.points) > 1:
+        cost = "nothing" if chart.has_free else "the same"
+        others = " or ".join(f"--by {by}" for by in COSTS if by != asked.by)
+        raise R2medError(
+            f"the systems all cost {cost} in {asked.by}, so there is no frontier; try {others}, or `r2med plot board`"
+        )
     if reason := left_out(systems, asked.by):
         messages().print(reason, markup=False, highlight=False, style="dim")
     return chart

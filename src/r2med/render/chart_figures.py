@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from r2med.render.charts import DotChart, HeatMap, ScatterChart, ShareChart
+from r2med.render.rag_charts import FlowChart, TrendChart
 from r2med.render.svg import tag
 from r2med.text.unprintable import harmless
 
@@ -32,6 +33,13 @@ def chart_figures(chart: object) -> Lines:
     if isinstance(chart, ScatterChart):
         points = [(point.name, _figure(point.y), f"{point.x:.4g}") for point in chart.points]
         return [("", chart.y_axis, chart.x_axis), *points]
+    if isinstance(chart, FlowChart):
+        flows = [(row.name, *(str(band.answers) for band in row.bands)) for row in chart.rows]
+        return [("", *chart.looks), *flows]
+    if isinstance(chart, TrendChart):
+        systems = [(p.name, *map(_figure, (p.x, p.y, p.low, p.high))) for p in chart.points]
+        levels = [(level.name, _figure(None), _figure(level.y), _figure(None), _figure(None)) for level in chart.levels]
+        return [("", chart.x_axis, chart.y_axis, "from", "to"), *systems, *levels]
     if isinstance(chart, HeatMap):
         lines = [(row.name, *(_figure(cell and cell.value) for cell in row.cells)) for row in chart.rows]
         return [("", *chart.columns), *lines]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from r2med.render.chart_labels import Corner
 from r2med.render.charts import ChartPoint
 from r2med.render.palette import Fill
 from r2med.render.svg import shortened, tag, words
@@ -34,7 +35,7 @@ class Layout(NamedTuple):
     def name_of(self, y: float, text: str) -> str:
         """A row's name, beside its middle at `y` or above it."""
         if self.above:
-            return words(0, y - 13, shortened(text, self.characters), class_="name")
+            return words(4, y - 13, shortened(text, self.characters), class_="name")
         return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
 
 
@@ -63,6 +64,15 @@ def draw_mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str
     if point.shape == "square":
         return tag("path", d=f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z", class_=look)
     return tag("path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_=look)
+
+
+def mark_number(number: int | None, x: float, y: float, corner: Corner) -> str:
+    """The number of the mark at a place, in one of its corners; nothing for a mark without one."""
+    if number is None:
+        return ""
+    anchor = "start" if corner.x > 0 else "end"
+    at = (x + 8 * corner.x, y + (-5 if corner.y > 0 else 13))
+    return words(*at, str(number), class_="tick number", text_anchor=anchor)
 
 
 def filled(fill: Fill, layout: Layout, **box: float) -> str:

@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from r2med.measure.bootstrap import Interval
 from r2med.render.chart_figures import figures_table
-from r2med.render.chart_layout import MIDDLE, NARROW, WIDE, Layout, draw_mark, filled, hatches
+from r2med.render.chart_labels import number_corners
+from r2med.render.chart_layout import MIDDLE, NARROW, WIDE, Layout, draw_mark, filled, hatches, mark_number
 from r2med.render.charts import (
     ChartPoint,
     DotChart,
@@ -93,7 +94,7 @@ def standalone(chart: PageChart) -> str:
     return draw(chart).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1)
 
 
-_COLUMN = (140, 18)
+_COLUMN = (120, 18)
 """Width and height of a drawing in a column of a table."""
 
 
@@ -103,6 +104,8 @@ class IntervalColumn:
 
     head: Markup
     cells: Mapping[str, Markup]
+    ends: Mapping[str, float]
+    """The lower ends, by which the column is sorted."""
 
 
 def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
@@ -117,7 +120,8 @@ def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
     ]
     told = f"scale from {tick_text(scale.ticks()[0])} to {tick_text(scale.ticks()[-1])}" if marks else "scale"
     back = tag("path", d=lines, class_="grid")
-    return IntervalColumn(_mini(told, *marks), {name: _on(scale, found, back) for name, found in intervals.items()})
+    cells = {name: _on(scale, found, back) for name, found in intervals.items()}
+    return IntervalColumn(_mini(told, *marks), cells, {name: found.low for name, found in intervals.items()})
 
 
 def _on(scale: Scale, found: Interval, back: str) -> Markup:
@@ -204,12 +208,11 @@ def _scatter(chart: ScatterChart, layout: Layout) -> tuple[float, list[str]]:
     steps = [f"H{place(point):.1f}V{y(point.y):.1f}" for point in chart.stair[1:]]
     first = chart.stair[0]
     parts.append(tag("path", d=f"M{place(first):.1f} {y(first.y):.1f}{''.join(steps)}H{right}", class_="stair"))
-    for point in chart.points:
+    corners = number_corners([(place(point), -y(point.y)) for point in chart.points])
+    for point, corner in zip(chart.points, corners, strict=True):
         label = f"{point.name}: {chart.y_axis} {point.y:.2f}, {point.x:.4g} {chart.x_axis}"
         mark = draw_mark(ChartPoint(point.name, point.y, filled=point.best), place(point), y(point.y), 5)
-        number = str(point.number or "")
-        text = words(place(point) + 8, y(point.y) - 5, number, class_="tick number") if number else ""
-        parts.append(part(label, mark, text))
+        parts.append(part(label, mark, mark_number(point.number, place(point), y(point.y), corner)))
     left, top = (4, 336) if layout.above else (522, 28)
     legend = [(f"{point.number}  {shortened(point.name, 44)}", point.best) for point in chart.named]
     legend += [(chart.unnamed, False)] if chart.unnamed else []

@@ -162,6 +162,11 @@ class ScatterChart:
         return f"{others} {'other' if others == 1 else 'others'}, not named: rings" if others else ""
 
     @property
+    def equal_costs(self) -> bool:
+        """Whether all cost the same, so that there is nothing to set the score against."""
+        return len({point.x for point in self.points}) == 1
+
+    @property
     def has_free(self) -> bool:
         """Whether something costs nothing, for which a logarithmic scale has no place."""
         return any(point.x <= 0 for point in self.points)

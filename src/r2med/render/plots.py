@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from textwrap import fill
@@ -11,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, require_extra
 from r2med.measure.bootstrap import Interval
-from r2med.render.charts import BarChart, ChartPoint, DotChart, LineChart, PairedChart, ScatterChart, ShareChart
+from r2med.render.chart_labels import Corner, legend_columns, number_corners
+from r2med.render.charts import (
+    BarChart,
+    ChartPoint,
+    DotChart,
+    LineChart,
+    PairedChart,
+    ScatterChart,
+    ScatterPoint,
+    ShareChart,
+)
 from r2med.render.health_charts import FunnelChart, ScoreChart, UpSetChart
 from r2med.render.palette import LIGHT, Fill, shades
-from r2med.render.rag_charts import FlowChart, TrendChart
+from r2med.render.rag_charts import FlowChart, TrendChart, TrendPoint
 from r2med.render.scale import Scale, tick_text
 from r2med.storage.files import draft_file
 from r2med.text.unprintable import harmless
@@ -172,7 +183,7 @@ def _bars(chart: BarChart) -> Figure:
         axes.axvline(chart.rule - 0.5, color="0.6", linewidth=0.8, linestyle=":")
         axes.grid(axis="x", visible=False)
         axes.set_ylabel(chart.axis)
-        figure.legend(loc="outside upper center", ncols=2 if count <= 4 else 1)
+        figure.legend(loc="outside upper center", ncols=legend_columns([series.name for series in chart.series]))
         return figure
 
 
@@ -190,10 +201,11 @@ def _scatter(chart: ScatterChart) -> Figure:
         stair.append((right, stair[-1][1]))
         axes.step(*zip(*stair, strict=True), where="post", color="0.6", linewidth=1.1, linestyle="--", zorder=1)
         marks = {}
-        for point in chart.points:
+        corners = _corners([(chart.x_scale(max(point.x, chart.x_scale.low)), point.y) for point in chart.points], chart)
+        for point, corner in zip(chart.points, corners, strict=True):
             marks[point.name] = _mark(axes, ChartPoint(point.name, point.y, filled=point.best), point.x, point.y)
             if point.number is not None:
-                axes.annotate(str(point.number), (point.x, point.y), (5, 3), **_SMALL)
+                _number(axes, point, corner)
         axes.set_xlabel(f"{chart.x_axis}; filled: nothing better for as little")
         axes.set_ylabel(chart.y_axis)
         scale = chart.y_scale
@@ -203,6 +215,18 @@ def _scatter(chart: ScatterChart) -> Figure:
         labels = [f"{point.number}  {_label(point.name, 28)}" for point in chart.named]
         figure.legend(handles, labels, loc="outside right upper", title=chart.unnamed or None)
         return figure
+
+
+def _corners(marks: Sequence[tuple[float, float]], chart: ScatterChart | TrendChart) -> list[Corner]:
+    """The corners of the numbers of marks, by their share of the width and their figure, in points of a figure."""
+    high = replace(chart.y_scale, start=0.0, end=185.0)
+    return number_corners([(300 * share, high(y)) for share, y in marks])
+
+
+def _number(axes: Axes, point: ScatterPoint | TrendPoint, corner: Corner) -> None:
+    """Write a mark's number into its corner."""
+    at, side = (5 * corner.x, 3 if corner.y > 0 else -8), "left" if corner.x > 0 else "right"
+    axes.annotate(str(point.number), (point.x, point.y), at, **_SMALL, ha=side)
 
 
 def _cost_axis(axes: Axes, chart: ScatterChart) -> float:
@@ -238,7 +262,7 @@ def _pairs(chart: PairedChart) -> Figure:
             _names(beside, list(reversed(chart.rows)))
             _across(beside, Scale(0.0, 1.05 * max(point.value for points in rows for point in points)))
             beside.set_xlabel(panel.axis)
-        figure.legend(list(marks.values()), list(marks), loc="outside upper center", ncols=3)
+        figure.legend(list(marks.values()), list(marks), loc="outside upper center", ncols=legend_columns(list(marks)))
         return figure
 
 
@@ -254,7 +278,7 @@ def _shares(chart: ShareChart) -> Figure:
         _names(axes, [_label(name) for name in reversed(chart.rows)])
         _across(axes, Scale(0.0, 100.0))
         axes.set_xlabel(chart.axis)
-        figure.legend(loc="outside upper center", ncols=5 if len(chart.series) <= 5 else 4)
+        figure.legend(loc="outside upper center", ncols=legend_columns([series.name for series in chart.series]))
         return figure
 
 
@@ -376,7 +400,7 @@ def _flows(chart: FlowChart) -> Figure:
         axes.set_xticks([0, 1], ["without passages", "with passages"])
         axes.grid(visible=False)
         handles = [Patch(label=name, **_area_style(fill)) for name, fill in chart.looks.items()]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4)
+        figure.legend(handles=handles, loc="outside upper center", ncols=legend_columns(list(chart.looks)))
         return figure
 
 
@@ -389,11 +413,12 @@ def _trend(chart: TrendChart) -> Figure:
         if chart.line is not None:
             axes.plot(*zip(*chart.line, strict=True), color="0.6", linewidth=1.1, linestyle="--", zorder=1)
         marks = []
-        for point in chart.points:
+        corners = _corners([(chart.x_scale(point.x), point.y) for point in chart.points], chart)
+        for point, corner in zip(chart.points, corners, strict=True):
             spread = [[max(0.0, point.y - point.low)], [max(0.0, point.high - point.y)]]
             axes.errorbar(point.x, point.y, yerr=spread, capsize=2.5, linewidth=1.2, color=LIGHT["own"])
             marks.append(_mark(axes, ChartPoint(point.name, point.y), point.x, point.y))
-            axes.annotate(str(point.number), (point.x, point.y), (5, 3), **_SMALL)
+            _number(axes, point, corner)
         _across(axes, chart.x_scale)
         scale = chart.y_scale
         axes.set_ylim(scale.low, scale.high)
@@ -431,7 +456,7 @@ def _lines(chart: LineChart) -> Figure:
         axes[0].set_ylabel(chart.y_axis)
         # Under one of the panels: a label of the whole figure would be drawn over the legend.
         axes[(len(axes) - 1) // 2].set_xlabel(chart.x_axis)
-        figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=4)
+        figure.legend(list(marks.values()), list(marks), loc="outside lower center", ncols=legend_columns(list(marks)))
         return figure
 
 

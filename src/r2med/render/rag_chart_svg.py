@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from r2med.render.chart_layout import Layout, draw_mark, filled, hatch_name, hatches
+from r2med.render.chart_labels import number_corners
+from r2med.render.chart_layout import Layout, draw_mark, filled, hatch_name, hatches, mark_number
 from r2med.render.charts import ChartPoint
 from r2med.render.rag_charts import FlowChart, TrendChart
 from r2med.render.scale import tick_text
@@ -69,11 +70,12 @@ def draw_trend(chart: TrendChart, layout: Layout) -> tuple[float, list[str]]:
     if chart.line is not None:
         (x1, y1), (x2, y2) = chart.line
         parts.append(tag("path", d=f"M{x(x1):.1f} {y(y1):.1f}L{x(x2):.1f} {y(y2):.1f}", class_="stair"))
-    for point in chart.points:
+    corners = number_corners([(x(point.x), -y(point.y)) for point in chart.points])
+    for point, corner in zip(chart.points, corners, strict=True):
         low, high, here = y(point.low), y(point.high), x(point.x)
         spread = tag("line", x1=here, x2=here, y1=low, y2=high, class_="range own")
         disc = draw_mark(ChartPoint(point.name, point.y), here, y(point.y), 5)
-        number = words(here + 8, y(point.y) - 5, str(point.number), class_="tick number")
+        number = mark_number(point.number, here, y(point.y), corner)
         said = f"{point.name}: {point.y:.2f}, 95% interval {point.low:.2f} to {point.high:.2f}, at {point.x:.2f}"
         parts.append(part(said, spread, disc, number))
     left, top = (4, 336) if layout.above else (522, 28)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from r2med.board.board_order import FAMILY, ORDERS, containing, families_of, ordered
+from r2med.board.board_order import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
 from r2med.board.leaderboard import View
 from r2med.board.model import OWN, Board, Line
 from r2med.data.published import KINDS, published, sources
@@ -20,7 +20,7 @@ from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, system_address
 from r2med.web.citing import Citation, citation, options
 from r2med.web.library import Library
-from r2med.web.page_table import Hrefs, Standings, decorated, sorted_table, with_ties
+from r2med.web.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
 from r2med.web.panels import frontier_panels, known_causes, system_causes
 from r2med.web.report_file import ReportChoice, report
 
@@ -101,7 +101,7 @@ def board_page(library: Library, request: Request) -> PageContent:
     links = SortLinks(request.url.path, dict(asked), found.sort, found.ascending)
     pages = Pages.of(len(found.lines), page_number(asked, "page"))
     shown = found.lines[pages.cut()]
-    sure = [line for line in shown if line.row.own and line.average is not None]
+    sure = with_queries(shown)
     shown = decorated(shown, library.intervals(sure, view.measure))
     by_id = library.by_id()
     runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
@@ -188,6 +188,7 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     hidden = [] if oracles else [line for line in matching if line.row.oracle]
     sort, ascending = wishes.column(board.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.row.oracle]
+    kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
     lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
     order = (task, sort, ascending, text, origin, oracles)
     return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, wishes.dropped)

@@ -240,6 +240,11 @@ def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, famili
     return PageCell(text, value, " ".join(css))
 
 
+def with_queries(lines: Sequence[Line]) -> list[Line]:
+    """The lines whose queries are known on every task, so that their average has an interval."""
+    return [line for line in lines if line.row.own and line.average is not None]
+
+
 def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:
     """The lines with their intervals."""
     return [

@@ -53,7 +53,7 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
     panels = []
     for by, unit in COSTS.items():
         chart = frontier_chart(priced, by, measure)
-        if chart is not None and len({point.x for point in chart.points}) > 1:
+        if chart is not None and not chart.equal_costs:
             note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. {left_out(priced, by)}"
             panels.append(Panel(f"Cost in {by}", note, responsive(chart), f"cost-{by}"))
     return panels

@@ -74,7 +74,7 @@
   document.querySelectorAll("table[data-sortable] thead button").forEach((each) => each.addEventListener("click", () => {
     const head = each.closest("th");
     const before = head.getAttribute("aria-sort");
-    const down = before ? before === "ascending" : head.classList.contains("n") && !head.classList.contains("rank");
+    const down = before ? before === "ascending" : head.matches(".n:not(.rank), .forest");
     sortBy(head.closest("table"), head, down);
     const now = state();
     now.set("sort", (down ? "-" : "") + nameOf(head));
@@ -248,6 +248,7 @@
 
   // A chart as a file: with the colours that it has on light paper, and every letter as text.
   const LOOKS = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "text-anchor", "paint-order", "stroke-linejoin"];
+  const ROOM = 10;
   const picture = (chart) => {
     const theme = root.dataset.theme;
     root.dataset.theme = "light";
@@ -255,12 +256,17 @@
     const parts = [...chart.querySelectorAll("*")];
     [...copy.querySelectorAll("*")].forEach((part, place) => {
       const looks = getComputedStyle(parts[place]);
+      if (part.matches("title, desc")) return;
       if (part.closest("defs")) { part.setAttribute("stroke-width", ".9"); return; }
       for (const name of LOOKS) if (!(name === "fill" && part.getAttribute("fill")?.startsWith("url"))) part.setAttribute(name, looks.getPropertyValue(name));
     });
     const back = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, text] of Object.entries({ width: "100%", height: "100%", fill: "#ffffff" })) back.setAttribute(name, text);
+    // A little room around it: letters at the very edge would be cut by whatever shows the file.
+    const { width, height } = chart.viewBox.baseVal;
+    const [wide, high] = [width + 2 * ROOM, height + 2 * ROOM];
+    for (const [name, text] of Object.entries({ x: -ROOM, y: -ROOM, width: wide, height: high, fill: "#ffffff" })) back.setAttribute(name, text);
     copy.prepend(back);
+    for (const [name, text] of Object.entries({ viewBox: `${-ROOM} ${-ROOM} ${wide} ${high}`, width: wide, height: high })) copy.setAttribute(name, text);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
     if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
     return new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" });
@@ -275,7 +281,7 @@
   const painted = (chart) => new Promise((done, failed) => {
     const [image, canvas] = [new Image(), document.createElement("canvas")];
     image.onload = () => {
-      [canvas.width, canvas.height] = [3 * chart.viewBox.baseVal.width, 3 * chart.viewBox.baseVal.height];
+      [canvas.width, canvas.height] = [3 * (chart.viewBox.baseVal.width + 2 * ROOM), 3 * (chart.viewBox.baseVal.height + 2 * ROOM)];
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       URL.revokeObjectURL(image.src);
       canvas.toBlob(done, "image/png");
@@ -296,7 +302,7 @@
       button.addEventListener("click", act);
       tools.append(button);
     }
-    place.append(tools);
+    place.insertBefore(tools, place.querySelector("details.figures"));
   });
 
   document.querySelectorAll("form[data-auto] select, form[data-auto] input[type=checkbox]").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
