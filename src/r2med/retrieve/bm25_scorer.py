@@ -24,7 +24,9 @@ class Scorer(PostingsScorer):
 
     def idf(self, number: int) -> float:
         """How rare a term is."""
-        return math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
+        if number not in self._idfs:
+            self._idfs[number] = math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
+        return self._idfs[number]
 
     def damping(self, length: Length) -> Length:
         """What is added to a frequency below the fraction line, for one text's length or a column of lengths."""
@@ -52,6 +54,11 @@ class Scorer(PostingsScorer):
         below += above
         above /= below
         return RoughImpacts(documents, above, self.idf(number))
+
+    @cached_property
+    def _idfs(self) -> dict[int, float]:
+        """What has been computed; a term is asked for again and again."""
+        return {}
 
     @cached_property
     def _exact_dampings(self) -> NDArray[np.float64]:

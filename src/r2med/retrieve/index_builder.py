@@ -35,7 +35,7 @@ from r2med.storage.checksums import write_checksums
 from r2med.text import analyze_pieces
 from r2med.text.blocks import Pieces, TermIds, cut
 
-BLOCK = 8_000_000
+BLOCK = 2_000_000
 """How many characters of text are worked on at a time, where memory allows."""
 _BYTES_A_CHARACTER = 64
 """What a character of a block takes while it is worked on, with the next block at its side."""
@@ -176,8 +176,18 @@ class _Block:
     """The postings of a block of documents, sorted by term, then document."""
 
     terms: NDArray[np.int32]
+    """The terms that occur, by number, each once."""
+    counts: NDArray[np.int64]
+    """How many postings each of them has."""
     documents: NDArray[np.int32]
     values: NDArray[Any]
+
+    @classmethod
+    def sorted_by(cls, terms: NDArray[Any], documents: NDArray[np.int32], values: NDArray[Any]) -> _Block:
+        """A block of postings that are sorted, given the term of each."""
+        starts = np.flatnonzero(_changes(terms))
+        counts = np.diff(starts, append=len(terms))
+        return cls(terms[starts].astype(np.int32), counts, documents, values)
 
 
 class _PostingsBuilder:
@@ -214,7 +224,8 @@ class _PostingsBuilder:
         """Take in documents that are sparse vectors, a term a dimension."""
         owners = np.repeat(np.arange(len(vectors), dtype=np.int32), vectors.counts)
         order = np.lexsort((owners, vectors.dimensions))
-        block = _Block(vectors.dimensions[order], owners[order] + np.int32(self.documents), vectors.weights[order])
+        documents = owners[order] + np.int32(self.documents)
+        block = _Block.sorted_by(vectors.dimensions[order], documents, vectors.weights[order])
         self._take(block, vectors.counts.astype(np.int32))
 
     def _take(self, block: _Block, lengths: NDArray[np.int32]) -> None:
@@ -222,7 +233,7 @@ class _PostingsBuilder:
         self._lengths.append(lengths)
         self._blocks.append(block)
         self.documents += len(lengths)
-        self._held += len(block.terms)
+        self._held += len(block.documents)
         if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
             self.spill()
 
@@ -239,7 +250,7 @@ class _PostingsBuilder:
         """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
         held = np.zeros(len(self.terms), dtype=np.int64)
         for block in self._blocks:
-            held += np.bincount(block.terms, minlength=len(self.terms))
+            held[block.terms] += block.counts
         names = sorted(self.terms)
         by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
         if not held.all():
@@ -258,8 +269,7 @@ class _PostingsBuilder:
         # Blocks come in document order, so each only appends to its terms' postings.
         while self._blocks:
             block = self._blocks.pop()
-            starts = np.flatnonzero(_changes(block.terms))
-            places = append_places(free, block.terms[starts], np.diff(starts, append=len(block.terms)))
+            places = append_places(free, block.terms, block.counts)
             documents[places] = block.documents
             values[places] = block.values
         self._held = 0
@@ -337,8 +347,8 @@ class _TextBuilder(_PostingsBuilder):
         edges = np.flatnonzero(_changes(keys))
         counts = np.diff(edges, append=len(keys))
         distinct = keys[edges]
-        return _Block(
-            (distinct >> width(bits)).astype(np.int32),
+        return _Block.sorted_by(
+            distinct >> width(bits),
             (distinct & width((1 << bits) - 1)).astype(np.int32) + np.int32(self.documents),
             counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
         )

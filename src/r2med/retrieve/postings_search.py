@@ -29,6 +29,8 @@ Weights = Mapping[int, float]
 """A query: the numbers of its terms, and how much each counts."""
 
 Places = NDArray[np.integer[Any]]
+_Impacts = tuple[NDArray[np.intp], NDArray[np.float64]]
+"""Where a term occurs, and what it weighs in each of those documents."""
 
 _COMMON = 4
 """A term is common when one document in so many has it; common terms come last in a sum."""
@@ -124,26 +126,23 @@ class PostingsScorer(ABC):
         for start in range(0, len(queries), size):
             span = slice(start, start + size)
             for row in self._sums_of_few(queries[span], depth, hidden[span]):
-                best = top(row, depth, self.index.ties)
-                best = best[row[best] > 0]
+                places = _nearly_best(row, depth, 1 - 1e-6)
+                best = places[top(row[places], depth, self.index.ties[places])]
                 yield BestDocuments(best, row[best])
 
     def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> NDArray[np.float64]:
         """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
-        rows = np.zeros((len(queries), len(self.index.lengths)))
         users = _users(queries)
-        # In the order of terms, so that documents with equal text get equal sums.
-        for number in sorted(number for number in users if not self._is_common(number)):
-            places, impacts = self._impacts(number)
-            for query, weight in users[number]:
-                np.add.at(rows[query], places, weight * impacts)
+        common = {number for number in users if self._is_common(number)}
+        rare = {number: self._impacts(number) for number in users if number not in common}
+        rows = np.stack([self._summed(weights, rare) for weights in queries])
         for row, place in zip(rows, hidden, strict=True):
             if place >= 0:
                 row[place] = -np.inf
         depth = len(self.index.lengths) if self._falls(queries) else depth
-        left = [self._left(row, weights, depth) for row, weights in zip(rows, queries, strict=True)]
-        for number in sorted(number for number in users if self._is_common(number)):
+        left = [self._left(row, weights, depth, common) for row, weights in zip(rows, queries, strict=True)]
+        for number in sorted(common):
             places, impacts = self._impacts(number)
             everywhere = np.zeros(len(self.index.lengths))
             everywhere[places] = impacts
@@ -151,14 +150,28 @@ class PostingsScorer(ABC):
                 rows[query][left[query]] += weight * everywhere[left[query]]
         return rows
 
-    def _left(self, row: NDArray[np.float64], weights: Weights, depth: int) -> NDArray[np.intp] | slice:
+    def _summed(self, weights: Weights, impacts: Mapping[int, _Impacts]) -> NDArray[np.float64]:
+        """What the terms of a query give every document, those of them whose impacts are at hand."""
+        # In the order of terms, so that documents with equal text get equal sums.
+        numbers = sorted(impacts.keys() & weights.keys())
+        if not numbers:
+            return np.zeros(len(self.index.lengths))
+        places, values = (
+            np.concatenate(column) for column in zip(*(impacts[number] for number in numbers), strict=True)
+        )
+        held = [len(impacts[number][0]) for number in numbers]
+        values *= np.repeat([weights[number] for number in numbers], held)
+        return np.bincount(places, values, minlength=len(self.index.lengths))
+
+    def _left(
+        self, row: NDArray[np.float64], weights: Weights, depth: int, common: set[int]
+    ) -> NDArray[np.intp] | slice:
         """The documents that may be among the best once common terms are added to a row of sums."""
         if depth >= len(row):
             return slice(None)
-        to_come = sum(self._most(number, weight) for number, weight in weights.items() if self._is_common(number))
-        worst_of_best = np.partition(row, len(row) - depth)[len(row) - depth]
+        to_come = sum(self._most(number, weight) for number, weight in weights.items() if number in common)
         # Ranks are compared in single precision; the margin is wider than its rounding.
-        places = np.flatnonzero(row + to_come >= worst_of_best * (1 - 1e-6))
+        places = np.flatnonzero(row + to_come >= _bar(row, depth) * (1 - 1e-6))
         return places if 8 * len(places) < len(row) else slice(None)
 
     def _impacts(self, number: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -271,7 +284,7 @@ class _Sums:
     def is_decided(self, holding: int) -> bool:
         """Whether few enough documents are in question before a term is added that so many have."""
         if self._open is None and holding * _RARE > len(self.row) and self.to_come < self._next_look:
-            bar = self._bar()
+            bar = _bar(self.row, self.depth)
             least = bar * self._slack - self.to_come * (1 + _ROUNDING)
             if least > 0:
                 places = np.flatnonzero(self.row >= np.float32(least))
@@ -280,24 +293,30 @@ class _Sums:
             self._next_look = self.to_come / 1.5
         return self._open is not None
 
-    def _bar(self) -> float:
-        """A score that at least `depth` documents reach: they are the best of stretches of the collection."""
-        width = max(1, min(256, len(self.row) // (8 * self.depth)))
-        best = self.row[: len(self.row) // width * width].reshape(-1, width).max(axis=1)
-        return float(np.partition(best, len(best) - self.depth)[len(best) - self.depth])
-
     def candidates(self, scorer: PostingsScorer) -> NDArray[np.int32]:
         """The documents that may be among the best, in ascending order."""
         if self._open is None:
-            bar = self._bar()
-            chosen = self.row >= np.float32(bar * self._slack) if bar > 0 else self.row > 0
-            return np.flatnonzero(chosen).astype(np.int32)
+            return _nearly_best(self.row, self.depth, self._slack).astype(np.int32)
         scores = self.row[self._open].astype(np.float64)
         for number, weight in self.waiting:
             scorer.add_for(self._open, number, weight, scores)
         bar = float(np.partition(scores, len(scores) - self.depth)[len(scores) - self.depth])
         kept: NDArray[np.int32] = self._open[scores >= bar * self._slack]
         return kept
+
+
+def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
+    """A score that at least `depth` documents reach: they are the best of stretches of the collection."""
+    width = max(1, min(256, len(row) // (8 * depth)))
+    best = row[: len(row) // width * width].reshape(-1, width).max(axis=1)
+    return float(np.partition(best, len(best) - depth)[len(best) - depth])
+
+
+def _nearly_best(row: NDArray[np.floating[Any]], depth: int, slack: float) -> NDArray[np.intp]:
+    """The documents, in ascending order, with a score above zero that may be among the best, up to a small share."""
+    bar = _bar(row, depth) if depth < len(row) else 0.0
+    chosen: NDArray[np.bool_] = row >= row.dtype.type(bar * slack) if bar > 0 else row > 0
+    return np.flatnonzero(chosen)
 
 
 @cache

@@ -18,6 +18,8 @@ from r2med.text import BREAK
 _WORD = np.dtype("<u8")
 PACKED = 2 * _WORD.itemsize
 """The longest piece, in bytes, that fits into its two-word key; longer ones are few and go through a dict."""
+_PORTION = 1 << 15
+"""How many pieces are numbered at a time: few enough that their keys stay near the processor."""
 
 
 def _byte_table() -> bytes:
@@ -110,18 +112,30 @@ class TermIds:
 
     def number(self, pieces: Pieces) -> tuple[NDArray[np.int32], list[str]]:
         """Each piece's number, and those that were never met before in the order of their numbers."""
-        numbers = self._find(pieces.low, pieces.high)
-        long = np.flatnonzero(pieces.lengths > PACKED)
-        numbers[long] = 0
-        unknown = np.flatnonzero(numbers < 0)
-        numbers[unknown], new = self._learn(pieces.low[unknown], pieces.high[unknown])
-        for place in long.tolist():
+        numbers = np.empty(len(pieces.starts), dtype=np.int32)
+        new: list[str] = []
+        # In portions: what one has taught the table is found by the next, so that little is ever sorted.
+        for start in range(0, len(numbers), _PORTION):
+            span = slice(start, start + _PORTION)
+            numbers[span], names = self._number_keys(pieces.low[span], pieces.high[span], pieces.lengths[span] > PACKED)
+            new += names
+        for place in np.flatnonzero(numbers < 0).tolist():
             text = pieces.text(place)
             if text not in self._long:
                 self._long[text] = self.count
                 self.count += 1
                 new.append(text)
             numbers[place] = self._long[text]
+        return numbers, new
+
+    def _number_keys(
+        self, low: NDArray[np.uint64], high: NDArray[np.uint64], long: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], list[str]]:
+        """The numbers of keys, -1 where a piece is too long for one, and the pieces never met before."""
+        numbers = self._find(low, high)
+        unknown = np.flatnonzero((numbers < 0) & ~long)
+        numbers[unknown], new = self._learn(low[unknown], high[unknown])
+        numbers[long] = -1
         return numbers, new
 
     def _learn(self, low: NDArray[np.uint64], high: NDArray[np.uint64]) -> tuple[NDArray[np.int32], list[str]]:
