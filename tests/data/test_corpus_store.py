@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
+import polars
 import pytest
 from folders import LAYOUTS, SMALL, json_lines
 from hypothesis import given
@@ -17,6 +19,7 @@ from r2med.config import memory_limited
 from r2med.data import load, reader
 from r2med.data.dataset import Texts
 from r2med.data.problems import Findings
+from r2med.data.rows import read_rows
 from r2med.data.run import id_order
 from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical, encode
 from r2med.data.validate import validate
@@ -63,6 +66,46 @@ def test_a_stored_corpus_is_the_same_corpus(tmp_path, layout):
         assert list(documents.without([1])) == list(wanted.without([1]))
         assert dict(documents.without([1]).position) == wanted.without([1]).position
     assert len(entries()) == 1
+
+
+def test_a_parquet_file_is_never_held_whole(tmp_path, monkeypatch):
+    """One row group of 16 MB, of which a megabyte is asked for at a time and let go before the next."""
+    draw = Random(0)
+    texts = [draw.randbytes(125_000 if place % 1_000 == 0 else 3_750).hex() for place in range(2_000)]
+    ids = [f"d{place}" for place in range(len(texts))]
+    polars.DataFrame({"_id": ids, "text": texts}).write_parquet(tmp_path / "corpus.parquet", row_group_size=len(ids))
+    sizes: list[int] = []
+    collect = polars.LazyFrame.collect
+
+    def counted(frame, *arguments, **options):
+        part = collect(frame, *arguments, **options)
+        sizes.append(int(part.estimated_size()))
+        return part
+
+    monkeypatch.setattr(polars.LazyFrame, "collect", counted)
+    rows = read_rows(tmp_path / "corpus.parquet", Findings())
+    assert next(rows) == (1, {"_id": "d0", "text": texts[0]})
+    assert len(sizes) == 2, "a count of the rows, and the first few of them"
+    assert sizes[1] < sum(map(len, texts)) / 4
+    with memory_limited(1 << 20):
+        corpus = reader.read_corpus([tmp_path / "corpus.parquet"], Findings())
+    assert list(corpus.documents) == list(zip(ids, texts, strict=True))
+    assert is_stored(corpus.documents)
+    assert len(sizes) > 12
+    assert max(sizes[4:]) < 3 << 20
+
+
+def test_a_parquet_file_that_changes_while_it_is_read_is_not_believed(tmp_path):
+    file = tmp_path / "corpus.parquet"
+    table = polars.DataFrame({"_id": [f"d{place}" for place in range(400)], "text": ["old"] * 400})
+    table.write_parquet(file)
+    found = Findings()
+    rows = read_rows(file, found)
+    next(rows)
+    table.with_columns(text=polars.lit("newer")).write_parquet(file)
+    list(rows)
+    assert [problem.message for problem in found.problems] == ["changed while it was read; read it again"]
+    assert found.errors == 1
 
 
 def rows(*pairs: tuple[str, str]) -> bytes:

@@ -9,11 +9,16 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
+from r2med.config import memory_limit
 from r2med.data.problems import Findings
+from r2med.storage.file_hashes import stamp
+
+if TYPE_CHECKING:
+    import polars
 
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row]]
@@ -23,7 +28,10 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
-_ROWS_AT_ONCE = 4096
+_SHARE = 64
+"""The part of the memory that may be used which the rows of a table take at a time."""
+_FIRST_ROWS = 256
+_MOST_ROWS = 65_536
 
 
 class Digests:
@@ -36,6 +44,13 @@ class Digests:
         """The hash that the bytes of a file go into, from its beginning."""
         self._hashes[path] = hashlib.sha256()
         return self._hashes[path]
+
+    def take(self, path: Path) -> None:
+        """Read a file for its hash."""
+        digest = self.begin(path)
+        with path.open("rb") as stream:
+            while block := stream.read(_BUFFER):
+                digest.update(block)
 
     def of(self, path: Path) -> str:
         """The hash of a file that was read; empty for one that was not."""
@@ -145,21 +160,39 @@ def _count_keys(value: object) -> int:
 
 
 def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
-    """The rows of a parquet file."""
+    """The rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
+    before = stamp(path)
+    number, problem = 0, ("", "")
     try:
-        content = path.read_bytes()
         if digests is not None:
-            digests.begin(path).update(content)
-        frame = polars.read_parquet(content)
+            digests.take(path)
+        for rows in parquet_slices(path, max(_BUFFER, memory_limit() // _SHARE)):
+            yield from enumerate(rows.iter_rows(named=True), number + 1)
+            number += len(rows)
     except OSError as error:
-        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
-        return
+        problem = "unreadable-file", f"cannot be read: {error.strerror or plain(error)}"
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        found.add("damaged-file", path, 0, f"is not a whole parquet file ({plain(error)})")
-        return
-    yield from enumerate(frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE), 1)
+        problem = "damaged-file", f"is not a whole parquet file ({plain(error)})"
+    if stamp(path) != before:
+        problem = "unreadable-file", "changed while it was read; read it again"
+    if problem[0]:
+        found.add(problem[0], path, 0, problem[1])
+
+
+def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
+    """The table of a parquet file in slices of about so many bytes; what comes before and after is not held."""
+    import polars
+
+    # Batches of the streaming engine are no help: it reads ahead of whoever asks for them.
+    table = polars.scan_parquet(path, glob=False)
+    total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
+    while start < total:
+        part = table.slice(start, rows).collect()
+        yield part
+        start += rows
+        rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
 
 
 _READERS: Mapping[str, Callable[[Path, Findings, Digests | None], Rows]] = {".parquet": parquet_rows}

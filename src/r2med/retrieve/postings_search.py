@@ -161,7 +161,8 @@ class PostingsScorer(ABC):
         )
         held = [len(impacts[number][0]) for number in numbers]
         values *= np.repeat([weights[number] for number in numbers], held)
-        return np.bincount(places, values, minlength=len(self.index.lengths))
+        row: NDArray[np.float64] = np.bincount(places, values, minlength=len(self.index.lengths))  # type: ignore[assignment]
+        return row
 
     def _left(
         self, row: NDArray[np.float64], weights: Weights, depth: int, common: set[int]
