@@ -28,6 +28,7 @@ from r2med.storage.cache import Cache
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
+from spreading import as_bytes, run_in_shards
 
 TASK = "sample/Biology"
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -63,6 +64,16 @@ def _scores(run, collection):
         query: {place[name]: score for name, score in zip(ranking.documents, ranking.scores.tolist(), strict=True)}
         for query, ranking in run
     }
+
+
+@pytest.mark.parametrize("before", ["", "bm25 >> "])
+def test_shards_make_the_lists_of_one_command(model, context, before, tmp_path, monkeypatch):
+    monkeypatch.setattr(TokenEncoder, "batch_tokens", 400)
+    system, collection = f"{before}colbert({model}, store=int8, depth=20)", r2med.load(TASK).collection
+    alone = as_bytes(System.parse(system).run(collection, context))
+    run, done = run_in_shards(system, collection, tmp_path / "other", 3, monkeypatch)
+    assert as_bytes(run) == alone
+    assert len(set(done)) == len(done) > 5, "each block once"
 
 
 @pytest.mark.parametrize(("store", "apart"), [("float32", 2e-5), ("float16", 0.02), ("int8", 0.3)])

@@ -20,6 +20,7 @@ import sparse_models as tiny
 import torch
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 
+import r2med
 from r2med.cli.main import app
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run, rank
@@ -27,6 +28,7 @@ from r2med.data.tasks import folder_task, task
 from r2med.encode.encoder import Role
 from r2med.encode.encoder_cards import SPARSE_POOLINGS
 from r2med.encode.resolve import encoder_for, sparse_encoder_for
+from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore
 from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.transformer import FUNCTIONS
@@ -34,12 +36,14 @@ from r2med.errors import R2medError, SpecError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
 from r2med.retrieve import postings_search
 from r2med.retrieve.index_builder import write_vector_index
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.sparse import Splade
 from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
 from r2med.storage.cache import Cache
+from spreading import as_bytes, run_in_shards
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +131,16 @@ def test_lists_are_the_whole_product_ranked_by_the_one_rule(models, context: Con
         np.testing.assert_allclose(found[query].scores, values[order], rtol=1e-5)
     assert any("1 document without text" in line for line in context.notes.warnings)
     assert context.notes.facts["documents"]["truncated"] == 1
+
+
+def test_shards_make_the_lists_of_one_command(models, context: Context, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(SparseTextEncoder, "batch_tokens", 100)
+    system = f"splade({models[0] / 'inference-free-distilbert-v3'}, device=cpu)"
+    data = r2med.load("sample/MedQA-Diag").collection
+    alone = as_bytes(System.parse(system).run(data, context))
+    run, done = run_in_shards(system, data, tmp_path / "other", 3, monkeypatch)
+    assert as_bytes(run) == alone
+    assert len(set(done)) == len(done) > 5, "each block once"
 
 
 def test_vectors_are_kept_and_a_damaged_one_is_made_again(models, context: Context, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ progress, counts of truncated texts, and refusal of vectors that cannot be right
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.sparse_store import SparseStore, StoredSparse
-from r2med.encode.spread_encoding import SpreadEncoder
+from r2med.encode.spread_encoding import SpreadEncoder, TextWorker
 from r2med.encode.vector_search import finite
 from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
 from r2med.engine.spreading import spread_of
@@ -94,7 +94,7 @@ def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Conte
                 _encode(BatchEncoder(encoder, job, store, writer), hashes, missing, rest, context)
         store.refresh()
         found = store.find(hashes)
-        _check_share(job, store, hashes, found, context)
+        check_share(job, store, hashes, found, context)
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
     if (found < 0).any():
@@ -125,7 +125,7 @@ def _encode(
     SpreadEncoder(work, spread, WINDOW).run(hashes, everything, wanted, context)
 
 
-def _check_share(
+def check_share(
     job: EncodingJob, store: VectorStore, hashes: NDArray[np.uint64], found: NDArray[np.intp], context: Context
 ) -> None:
     """Where only a share of the work was this command's, say what is left to others."""
@@ -210,6 +210,36 @@ class PlannedBatch(NamedTuple):
     """Tokens, padding included."""
 
 
+class MeasuringEncoder(Protocol):
+    """Whatever knows how long a text is for it, and how much of that it reads."""
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """Each text's length in tokens, before truncation."""
+
+    def limit(self, role: Role) -> int:
+        """The most tokens that it reads; 0 for no limit."""
+
+
+def text_costs(
+    encoder: MeasuringEncoder, texts: Sequence[str], role: Role
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each text's length, and how much of it is read."""
+    tokens, limit = encoder.lengths(texts, role), encoder.limit(role)
+    return tokens, np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+
+
+def plan_batches(
+    places: NDArray[np.intp], tokens: NDArray[np.int64], cost: NDArray[np.int64], budget: int
+) -> Iterator[PlannedBatch]:
+    """Batches of at most so many tokens, padding included, the longest texts first."""
+    order, done = np.argsort(-cost, kind="stable"), 0
+    while done < len(order):
+        longest = int(cost[order[done]])
+        batch = order[done : done + max(1, budget // longest)]
+        yield PlannedBatch(places[batch], tokens[batch], longest * len(batch))
+        done += len(batch)
+
+
 class BatchEncoder:
     """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
 
@@ -218,39 +248,46 @@ class BatchEncoder:
         self.budget = encoder.batch_tokens
         self.dimension = 0 if encoder.sparse else store.dimension
 
+    @property
+    def label(self) -> str:
+        """As people call it."""
+        return f"encode {self.job.name} ({self.store.name})"
+
+    @property
+    def setting(self) -> str:
+        """The name of all that a vector depends on besides its text."""
+        return self.store.folder.name
+
+    def worker(self) -> TextWorker:
+        """What encodes elsewhere."""
+        return TextWorker(self.encoder, self.job.role)
+
+    def keep(
+        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
+    ) -> None:
+        """Write a batch that was encoded elsewhere: one matrix."""
+        self.writer.append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
+
     def run(
         self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context
     ) -> None:
         """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
         with context.timed("load"):
             self.encoder.load()
-        label = f"encode {self.job.name} ({self.store.name})"
-        with context.engine.progress(label, len(rest), unit="texts") as bar:
+        with context.engine.progress(self.label, len(rest), unit="texts") as bar:
             for start in range(0, len(rest), WINDOW):
                 for places, tokens, vectors in self._batches(rest[start : start + WINDOW]):
                     self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
                     bar.advance(len(places))
 
-    def _costs(self, places: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Each text's length, and how much of it is read."""
-        tokens = self.encoder.lengths(self.texts(places), self.job.role)
-        limit = self.encoder.limit(self.job.role)
-        return tokens, np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
-
     def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
         """The batches of a window as `run` would make them, without vectors."""
-        tokens, cost = self._costs(places)
-        order = np.argsort(-cost, kind="stable")
-        done = 0
-        while done < len(order):
-            longest = int(cost[order[done]])
-            batch = order[done : done + max(1, self.budget // longest)]
-            yield PlannedBatch(places[batch], tokens[batch], longest * len(batch))
-            done += len(batch)
+        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
+        return plan_batches(places, tokens, cost, self.budget)
 
     def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
         """Batches of a window, each with its texts' lengths and vectors."""
-        tokens, cost = self._costs(places)
+        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
         order = np.argsort(-cost, kind="stable")
         done = 0
         while done < len(order):

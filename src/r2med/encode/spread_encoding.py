@@ -5,28 +5,55 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, Worker, block_key, carried, grouped
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 
 if TYPE_CHECKING:
-    from r2med.encode.batching import BatchEncoder, PlannedBatch
+    from r2med.encode.batching import PlannedBatch
+    from r2med.encode.token_encoder import TokenEncoder
 
 _BLOCK_TOKENS = 65_536
 """Tokens of a block, padding included: seconds of work, and what is lost when a worker dies."""
 
 
-class SpreadEncoder:
-    """Has the batches that `BatchEncoder` would make encoded elsewhere, several to a block, and keeps what comes."""
+class EncodingPlan(Protocol):
+    """What this process would encode in which batches, for vectors of texts and of tokens alike."""
 
-    def __init__(self, work: BatchEncoder, spread: Spread, window: int) -> None:
+    @property
+    def label(self) -> str:
+        """As people call it."""
+
+    @property
+    def setting(self) -> str:
+        """The name of all that a vector depends on besides its text."""
+
+    def worker(self) -> Worker:
+        """What encodes a block elsewhere."""
+
+    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
+        """The batches of a window."""
+
+    def texts(self, places: NDArray[np.intp]) -> list[str]:
+        """The texts at these places."""
+
+    def keep(
+        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
+    ) -> None:
+        """Check and write what a batch has given: the next of the matrices, as many as are its own."""
+
+
+class SpreadEncoder:
+    """Has the batches that this process would make encoded elsewhere, several to a block, and keeps what comes."""
+
+    def __init__(self, work: EncodingPlan, spread: Spread, window: int) -> None:
         self._work, self._spread, self._window = work, spread, window
 
     def run(
@@ -34,13 +61,14 @@ class SpreadEncoder:
     ) -> None:
         """Encode what is wanted of the texts at the places `everything`."""
         work = self._work
-        job = SpreadJob(f"encode {work.job.name} ({work.store.name})", TextWorker(work.encoder, work.job.role))
+        job = SpreadJob(work.label, work.worker())
         with context.engine.progress(job.name, int(wanted.sum()), unit="texts") as bar:
             for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
                 batches: list[PlannedBatch] = block.about
-                for batch, vectors in zip(batches, unpacked(result), strict=True):
+                matrices = unpacked(result)
+                for batch in batches:
                     rows = np.searchsorted(everything, batch.places)
-                    work.writer.append(hashes[batch.places], rows, batch.tokens, work.checked(vectors, batch.places))
+                    work.keep(hashes[batch.places], rows, batch, matrices)
                     bar.advance(int(wanted[batch.places].sum()))
 
     def _blocks(
@@ -57,7 +85,7 @@ class SpreadEncoder:
     def _block(self, hashes: NDArray[np.uint64], batches: list[PlannedBatch]) -> WorkBlock:
         work = self._work
         texts = [work.texts(batch.places) for batch in batches]
-        key = block_key(work.store.folder.name.encode(), *(hashes[batch.places].tobytes() for batch in batches))
+        key = block_key(work.setting.encode(), *(hashes[batch.places].tobytes() for batch in batches))
         return WorkBlock(key, orjson.dumps([[carried(text) for text in batch] for batch in texts]), batches)
 
 
@@ -86,6 +114,33 @@ class TextWorker:
         release_memory()
         middle = len(texts) // 2
         return np.concatenate([self._vectors(texts[:middle]), self._vectors(texts[middle:])])
+
+
+@dataclass(frozen=True)
+class TokenWorker:
+    """Encodes blocks of texts to the vectors of their tokens, wherever it was sent to."""
+
+    encoder: TokenEncoder
+    role: Role
+
+    def load(self) -> None:
+        """Bring the model into memory."""
+        self.encoder.load()
+
+    def run(self, payload: bytes) -> bytes:
+        """A matrix for each text of a block's batches."""
+        return packed([span for batch in orjson.loads(payload) for span in self._spans(batch)])
+
+    def _spans(self, texts: list[str]) -> list[Vectors]:
+        """A batch, in halves where memory runs out."""
+        try:
+            return [np.asarray(span, dtype=np.float32) for span in self.encoder.encode(texts, self.role)]
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or len(texts) == 1:
+                raise
+        release_memory()
+        middle = len(texts) // 2
+        return [*self._spans(texts[:middle]), *self._spans(texts[middle:])]
 
 
 _SHAPE = struct.Struct("<II")

@@ -9,11 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
-from r2med.encode.batching import SHOWN, WINDOW, EncodingJob, first_of_each, refuse_empty
+from r2med.encode.batching import (
+    SHOWN,
+    WINDOW,
+    EncodingJob,
+    PlannedBatch,
+    check_share,
+    first_of_each,
+    plan_batches,
+    refuse_empty,
+    text_costs,
+)
 from r2med.encode.encoder import Role, Vectors
+from r2med.encode.spread_encoding import SpreadEncoder, TokenWorker
 from r2med.encode.token_encoder import TokenEncoder
-from r2med.encode.token_store import TokenStore, TokenVectors
+from r2med.encode.token_store import SpanWriter, TokenStore, TokenVectors
 from r2med.encode.vector_store import text_hashes
+from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
@@ -30,9 +42,11 @@ def encode_tokens(
     found = store.find(hashes)
     missing = first_of_each(hashes, np.flatnonzero(found < 0))
     if len(missing):
-        _encode(encoder, job, store, hashes, missing, context)
+        with store.writer() as writer:
+            _encode(_Batches(encoder, job, store, writer), hashes, missing, context)
         store.refresh()
         found = store.find(hashes)
+        check_share(job, store, hashes, found, context)
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
     if (found < 0).any():
@@ -74,37 +88,69 @@ def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encod
     }
 
 
-def _encode(
-    encoder: TokenEncoder,
-    job: EncodingJob,
-    store: TokenStore,
-    hashes: NDArray[np.uint64],
-    missing: NDArray[np.intp],
-    context: Context,
-) -> None:
-    """Encode and keep the texts at the places `missing`, batch by batch."""
-    with context.timed("load"):
-        encoder.load()
-    work, label = _Batches(encoder, job), f"encode {job.name} ({store.name})"
-    with context.engine.progress(label, len(missing), unit="texts") as bar, store.writer() as writer:
-        for start in range(0, len(missing), WINDOW):
-            for places, tokens, spans in work.of(missing[start : start + WINDOW]):
-                writer.append_spans(hashes[places], tokens, spans)
-                bar.advance(len(places))
+def _encode(work: _Batches, hashes: NDArray[np.uint64], missing: NDArray[np.intp], context: Context) -> None:
+    """Encode and keep the texts at the places `missing`, here or wherever the engine spreads work to."""
+    spread = spread_of(context.engine)
+    if spread is None or (spread.only_large and work.job.role is Role.QUERY):
+        work.run(hashes, missing, context)
+        return
+    # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
+    wanted = np.zeros(len(hashes), dtype=np.bool_)
+    wanted[missing] = True
+    SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes, np.arange(len(hashes))), wanted, context)
 
 
 class _Batches:
     """Texts in batches of about equal cost, the longest first; out of memory halves what a batch may hold."""
 
-    def __init__(self, encoder: TokenEncoder, job: EncodingJob) -> None:
-        self.encoder, self.job, self.budget = encoder, job, encoder.batch_tokens
+    def __init__(self, encoder: TokenEncoder, job: EncodingJob, store: TokenStore, writer: SpanWriter) -> None:
+        self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
+        self.budget = encoder.batch_tokens
 
-    def of(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], list[Vectors]]]:
+    @property
+    def label(self) -> str:
+        """As people call it."""
+        return f"encode {self.job.name} ({self.store.name})"
+
+    @property
+    def setting(self) -> str:
+        """The name of all that the vectors depend on besides their text."""
+        return self.store.folder.name
+
+    def worker(self) -> TokenWorker:
+        """What encodes elsewhere."""
+        return TokenWorker(self.encoder, self.job.role)
+
+    def texts(self, places: NDArray[np.intp]) -> list[str]:
+        """The texts at these places."""
+        return [self.job.texts.texts[place] for place in places.tolist()]
+
+    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
+        """The batches of a window as `run` would make them, without vectors."""
+        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
+        return plan_batches(places, tokens, cost, self.budget)
+
+    def keep(
+        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
+    ) -> None:
+        """Write a batch that was encoded elsewhere: a matrix for each text."""
+        spans = self._checked([next(vectors) for _ in batch.places], batch.places)
+        self.writer.append_spans(hashes, batch.tokens, spans)
+
+    def run(self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], context: Context) -> None:
+        """Encode and keep the texts at the places `missing`, batch by batch, in this process."""
+        with context.timed("load"):
+            self.encoder.load()
+        with context.engine.progress(self.label, len(missing), unit="texts") as bar:
+            for start in range(0, len(missing), WINDOW):
+                for places, tokens, spans in self._encoded(missing[start : start + WINDOW]):
+                    self.writer.append_spans(hashes[places], tokens, spans)
+                    bar.advance(len(places))
+
+    def _encoded(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], list[Vectors]]]:
         """Batches of a window, each with its texts' lengths and vectors."""
-        texts = [self.job.texts.texts[place] for place in places.tolist()]
-        tokens = self.encoder.lengths(texts, self.job.role)
-        limit = self.encoder.limit(self.job.role)
-        cost = np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+        texts = self.texts(places)
+        tokens, cost = text_costs(self.encoder, texts, self.job.role)
         order, done = np.argsort(-cost, kind="stable"), 0
         while done < len(order):
             # The first text of a batch is its longest, and the others are padded to it.
@@ -131,6 +177,10 @@ class _Batches:
         if spans is None:
             release_memory()
             return None
+        return self._checked(spans, places)
+
+    def _checked(self, spans: list[Vectors], places: NDArray[np.intp]) -> list[Vectors]:
+        """Vectors that can be right; anything else is an error that names the text."""
         for place, span in zip(places.tolist(), spans, strict=True):
             if not len(span) or not np.isfinite(span).all():
                 what = "vectors with NaN or infinite numbers" if len(span) else "no vector at all"
