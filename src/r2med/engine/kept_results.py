@@ -18,11 +18,12 @@ def results_in_order(
     advance: Callable[[WorkBlock], None],
     *,
     once: bool = False,
+    stays: bool = False,
 ) -> Iterator[tuple[Any, bytes]]:
     """What each block is about and its result, in the order of the blocks, when all are there; then they are let go.
 
     One result is in memory at a time. `advance` is told of each block that is done. With `once`, what is made of them
-    is made by the command that merges and by no other.
+    is made by the command that merges and by no other; with `stays`, only that one lets go.
     """
     known: list[tuple[str, Any]] = []
 
@@ -43,5 +44,6 @@ def results_in_order(
         if content is None:
             raise spread.unfinished(f"blocks of {job.name}", len(known) - place, len(known))
         yield about, content
-    for key, _ in known:
-        spread.store.remove(key)
+    if spread.merges or not stays:
+        for key, _ in known:
+            spread.store.remove(key)

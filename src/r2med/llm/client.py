@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from r2med.engine.spreading import current_spread
+from r2med.engine.work_blocks import Spread
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, Limits, estimate
 from r2med.llm.endpoint import Endpoint
@@ -21,6 +23,7 @@ from r2med.llm.local_server import LocalServer
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
+from r2med.llm.spread_answers import Answered, SpreadAnswers, can_be_sent
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError
 from r2med.models.servers import ServerError
@@ -33,13 +36,17 @@ _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
 
 
 class Client:
-    """Asks chat models. Make one for a command, or use `current_client()`; close it when done, or use `with`."""
+    """Asks chat models. Make one for a command, or use `current_client()`; close it when done, or use `with`.
 
-    def __init__(self, limits: Limits | None = None, answers: Path | None = None) -> None:
+    One that is `alone` is itself a worker, and starts local models in its own process.
+    """
+
+    def __init__(self, limits: Limits | None = None, answers: Path | None = None, *, alone: bool = False) -> None:
         self.limits = limits or Limits.configured()
         self.budget = Budget(self.limits)
         """What this client has spent."""
         self._place = answers
+        self._alone = alone
         self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
         self._halted = asyncio.Event()
         self._why: R2medError | None = None
@@ -77,7 +84,13 @@ class Client:
         if progress is not None and len(open_places) < len(requests):
             progress.advance(len(requests) - len(open_places))
         if open_places:
-            found = self.run(self._ask_many([requests[place] for place in open_places], progress))
+            asked, spread = [requests[place] for place in open_places], None if self._alone else current_spread()
+            if spread is not None and can_be_sent(asked, self.limits):
+                wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
+                elsewhere = self._elsewhere(spread, dict(zip(keys, requests, strict=True)), wanted, progress)
+                found = [elsewhere[keys[place]] for place in open_places]
+            else:
+                found = self.run(self._ask_many(asked, progress))
             for place, reply in zip(open_places, found, strict=True):
                 replies[place] = reply
         answered = [reply for reply in replies if reply is not None]
@@ -85,14 +98,40 @@ class Client:
             self._refuse_silence(answered)
         return answered
 
+    def _elsewhere(
+        self,
+        spread: Spread,
+        asked: Mapping[str, Request],
+        wanted: Mapping[str, RawAnswer | None],
+        progress: Progress | None,
+    ) -> dict[str, Reply | Failed]:
+        """The replies to the wanted of some requests to a local model, from workers of a cluster or a batch."""
+        model = next(iter(asked.values())).model
+        answers = SpreadAnswers(model, self.limits, spread).run(
+            asked, wanted, progress.advance if progress else _ignore
+        )
+        return {key: self._written(key, asked[key], answer, wanted[key]) for key, answer in answers}
+
+    def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
+        """The reply of an answer that came from elsewhere, once that is written down."""
+        if isinstance(answer, str):
+            return Failed(request, answer)
+        reply = to_reply(request, answer)
+        claim, write = self._answers.claiming(key, reject), self._answers.keeping
+        stays = self._answers.write([claim, write(key, request, answer, reply.incomplete)])[-1]
+        return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
+
     def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:
         """However few requests there were: a model that answered none of them, now or before, cannot be used."""
         failed = [reply for reply in replies if isinstance(reply, Failed)]
         if not failed or len(failed) < len(replies):
             return
-        health = [self._endpoints[_place(reply.request.model)].result().health(reply.request.model) for reply in failed]
+        none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
+        models = [reply.request.model for reply in failed if _place(reply.request.model) in self._endpoints]
+        if not models:
+            raise ServerError(f"{failed[0].reason}; {none} answered")
+        health = [self._endpoints[_place(model)].result().health(model) for model in models]
         if not any(model.answered for model in health):
-            none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
             raise health[0].give_up(f"{failed[0].reason}; {none} answered")
 
     def forget_outages(self) -> None:
@@ -264,6 +303,10 @@ class Client:
 def _place(model: Model) -> tuple[str, str]:
     """What models must share to be asked over one connection."""
     return model.url or model.gguf or model.id, model.key_env
+
+
+def _ignore(amount: float) -> None:
+    """Show nothing."""
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:

