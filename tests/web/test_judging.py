@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from test_review_desk import make_review
-from webparts import entered, served
+from webparts import entered, faults, served
 
 from r2med.cli.main import app
 from r2med.review.review_store import ReviewStore
@@ -66,6 +66,7 @@ def test_judging_is_priced_begun_cancelled_and_gone_on_with(visit, judge, tmp_pa
             assert told in page.locator("#judge").inner_text()
             assert page.input_value("#judge input[name=llm]") == name
         assert judge.attempts == 0
+        assert faults(page) == []
         page.fill("#judge input[name=max_cost]", "3")
         with page.expect_navigation():
             page.click("#judge button.primary")

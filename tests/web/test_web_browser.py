@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from webparts import ATTACK, TOKEN, faults, long_task, served
@@ -534,12 +535,12 @@ def test_files_with_long_words_need_no_sideways_scrolling(visit, filled, tmp_pat
         ledger.remove([entry for entry in ledger.entries() if entry.task == task])
 
 
-def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
+def test_a_site_sorts_filters_and_compares_from_files(visit, tmp_path):
     from click.testing import CliRunner
 
     from r2med.cli.main import app
 
-    assert CliRunner().invoke(app, ["site", "bm25", "--no-reports", "--out", str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(app, ["site", "bm25", "replay >> bm25", "--out", str(tmp_path)]).exit_code == 0
     page = visit((tmp_path / "index.html").as_uri())
     everything = len(names(page))
     assert everything > 100
@@ -559,6 +560,10 @@ def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
     with page.expect_download() as file:
         page.click("form.chosen button:has-text('LaTeX')")
     assert Path(file.value.path()).read_text().count("\\\\") == 3
+    pair = page.locator("form.chosen a[data-compare]").get_attribute("href")
+    assert pair.removeprefix(f"{tmp_path.as_uri()}/") == "compare.html#" + urlencode(
+        {"a": rerankers[0], "b": rerankers[1]}
+    )
     page.click("form.chosen button:has-text('Only these')")
     assert names(page) == rerankers[:2]
     page.click("form.chosen button[type=reset]")
@@ -572,6 +577,42 @@ def test_a_site_sorts_and_filters_from_a_file(visit, tmp_path):
     page.wait_for_url("**/sources.html#**")
     page.click("nav.menu a:has-text('sample')")
     page.wait_for_url("**/sample.html")
-    page.click("td.sys a")
+    page.click("td.sys a:has-text('replay')")
     page.wait_for_url("**/systems/**")
-    assert page.locator("h1").inner_text() == "bm25"
+    assert page.locator("h1").inner_text() == "replay >> bm25"
+    page.click("a:has-text('Compare with another system')")
+    page.wait_for_url("**/compare-sample.html#a=replay**")
+    page.select_option("#pair select[name=b]", "bm25")
+    (made,) = r2med.compare("replay >> bm25", "bm25", tasks="sample")
+    assert page.title() == "bm25 against replay >> bm25, nDCG@10 · r2med"
+    verdict = page.locator("#verdict").inner_text()
+    assert made.verdict in verdict
+    assert f"−{-100 * made.overall.mean:.2f} nDCG@10" in verdict
+    assert f"B won {made.overall.wins}, A won {made.overall.losses}" in verdict
+    cells = page.locator("#tasks tbody tr").first.locator("td.n").all_inner_texts()
+    first = made.tasks["sample/Biology"]
+    assert cells[2] == f"−{-100 * first.mean:.2f}"
+    assert cells[3] == f"−{-100 * first.low:.2f} to −{-100 * first.high:.2f}"
+    assert cells[5:] == [str(first.wins), str(first.losses)]
+    page.click("#pair [data-swap]")
+    assert f"+{-100 * made.overall.mean:.2f} nDCG@10" in page.locator("#verdict").inner_text()
+    address = page.url
+    shown = page.locator("#outcome").inner_text()
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.locator("#outcome").inner_text() == shown, "the address is the state"
+    page.click("#verdict a:has-text('Every query in both')")
+    page.wait_for_selector(".onelist[data-number='2'] li")
+    chosen = [
+        page.locator(f"#browser select[name={name}] option:checked").inner_text() for name in ("system", "beside")
+    ]
+    assert chosen == ["bm25", "replay >> bm25"]
+    page.goto((tmp_path / "compare.html").as_uri() + "#a=base/bgee&b=base/bm25&order=gained")
+    assert "the nearest, “base/bge”" in page.locator("[data-problem]").inner_text()
+    assert "nobody can test" in page.locator("#verdict").inner_text()
+    gains = page.locator("#tasks tbody tr td:nth-child(4)").all_inner_texts()[:-1]
+    values = [float(text.replace("−", "-")) for text in gains]
+    assert values == sorted(values, reverse=True)
+    page.click("[data-board]:has-text('sample')")
+    page.wait_for_url("**/compare-sample.html#**")
+    assert "No system “base/bge” is on this board" in page.locator("[data-problem]").inner_text()

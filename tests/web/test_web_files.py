@@ -118,7 +118,9 @@ def test_a_site_is_whole_and_relative(tmp_path):
     done = CliRunner().invoke(app, ["site", "bm25", "replay >> bm25", "--out", str(tmp_path / "public")])
     assert done.exit_code == 0, done.output
     pages = sorted((tmp_path / "public").rglob("*.html"))
-    assert {"index.html", "nano.html", "sample.html", "sources.html", "report-sample.html"} <= {p.name for p in pages}
+    assert {"index.html", "nano.html", "sample.html", "sources.html", "report-sample.html", "compare.html"} <= {
+        p.name for p in pages
+    }
     for page in pages:
         found = Links(page.read_text("utf-8"))
         assert found.links
@@ -132,8 +134,8 @@ def test_a_site_is_whole_and_relative(tmp_path):
             assert not parts.path.startswith("/"), link
             target = page if not parts.path else (page.parent / unquote(parts.path)).resolve()
             assert target.is_file(), f"{link} in {page.name}"
-            # A report's own script opens the system of an address.
-            if parts.fragment and not parts.fragment.startswith("system-"):
+            # Scripts of a report and of a comparison open the system of an address.
+            if parts.fragment and not parts.fragment.startswith(("system-", "a=")):
                 assert parts.fragment in Links(target.read_text("utf-8")).anchors
 
 

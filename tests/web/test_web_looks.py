@@ -79,6 +79,7 @@ def static_pages(rich, tmp_path_factory) -> dict[str, str]:
         "site-system": public / "systems" / "sample-bm25.html",
         "site-own": own / "sample.html",
         "site-published": own / "published" / "full-base-medcpt.html",
+        "site-compare": own / "compare-sample.html",
         "site-sources": own / "sources.html",
         "report": place / "r.html",
         "inspect": place / "i.html",

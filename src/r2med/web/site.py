@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
 
 import orjson
 
@@ -39,6 +41,7 @@ from r2med.web.panels import frontier_panels
 from r2med.web.published_page import own_figures, published_citation, published_facts, source_facts, verdicts
 from r2med.web.report_file import ReportChoice, report
 from r2med.web.static_baselines import Marks, as_script, baseline_marks, best_ceiling
+from r2med.web.static_comparison import MOST, PairPage, ReportPlaces, pair_page
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
@@ -47,6 +50,7 @@ Grouped = Mapping[str, Runs]
 Names = Mapping[tuple[str, bool, str], str]
 """Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
+_COMPARISONS = {"full": "compare.html", "nano": "compare-nano.html", "sample": "compare-sample.html"}
 _MANIFEST = ".r2med-site.json"
 """The names of all files that a site is made of: what the next one may remove."""
 _WRITERS = 16
@@ -96,23 +100,31 @@ def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None =
 def _pages(
     ledger: Ledger, site: Site, own: Grouped, sent: Submissions, engine: Engine | None
 ) -> dict[str, str | bytes]:
-    pages: dict[str, str | bytes] = {name: static(name) for name in ("style.css", "app.js", "icon.svg")}
+    pages: dict[str, str | bytes] = {name: static(name) for name in ("style.css", "app.js", "compare.js", "icon.svg")}
     view = View(measure=site.measure, intervals=True, ties=True)
     shown = {group: board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES}
     shown = {group: _submitted(found, sent) for group, found in shown.items() if found.lines or group == "full"}
-    links = {GROUP_TITLES[group]: _FILES[group] for group in shown} | {"Sources": "sources.html"}
+    links = {GROUP_TITLES[group]: _FILES[group] for group in shown}
+    compared = {group: _COMPARISONS[group] for group, found in shown.items() if len(found.lines) > 1}
+    links |= {"Compare": next(iter(compared.values()))} if compared else {}
+    links |= {"Sources": "sources.html"}
     links |= {"How to submit": "submit.html"} if site.submissions is not None else {}
     found_shared = {group: on_common_tasks(rows) for group, rows in own.items()} if site.reports else {}
     shared = {group: runs for group, runs in found_shared.items() if runs is not None}
     reports = {group: f"report-{group}.html" for group in shared}
     names = _file_names(shown)
     for group, found in shown.items():
-        frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
+        here = {**links, **({"Compare": compared[group]} if group in compared else {})}
+        frame = Frame(here, GROUP_TITLES[group], policy=_POLICY)
         made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
         runs = own.get(group, {})
         marks = baseline_marks(ledger, found, runs)
         pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks)
-        inner = Frame({k: f"../{v}" for k, v in links.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
+        if group in compared:
+            places = ReportPlaces(reports[group], _places(shared[group])) if group in reports else ReportPlaces()
+            pair = pair_page(ledger, found, runs, partial(_href, names, group), places)
+            pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, made)
+        inner = Frame({k: f"../{v}" for k, v in here.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
             name = line.row.name
             page = (
@@ -130,6 +142,30 @@ def _pages(
         choice = ReportChoice(shared[group], causes=False, title=title, command=site.command)
         pages[name] = report(ledger, choice, engine)
     return pages
+
+
+def _places(shared: Shared) -> dict[str, int]:
+    """Each system's number in the report of these runs."""
+    return {name: place for place, name in enumerate(ReportChoice(shared).systems)}
+
+
+def _href(names: Names, group: str, line: Line) -> str:
+    return names[group, line.row.own, line.row.name]
+
+
+def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], made: Colophon) -> str:
+    """A page that compares any two lines of a board."""
+    group = pair.board.group
+    title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {pair.board.measure}"
+    return render(
+        "site_compare.html",
+        frame,
+        pair=pair,
+        most=MOST,
+        boards={GROUP_TITLES[each]: "" if each == group else file for each, file in compared.items()},
+        board_href=_FILES[group],
+        cite=Citation(title, made.command),
+    )
 
 
 def on_common_tasks(rows: Runs) -> Shared | None:
@@ -216,6 +252,7 @@ def _board_files(
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
+        comparison=frame.links.get("Compare", ""),
         cite=Citation(f"{GROUP_TITLES[found.group]} leaderboard, {found.measure}", made.command),
         colophon=made,
         baselines=list(marks),
@@ -245,8 +282,15 @@ def _system(
         cite=Citation(f"{line.row.name}, {GROUP_TITLES[found.group]}, {found.measure}", command),
         sent=sent,
         archive=f"../{_archive(sent)}" if sent else "",
+        comparison=_chosen(frame, line.row.name),
         chart=responsive(DotChart(f"{found.measure} of {line.row.name}", f"{found.measure} x 100", points)),
     )
+
+
+def _chosen(frame: Frame, name: str) -> str:
+    """Where a system is compared with others; empty where there is no other."""
+    place = frame.links.get("Compare", "")
+    return place and f"{place}#{urlencode({'a': name})}"
 
 
 def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs) -> str:
@@ -262,6 +306,7 @@ def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledg
         own=figures,
         verdicts=verdicts(facts["rows"], figures, found.measure),
         source_href="../sources.html#",
+        comparison=_chosen(frame, name),
         cite=published_citation(name, found.group, found.measure),
         others=[measure for measure in facts["measures"] if measure != found.measure],
     )

@@ -205,6 +205,11 @@
       bar.hidden = ticked.length < 2;
       document.body.classList.toggle("choosing", ticked.length > 1);
       bar.querySelector("output").textContent = ticked.length > 3 ? `${ticked.length} systems` : ticked.map((box) => box.value).join(" · ");
+      const pair = bar.querySelector("a[data-compare]");
+      if (pair) {
+        pair.hidden = ticked.length !== 2;
+        if (!pair.hidden) pair.hash = String(new URLSearchParams({ a: ticked[0].value, b: ticked[1].value }));
+      }
       for (const each of bar.querySelectorAll("button[data-needs]")) {
         const two = each.dataset.needs === "two";
         each.disabled = !own || (two && ticked.length !== 2);
