@@ -130,13 +130,13 @@ class PostingsScorer(ABC):
                 best = places[top(row[places], depth, self.index.ties[places])]
                 yield BestDocuments(best, row[best])
 
-    def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> NDArray[np.float64]:
+    def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[NDArray[np.float64]]:
         """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
         users = _users(queries)
         common = {number for number in users if self._is_common(number)}
         rare = {number: self._impacts(number) for number in users if number not in common}
-        rows = np.stack([self._summed(weights, rare) for weights in queries])
+        rows = [self._summed(weights, rare) for weights in queries]
         for row, place in zip(rows, hidden, strict=True):
             if place >= 0:
                 row[place] = -np.inf
