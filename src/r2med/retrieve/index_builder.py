@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,19 +142,44 @@ def _write(parts: Iterator[TermPostings], postings: int, width: np.dtype[Any], f
     np.save(folder / "offsets.npy", np.concatenate(offsets), allow_pickle=False)
 
 
+class _NumberedBlock(NamedTuple):
+    """A block of texts cut into pieces, and what a table of numbers says of them."""
+
+    pieces: Pieces
+    documents: int
+    numbers: NDArray[np.int32]
+    """The number of each piece."""
+    new: list[str]
+    """Pieces that the table had never met, in the order of their numbers."""
+
+
 def _fill(builder: _TextBuilder, documents: Sequence[str], block: int, progress: Report) -> None:
-    # Cutting is numpy's work and analysis is Python's, so the next block is cut while this one is analyzed.
+    # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
     with ThreadPoolExecutor(max_workers=1) as helper:
-        waiting = None
+        waiting: Future[_NumberedBlock] | None = None
         for texts in text_blocks(documents, block):
-            following = helper.submit(cut, texts), len(texts)
+            table = builder.numbers
+            following = helper.submit(_cut_and_number, texts, table)
             if waiting is not None:
-                builder.add(waiting[0].result(), waiting[1])
-                progress(waiting[1])
+                _add(builder, waiting.result(), progress)
+                if builder.numbers is not table:
+                    following = helper.submit(_number, *following.result()[:2], builder.numbers)
             waiting = following
         if waiting is not None:
-            builder.add(waiting[0].result(), waiting[1])
-            progress(waiting[1])
+            _add(builder, waiting.result(), progress)
+
+
+def _add(builder: _TextBuilder, block: _NumberedBlock, progress: Report) -> None:
+    builder.add(block)
+    progress(block.documents)
+
+
+def _cut_and_number(texts: list[str], table: TermIds) -> _NumberedBlock:
+    return _number(cut(texts), len(texts), table)
+
+
+def _number(pieces: Pieces, documents: int, table: TermIds) -> _NumberedBlock:
+    return _NumberedBlock(pieces, documents, *table.number(pieces))
 
 
 def text_blocks(texts: Sequence[str], characters: int) -> Iterator[list[str]]:
@@ -304,13 +329,12 @@ class _TextBuilder(_PostingsBuilder):
         pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
         return pieces + self.numbers.nbytes + _BYTES_A_TERM * len(self.terms)
 
-    def add(self, pieces: Pieces, documents: int) -> None:
-        """Take in a block of so many documents."""
-        numbers, new = self.numbers.number(pieces)
-        self._learn(new)
-        terms, owners = self._tokens(numbers, pieces.owners)
-        lengths = np.bincount(owners, minlength=documents).astype(np.int32)
-        self._take(self._count(terms, owners, documents), lengths)
+    def add(self, block: _NumberedBlock) -> None:
+        """Take in a block, numbered by this builder's table, after those that were numbered before it."""
+        self._learn(block.new)
+        terms, owners = self._tokens(block.numbers, block.pieces.owners)
+        lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
+        self._take(self._count(terms, owners, block.documents), lengths)
 
     def _learn(self, new: list[str]) -> None:
         """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
