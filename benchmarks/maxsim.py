@@ -1,35 +1,45 @@
-"""Exact late interaction over mapped token vectors, side by side with sentence-transformers' own scoring.
+"""Exact late interaction over mapped token vectors, side by side with sentence-transformers' and PyLate's own scoring.
 
-    python benchmarks/maxsim.py [--documents 6000] [--queries 1,32] [--rounds 3] [--folder FOLDER]
+    python benchmarks/maxsim.py [--documents 2000] [--queries 1,32] [--rounds 5] [--folder FOLDER]
 
 Makes (once) the token vectors of so many documents in FOLDER, 128 numbers a token and 20 to 300 tokens a document (160
-in the mean), then ranks them for queries of 32 tokens, the best 100 documents of each. Every contestant runs in a
-process of its own, in turn, ROUNDS times. Shown are each one's fastest round, the processor seconds of it, how many
-times as fast as sentence-transformers it was in both, the most memory it took beyond Python and its libraries, and the
-share of sentence-transformers' lists that it found too. sentence-transformers has its vectors in memory in single
-precision, as its `encode` gives them; r2med maps them from disk, as its store keeps them.
+in the mean), then ranks them for queries of 32 tokens, the best 100 documents of each. All contestants run in one
+process with the same number of threads, in turn, ROUNDS times after one round that does not count. Shown are each one's
+median seconds and processor seconds, and how many times as fast as each peer it was in both; the most memory that it
+takes in a process of its own, beyond Python and its libraries; the share of sentence-transformers' lists that it found
+too, and how far the best score of a query is off from that in double precision.
+
+The peers have their vectors in memory in single precision, as their `encode` gives them; PyLate's are also padded
+already, 250 documents at a time, since `colbert_scores` takes a rectangle. r2med maps its vectors from disk as its
+store keeps them, in single precision, half precision or a byte a number, and widens them while it searches.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
+import torch
+from sentence_transformers.util.similarity import maxsim
 
-DIMENSION, TOKENS, DEPTH, CHUNK = 128, 32, 100, 500
+from r2med.encode.maxsim import MaxSimIndex
+from r2med.encode.token_store import TokenStore, TokenVectors
+from r2med.encode.vector_store import text_hashes
+
+DIMENSION, TOKENS, DEPTH, CHUNK, PADDED = 128, 32, 100, 500, 250
 PMC_CLINICAL, CUT = 60_406, 300
 """Documents of that task, and the tokens that most models read of one."""
 STORES = ("float32", "float16", "int8")
-CONTESTANTS = ("sentence-transformers", *(f"r2med {store}" for store in STORES))
+PEERS = ("sentence-transformers", "PyLate")
+CONTESTANTS = (*PEERS, *(f"r2med {store}" for store in STORES))
 
 
 def texts(count: int) -> list[str]:
@@ -38,9 +48,6 @@ def texts(count: int) -> list[str]:
 
 def make(folder: Path, count: int) -> None:
     """Documents of tokens around 2,000 centres, as tokens of a language crowd around its words."""
-    from r2med.encode.token_store import TokenStore
-    from r2med.encode.vector_store import text_hashes
-
     random = np.random.default_rng(0)
     centres = random.standard_normal((2000, DIMENSION)).astype(np.float32)
     lengths = np.clip(random.lognormal(5.0, 0.5, count).astype(int), 20, 300)
@@ -60,54 +67,119 @@ def _tokens(random: np.random.Generator, centres: np.ndarray, count: int) -> np.
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def contestant(name: str, folder: Path, count: int, queries: np.ndarray) -> Callable[[], np.ndarray]:
-    from r2med.encode.maxsim import MaxSimIndex
-    from r2med.encode.token_store import TokenStore
-    from r2med.encode.vector_store import text_hashes
+class Lists(NamedTuple):
+    """What a search gives: a row a query, the best first."""
 
-    store = TokenStore({"model": "random"}, name.removeprefix("r2med ") if " " in name else "float32", folder)
-    documents = store.spans(store.find(text_hashes(texts(count))))
-    if name.startswith("r2med"):
-        ties = np.arange(count)
-        return lambda: MaxSimIndex(documents).search(list(queries), DEPTH, ties).places
-    import torch
-    from sentence_transformers.util.similarity import maxsim
+    places: np.ndarray
+    scores: np.ndarray
 
+
+def vectors_of(store: str, folder: Path, count: int) -> TokenVectors:
+    kept = TokenStore({"model": "random"}, store, folder)
+    return kept.spans(kept.find(text_hashes(texts(count))))
+
+
+def contestant(name: str, folder: Path, count: int, queries: np.ndarray) -> Callable[[], Lists]:
+    """A search, with all that it needs at hand."""
+    documents = vectors_of(name.removeprefix("r2med ") if name not in PEERS else "float32", folder, count)
+    if name not in PEERS:
+        return lambda: Lists(*MaxSimIndex(documents).search(list(queries), DEPTH, np.arange(count)))
     held = [torch.from_numpy(documents.of(place).copy()) for place in range(count)]
+    if name == "PyLate":
+        return pylate_search(held, torch.from_numpy(queries))
     asked = [torch.from_numpy(query) for query in queries]
-    return lambda: maxsim(asked, held).topk(DEPTH, dim=1).indices.numpy()
+    return lambda: best(maxsim(asked, held))
 
 
-def measure(name: str, folder: Path, count: int, queries: int) -> dict[str, object]:
-    import torch
-    from sentence_transformers.util import similarity  # noqa: F401  # so that its memory is not anybody's
+def pylate_search(held: list[torch.Tensor], queries: torch.Tensor) -> Callable[[], Lists]:
+    from pylate.scores import colbert_scores
 
-    torch.mm(torch.ones(8, 8), torch.ones(8, 8))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    work = contestant(name, folder, count, np.load(folder / "queries.npy")[:queries])
-    start, spent = time.perf_counter(), time.process_time()
-    places = work()
-    seconds, processor = time.perf_counter() - start, time.process_time() - spent
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": seconds, "processor": processor, "memory": grown, "places": places.tolist()}
+    starts = range(0, len(held), PADDED)
+    padded = [torch.nn.utils.rnn.pad_sequence(held[start : start + PADDED], batch_first=True) for start in starts]
+    return lambda: best(torch.cat([colbert_scores(queries, part) for part in padded], dim=1))
 
 
-def run(name: str, folder: Path, count: int, queries: int) -> dict[str, object]:
-    """The same in a process of its own."""
+def best(scores: torch.Tensor) -> Lists:
+    found = scores.topk(DEPTH, dim=1)
+    return Lists(found.indices.numpy(), found.values.numpy())
+
+
+class Timed(NamedTuple):
+    """Median seconds of the clock and of the processor, and what was found."""
+
+    seconds: float
+    processor: float
+    lists: Lists
+
+
+def race(folder: Path, count: int, queries: np.ndarray, rounds: int) -> dict[str, Timed]:
+    """Every contestant in turn, so that what else the machine does meets all of them alike."""
+    works = {name: contestant(name, folder, count, queries) for name in CONTESTANTS}
+    lists = {name: work() for name, work in works.items()}
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            clock, processor = time.perf_counter(), time.process_time()
+            work()
+            spent[name].append((time.perf_counter() - clock, time.process_time() - processor))
+    return {name: Timed(*np.median(spent[name], axis=0).tolist(), lists[name]) for name in works}
+
+
+def memory_of(name: str, folder: Path, count: int, queries: int) -> float:
+    """Megabytes of a contestant in a process of its own."""
     command = [sys.executable, __file__, "--one", name, "--folder", folder, "--documents", count, "--queries", queries]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return float(done.stdout.splitlines()[-1])
+
+
+def measure_memory(name: str, folder: Path, count: int, queries: np.ndarray) -> float:
+    torch.mm(torch.ones(8, 8), torch.ones(8, 8))
+    if name == "PyLate":
+        import pylate.scores  # noqa: F401  # so that its libraries are not its memory
+    before = peak()
+    contestant(name, folder, count, queries)()
+    return (peak() - before) / 1024
+
+
+def peak() -> int:
+    """The most memory of this process since it began, in kilobytes; `getrusage` counts its parent's as well."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def off_by(lists: Lists, documents: TokenVectors, queries: np.ndarray) -> float:
+    """The greatest distance of a query's best score from plain arithmetic in double precision."""
+    plain = [
+        (documents.of(int(row[0])).astype(np.float64) @ query.T).max(axis=0).sum()
+        for query, row in zip(queries, lists.places, strict=True)
+    ]
+    return float(np.abs(lists.scores[:, 0] - plain).max())
+
+
+def show(timed: dict[str, Timed], folder: Path, count: int, queries: np.ndarray) -> None:
+    heads = [f"{len(queries)} queries", "seconds", "times", "processor", "times", "memory, MB", "same", "off by"]
+    print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    expected = timed[PEERS[0]].lists.places
+    for name, found in timed.items():
+        pairs = zip(expected, found.lists.places, strict=True)
+        same = np.mean([len(set(one) & set(other)) / DEPTH for one, other in pairs])
+        documents = vectors_of(name.removeprefix("r2med ") if name not in PEERS else "float32", folder, count)
+        cells = [
+            name,
+            f"{found.seconds:.3f}",
+            " / ".join(f"{timed[peer].seconds / found.seconds:.1f}" for peer in PEERS),
+        ]
+        cells += [f"{found.processor:.3f}"]
+        cells += [" / ".join(f"{timed[peer].processor / found.processor:.1f}" for peer in PEERS)]
+        cells += [f"{memory_of(name, folder, count, len(queries)):,.0f}", f"{same:.4f}"]
+        print(f"| {' | '.join(cells)} | {off_by(found.lists, documents, queries):.0e} |", flush=True)
 
 
 def sizes(folder: Path, count: int) -> list[str]:
     """Bytes on disk as measured, and what that makes of a corpus of PMC-Clinical's size."""
-    from r2med.encode.token_store import TokenStore
-    from r2med.encode.vector_store import text_hashes
-
     lines = []
     for store in STORES:
-        kept = TokenStore({"model": "random"}, store, folder)
-        documents = kept.spans(kept.find(text_hashes(texts(count))))
+        documents = vectors_of(store, folder, count)
         each = documents.nbytes / int(documents.count.sum())
         whole = each * CUT * PMC_CLINICAL / 1e9
         lines.append(
@@ -118,39 +190,27 @@ def sizes(folder: Path, count: int) -> list[str]:
 
 
 @click.command()
-@click.option("--documents", default=6000)
+@click.option("--documents", default=2000)
 @click.option("--queries", default="1,32")
-@click.option("--rounds", default=3)
+@click.option("--rounds", default=5)
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(tempfile.gettempdir()) / "r2med-maxsim")
 @click.option("--one", default="", hidden=True)
 def main(documents: int, queries: str, rounds: int, folder: Path, one: str) -> None:
-    """Compare exact MaxSim with sentence-transformers' own."""
+    """Compare exact MaxSim with sentence-transformers' and PyLate's own."""
     folder = folder / str(documents) if not one else folder
     if one:
-        print(json.dumps(measure(one, folder, documents, int(queries))))
+        print(measure_memory(one, folder, documents, np.load(folder / "queries.npy")[: int(queries)]))
         return
     if not (folder / "queries.npy").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         make(folder, documents)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {documents:,} documents")
+    print(
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {torch.get_num_threads()} threads, {documents:,}"
+        f" documents; times: speed as a multiple of {' / '.join(PEERS)}"
+    )
     for count in map(int, queries.split(",")):
-        best: dict[str, dict[str, object]] = {}
-        for _ in range(rounds):
-            for name in CONTESTANTS:
-                found = run(name, folder, documents, count)
-                if name not in best or float(found["seconds"]) < float(best[name]["seconds"]):
-                    best[name] = found
-        peer = best[CONTESTANTS[0]]
-        print(f"\n| {count} queries | seconds | times | processor seconds | times | memory, MB | same |")
-        print("|---|---|---|---|---|---|---|")
-        for name, found in best.items():
-            pairs = zip(peer["places"], found["places"], strict=True)
-            same = np.mean([len(set(one) & set(other)) / DEPTH for one, other in pairs])
-            ratios = [float(peer[key]) / float(found[key]) for key in ("seconds", "processor")]
-            print(
-                f"| {name} | {found['seconds']:.3f} | {ratios[0]:.1f} | {found['processor']:.3f} | {ratios[1]:.1f} |"
-                f" {found['memory']:,.0f} | {same:.4f} |"
-            )
+        asked = np.load(folder / "queries.npy")[:count]
+        show(race(folder, documents, asked, rounds), folder, documents, asked)
     print("\n" + "\n".join(sizes(folder, documents)))
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 

@@ -28,6 +28,7 @@ from pathlib import Path
 import click
 import numpy as np
 import polars as pl
+from scipy import stats
 
 import r2med
 from r2med.llm import Request, add_model, scripted, session
@@ -171,10 +172,10 @@ def _write_rows(schema: pl.Schema, rows: list[dict[str, object]], path: Path, re
 @click.option("--searched", default=700, show_default=True, help="Documents that the claims search.")
 @click.option("--written", default=1200, show_default=True, help="Documents that questions are written from.")
 @click.option("--length", default=96, show_default=True, help="Tokens of a text.")
-@click.option("--seeds", default=1, show_default=True)
+@click.option("--seeds", default="0", show_default=True, help="One training an arm for each, by commas.")
 @click.option("--no-negatives", is_flag=True, help="A third model, on the bridge's positives alone.")
 def main(
-    data: Path, work: Path, steps: int, batch: int, length: int, seeds: int, no_negatives: bool, **given: int
+    data: Path, work: Path, steps: int, batch: int, length: int, seeds: str, no_negatives: bool, **given: int
 ) -> None:
     """Print the claims' nDCG@10 by the base and by each trained model, and differences, with intervals."""
     part(data, work, given["searched"], given["written"])
@@ -187,7 +188,7 @@ def main(
     )
     systems = {"base": [f"minilm(max_length={length})"]}
     for name, file in arms.items():
-        for seed in range(seeds):
+        for seed in map(int, seeds.split(",")):
             folder = work / f"{file.stem}-{seed}"
             started = time.perf_counter()
             rows = 2 if name == "bridge" else 0
@@ -200,20 +201,31 @@ def main(
 
 
 def show(systems: dict[str, list[str]], task: Path) -> None:
-    """Mean over seeds for each claim; then over claims, with the interval of claims."""
-    found = {}
-    for name, specs in systems.items():
-        columns = []
-        for spec in specs:
-            report = r2med.evaluate(spec, task, measures=[MEASURE])
-            if report.failures:
-                raise click.ClickException(report.failures[0].message)
-            columns.append(report.per_query()[MEASURE].to_numpy())
-        found[name] = np.mean(columns, axis=0)
-        print(f"{name:22} {MEASURE} {task_intervals(found[name])[0]}", flush=True)
+    """Mean over seeds for each claim, then over claims, with the interval of claims; beside it, every seed's mean."""
+    found = {name: np.array([_claims(spec, task) for spec in specs]) for name, specs in systems.items()}
+    for name, rows in found.items():
+        print(f"{name:22} {MEASURE} {task_intervals(rows.mean(axis=0))[0]}, seeds {_means(rows)}", flush=True)
     for one, other in (("plain", "base"), ("bridge", "base"), ("bridge", "plain"), ("bridge, no negatives", "plain")):
         if one in found:
-            print(f"{one} - {other}: {task_intervals(found[one] - found[other])[0]}", flush=True)
+            rows = found[one] - found[other]
+            print(f"{one} - {other}: {task_intervals(rows.mean(axis=0))[0]}, seeds {_means(rows)}", flush=True)
+
+
+def _claims(spec: str, task: Path) -> np.ndarray:
+    report = r2med.evaluate(spec, task, measures=[MEASURE])
+    if report.failures:
+        raise click.ClickException(report.failures[0].message)
+    return report.per_query()[MEASURE].to_numpy()
+
+
+def _means(rows: np.ndarray) -> str:
+    """Each seed's mean, and the interval that Student's t makes of them."""
+    means = 100 * rows.mean(axis=1)
+    told = " ".join(f"{mean:.2f}" for mean in means)
+    if len(means) < 2:
+        return told
+    half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
+    return f"{told}, mean {means.mean():.2f} [{means.mean() - half:.2f}, {means.mean() + half:.2f}]"
 
 
 if __name__ == "__main__":

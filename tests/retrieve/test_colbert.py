@@ -202,7 +202,8 @@ def test_a_checkpoint_of_which_a_part_would_be_left_out_is_refused_in_one_line(s
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memory(precision, seed, monkeypatch):
-    monkeypatch.setattr("r2med.encode.maxsim._COLUMNS", (7, 16, 40, 1024)[seed])
+    monkeypatch.setattr("r2med.encode.maxsim._ROWS", (7, 16, 37, 256)[seed])
+    monkeypatch.setattr("r2med.encode.maxsim._BLOCK", (1, 50, 64, 1024)[seed])
     rng = np.random.default_rng(seed)
     texts = [f"text {number % 37}" for number in range(60)]  # several are there twice
     store = TokenStore({"model": "random"}, precision)

@@ -1,17 +1,17 @@
 """Exact late interaction: for every token of a query its best token of a document, and the sum of these.
 
-Documents are read block by block from the mapped file, in the order in which they lie there, and a block is multiplied
-with the tokens of many queries at once. The product of a block stays in the processor's cache while the best token of
-each document is taken from it, so that what goes through memory is little more than the vectors themselves. No document
-is padded to the length of another: one whose tokens are no multiple of eight has its last repeated, which changes no
-maximum, so that eight rows at a time can be reduced to one.
+Documents are read block by block from the mapped file, in the order in which they lie there, and the tokens of many
+queries are multiplied with a block at once. In the product a query token has a row, so that the tokens of a document
+are neighbours and their maximum is read in one go; no document is copied, or padded to the length of another. Both
+the block and its product stay in the processor's cache, so that what goes through memory is little more than the
+vectors themselves.
 
 Each thread has blocks of its own. A library that splits one small product among threads has them wait for one another
 at every block.
 
 The product in single precision draws up a shortlist: every document that could be among the best, given how far
-rounding can carry a score. Those are scored once more in double precision, document by document, and ranked by the one
-rule. The result is the same for every block size, memory limit and thread count.
+rounding can carry a score. Those are scored once more in double precision and ranked by the one rule. The result is the
+same for every block size, memory limit and thread count.
 """
 
 from __future__ import annotations
@@ -28,21 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
-from r2med.encode.token_store import TokenVectors, as_single
+from r2med.encode.token_store import TokenVectors, as_single, codes_and_scales
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError, require_extra
 from r2med.models.devices import thread_count
 
 MEMORY = 1 << 29
 """Working memory unless told otherwise, in bytes."""
-_CACHE = 1 << 19
-"""Numbers of a product: as many as stay in a processor's cache."""
-_FEWEST = 256
-"""Tokens of documents that a block holds at the least."""
-_COLUMNS = 1024
-"""Tokens of queries that a block is multiplied with at a time."""
-_TOGETHER = 8
-"""Rows of a product that are reduced to one at a time."""
+_BLOCK = 1024
+"""Tokens of documents that a block holds: few enough that its vectors and products stay in a processor's cache."""
+_ROWS = 256
+"""Tokens of queries that are multiplied with a block at a time."""
 _UNIT = 2.0**-24
 """The rounding of one operation in single precision."""
 
@@ -88,14 +84,10 @@ class MaxSimIndex:
         apart = np.flatnonzero((shard[1:] != shard[:-1]) | (row[1:] != row[:-1] + count[:-1])) + 1
         edges = np.concatenate(([0], apart, [len(first)]))
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            ends = row[start:stop] + count[start:stop]
-            here = start
-            while here < stop:
-                fits = int(np.searchsorted(ends, row[here] + tokens, side="right"))
-                last = max(here + 1, start + fits)
-                begin, end = int(row[here]), int(ends[last - start - 1])
-                yield TokenBlock(int(shard[here]), begin, end, slice(here, last), count[here:last])
-                here = last
+            for some in _slices(count[start:stop], tokens):
+                documents = slice(start + some.start, start + some.stop)
+                begin, rows = int(row[documents.start]), count[documents]
+                yield TokenBlock(int(shard[start]), begin, begin + int(rows.sum()), documents, rows)
 
     def _groups(self, queries: Sequence[Vectors]) -> Iterator[slice]:
         """Queries whose scores of all documents fit the memory."""
@@ -104,17 +96,17 @@ class MaxSimIndex:
             yield slice(start, min(start + size, len(queries)))
 
     def _pass(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
-        """One reading of all documents: a row a span, a column a query."""
+        """One reading of all documents: a row a query, a column a span."""
         edges = np.cumsum([0, *map(len, queries)])[:-1]
         matcher = _Matcher(np.concatenate(queries))
-        found = np.empty((len(self._order[0]), len(queries)), dtype=np.float32)
+        found = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
 
         def work(block: TokenBlock) -> None:
             rows = self.documents.shards[block.shard][block.first : block.last]
-            found[block.documents] = np.add.reduceat(matcher.best(rows, block.counts), edges, axis=1)
+            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=found[:, block.documents])
 
         with single_threads() as pool:
-            for _ in pool.map(work, self.blocks(max(_FEWEST, _CACHE // matcher.width))):
+            for _ in pool.map(work, self.blocks(_BLOCK)):
                 pass
         if not np.isfinite(found).all():
             raise R2medError("the vectors of a document are not finite")
@@ -126,7 +118,7 @@ class MaxSimIndex:
         places = np.empty((len(queries), depth), dtype=np.intp)
         scores = np.empty((len(queries), depth), dtype=np.float32)
         for some in self._groups(queries):
-            rough = self._pass(queries[some])[self._order[1]].T
+            rough = self._pass(queries[some])[:, self._order[1]]
             with single_threads() as pool:
                 best = pool.map(lambda query, row: self._best(query, row, depth, tie_order), queries[some], rough)
                 for number, found in zip(range(some.start, some.stop), best, strict=True):
@@ -162,12 +154,38 @@ def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.i
     require_extra("torch", "torch")
     import torch
 
-    turned = torch.from_numpy(np.ascontiguousarray(query.T, dtype=np.float64))
+    tokens = torch.from_numpy(query.astype(np.float64))
+    counts = documents.count[places]
     scores = np.empty(len(places), dtype=np.float64)
-    for number, place in enumerate(places.tolist()):
-        rows = torch.from_numpy(documents.of(place).astype(np.float64))
-        scores[number] = float(torch.mm(rows, turned).amax(dim=0).sum())
+    for some in _slices(counts, _BLOCK):
+        spans = [documents.of(place) for place in places[some].tolist()]
+        product = torch.mm(tokens, torch.from_numpy(np.concatenate(spans, dtype=np.float64)).T)
+        scores[some] = _greatest(product.numpy(), counts[some]).sum(axis=0)
     return scores.astype(np.float32)
+
+
+def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
+    """Documents that follow one another and have at most so many tokens, unless one alone has more.
+
+    >>> list(_slices(np.array([3, 4, 9, 1]), 8))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends = np.cumsum(counts)
+    here = 0
+    while here < len(counts):
+        fits = int(np.searchsorted(ends, ends[here] - counts[here] + tokens, side="right"))
+        last = max(here + 1, fits)
+        yield slice(here, last)
+        here = last
+
+
+def _greatest(product: Vectors, counts: NDArray[np.intp], out: Vectors | None = None) -> Vectors:
+    """A column a document: the greatest of the columns that its tokens have.
+
+    >>> _greatest(np.array([[1.0, 3.0, 2.0], [4.0, 0.0, 5.0]]), np.array([2, 1])).tolist()
+    [[3.0, 2.0], [4.0, 5.0]]
+    """
+    return np.maximum.reduceat(product, np.cumsum(counts) - counts, axis=1, out=out)
 
 
 class _Matcher:
@@ -182,37 +200,24 @@ class _Matcher:
             # A mapped file cannot be written to, and nothing here does; torch says so once a process.
             warnings.simplefilter("ignore")
             torch.from_numpy(np.frombuffer(bytes(4), dtype=np.float32))
-        parts = (queries[start : start + _COLUMNS] for start in range(0, len(queries), _COLUMNS))
-        self._turned = [torch.from_numpy(np.ascontiguousarray(part.T)) for part in parts]
-        self.width = min(len(queries), _COLUMNS)
+        self._parts = [torch.from_numpy(queries[start : start + _ROWS]) for start in range(0, len(queries), _ROWS)]
+        self._tokens = len(queries)
 
     def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
-        """A row a document, a column a token of a query: the greatest product."""
-        places, firsts = _in_eights(counts)
-        chosen = self._torch.from_numpy(places)
-        if rows.dtype == np.uint8:
-            rows = as_single(rows)
-        vectors = self._torch.from_numpy(rows).index_select(0, chosen).to(self._torch.float32)
-        found = []
-        for turned in self._turned:
-            product = self._torch.mm(vectors, turned).view(-1, _TOGETHER, turned.shape[1])
-            found.append(np.maximum.reduceat(product.amax(dim=1).numpy(), firsts, axis=0))
-        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+        """A row a token of a query, a column a document: the greatest product."""
+        vectors = self._single(rows).T
+        found = np.empty((self._tokens, len(counts)), dtype=np.float32)
+        for number, part in enumerate(self._parts):
+            product = self._torch.mm(part, vectors).numpy()
+            _greatest(product, counts, out=found[number * _ROWS : number * _ROWS + len(part)])
+        return found
 
-
-def _in_eights(counts: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of documents that follow one another, each document's last repeated until it has a multiple of eight.
-
-    Beside them, which of these eights is each document's first.
-
-    >>> [part.tolist() for part in _in_eights(np.array([2, 9]))]
-    [[0, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10, 10, 10, 10], [0, 1]]
-    """
-    groups = -(-counts // _TOGETHER)
-    firsts = np.cumsum(groups) - groups
-    ends = np.cumsum(counts)
-    wanted = np.repeat(ends - counts - firsts * _TOGETHER, groups * _TOGETHER) + np.arange(groups.sum() * _TOGETHER)
-    return np.minimum(wanted, np.repeat(ends - 1, groups * _TOGETHER)).astype(np.int64), firsts.astype(np.int64)
+    def _single(self, rows: NDArray[Any]) -> Any:
+        """What `as_single` gives, as a tensor: torch widens half precision and bytes faster than numpy."""
+        if rows.dtype != np.uint8:
+            return self._torch.from_numpy(rows).to(self._torch.float32)
+        codes, scales = codes_and_scales(rows)
+        return self._torch.from_numpy(codes).to(self._torch.float32).mul_(self._torch.from_numpy(scales))
 
 
 @contextmanager

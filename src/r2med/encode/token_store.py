@@ -73,10 +73,15 @@ def as_single(rows: NDArray[Any]) -> Vectors:
     """
     if rows.dtype != np.uint8:
         return rows.astype(np.float32, copy=False)
-    scales = np.ascontiguousarray(rows[:, -_SCALE:]).view("<f4")
-    vectors: Vectors = rows[:, :-_SCALE].view(np.int8).astype(np.float32)
+    codes, scales = codes_and_scales(rows)
+    vectors: Vectors = codes.astype(np.float32)
     vectors *= scales
     return vectors
+
+
+def codes_and_scales(rows: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """The whole numbers of rows in int8, and a column of what each row is multiplied with."""
+    return rows[:, :-_SCALE].view(np.int8), np.ascontiguousarray(rows[:, -_SCALE:]).view("<f4")
 
 
 def as_bytes(vectors: Vectors) -> NDArray[np.uint8]:
