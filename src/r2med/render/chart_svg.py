@@ -112,16 +112,25 @@ def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
     """Intervals by name on one scale, in percent."""
     ends = [100 * end for found in intervals.values() for end in (found.low, found.high)]
     scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
-    lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in scale.ticks())
+    ticks = _apart(scale)
+    lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in ticks)
     marks = [
         words(scale(tick), 10, tick_text(tick), class_="tick", text_anchor="middle")
         + tag("line", x1=scale(tick), x2=scale(tick), y1=13, y2=_COLUMN[1], class_="grid")
-        for tick in scale.ticks()
+        for tick in ticks
     ]
-    told = f"scale from {tick_text(scale.ticks()[0])} to {tick_text(scale.ticks()[-1])}" if marks else "scale"
+    told = f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale"
     back = tag("path", d=lines, class_="grid")
     cells = {name: _on(scale, found, back) for name, found in intervals.items()}
     return IntervalColumn(_mini(told, *marks), cells, {name: found.low for name, found in intervals.items()})
+
+
+def _apart(scale: Scale) -> list[float]:
+    """The ticks of a scale, or as many of them as have room for their figures."""
+    ticks = scale.ticks()
+    room = 7.0 * max((len(tick_text(tick)) for tick in ticks), default=0) + 5
+    several = next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))
+    return ticks[::several]
 
 
 def _on(scale: Scale, found: Interval, back: str) -> Markup:
