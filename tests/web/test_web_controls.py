@@ -82,7 +82,7 @@ def pages(home: Path) -> dict[str, str]:
 
 
 TRIED_BY_THEMSELVES = {
-    "form[action='/query']": test_workbench.test_every_part_is_reached_at_every_width,
+    "form[action='/query']": test_workbench.test_every_choice_is_reached_at_every_width_and_used,
     ".unscripted": test_workbench.test_without_scripts_links_lead_everywhere,
     ".listbar button, #help, #keys": test_workbench.test_queries_are_filtered_ordered_and_gone_through_by_keys,
     ".chosen": test_web_browser.test_two_ticked_systems_raise_a_bar_that_compares_them,

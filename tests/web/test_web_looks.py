@@ -69,7 +69,7 @@ def static_pages(rich, tmp_path_factory) -> dict[str, str]:
             ["site", "--submissions", str(sent), "--no-reports", "--out", str(public)],
             ["site", *systems, "--no-reports", "--out", str(own)],
             ["report", *systems[:2], "--tasks", "sample/Biology", "sample/MedQA-Diag", "--out", str(place / "r.html")],
-            ["inspect", "bm25", "--tasks", "sample/Biology", "--html", str(place / "i.html")],
+            ["inspect", "bm25", "--tasks", "sample/Biology", "--worst", "2", "--html", str(place / "i.html")],
         ):
             done = CliRunner().invoke(app, words)
             assert done.exit_code == 0, done.output

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -87,13 +88,34 @@ CHOICES = {
 }  # fmt: skip
 
 
-def use_every_choice(page) -> None:
-    """Choose something in every list of choices, one after another; a phone has them behind tabs."""
-    for name, value in CHOICES.items():
-        tab = page.locator(f".tabs a[data-tab='{'1' if name == 'also' else 'queries'}']")
-        if name not in ("a", "b", "measure") and tab.is_visible():
-            tab.click()
-        go(page, lambda name=name, value=value: page.select_option(f"select[name={name}]", value))
+ON_TOP = """one => {
+    one.scrollIntoView({block: 'center'});
+    const {x, y, width, height} = one.getBoundingClientRect();
+    return document.elementFromPoint(x + width / 2, y + height / 2) === one;
+}"""
+"""Whether a pointer would meet just this."""
+
+
+def reach_choice(page, name: str, width: int) -> Any:
+    """A list of choices as one gets to it at a width; a phone has some behind tabs. It must be ready to be used."""
+    page.set_viewport_size({"width": width, "height": 860})
+    tab = page.locator(f".tabs a[data-tab='{'1' if name == 'also' else 'queries'}']")
+    if name not in ("a", "b", "measure") and tab.is_visible():
+        tab.click()
+    found = page.locator(f"select[name={name}]")
+    assert found.is_enabled(), name
+    assert found.evaluate(ON_TOP), f"{name} cannot be clicked at {width}"
+    return found
+
+
+def test_every_choice_is_reached_at_every_width_and_used(visit, rich_address):
+    page = visit(rich_address + at(query="mqd-q02"))
+    widths = [width for width, *_ in LOOKS]
+    for place, (name, value) in enumerate(CHOICES.items()):
+        # Each is used at one of the widths, all widths in turn.
+        for width in sorted(widths, key=lambda width: width == widths[place % 3]):
+            found = reach_choice(page, name, width)
+        go(page, lambda found=found, value=value: found.select_option(value))
         assert asked(page)[name] == value
         assert page.locator(".problem").count() == 0
     names = page.locator("main select").evaluate_all("all => all.map((one) => one.name)")
@@ -121,8 +143,6 @@ def test_every_part_is_reached_at_every_width(visit, rich_address, width, scheme
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.reload()
     assert page.locator(".bench").get_attribute("data-tab") == asked(page).get("tab", "")
-    use_every_choice(page)
-    page.goto(rich_address + at(query="mqd-q02"))
     page.emulate_media(color_scheme=other)
     if width > 390:  # every page is looked at on a phone elsewhere
         page.goto(rich_address + at(depth="100", tab="answers"))
