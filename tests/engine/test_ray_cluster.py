@@ -29,6 +29,8 @@ from r2med.engine.choose import choose_engine
 from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import MissingExtra, R2medError
+from r2med.leakage import spread_matching, training
+from r2med.leakage.check import check
 from r2med.pipeline.stage import Context
 from r2med.retrieve import spread_indexing, spread_search
 from r2med.runs.ledger import Ledger
@@ -169,6 +171,23 @@ _IN_A_BLOCK = 3
 def _expected(tmp_path: Path) -> bytes:
     texts = encoders.numbered(encode_on_ray.TEXTS)
     return np.asarray(NotingEncoder(tmp_path / "unused").encode(list(texts.texts), Role.DOCUMENT)).tobytes()
+
+
+def test_training_data_is_compared_as_in_one_process(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread_matching, "_LEAST", 1)
+    monkeypatch.setattr(training, "BLOCK", 4000)
+    texts = r2med.load("sample/Biology").collection.documents.texts
+    train = tmp_path / "train.txt"
+    train.write_text("".join(f"{' '.join(text.split())[place:]}\n" for place, text in enumerate(texts)))
+    found = []
+    for name, engine in (("alone", None), ("ray", on_ray(2))):
+        out = tmp_path / f"{name}.jsonl"
+        report = check([train], ["sample/Biology"], engine=engine, out=out)
+        found.append((report.as_dict(), out.read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0]["pairs"] >= len(texts)
 
 
 class PoorEncoder(encoders.HashEncoder):

@@ -193,4 +193,9 @@ def test_a_store_of_blocks_is_a_folder_or_a_url(tmp_path: Path) -> None:
     assert store.get("cd34") is None, "a damaged block is as good as none"
     with pytest.raises(R2medError, match="blocks cannot be kept at nothing://x"):
         BlockStore("nothing://x")
+    for place in (str(file), f"file://{file}"):
+        with pytest.raises(R2medError, match=f"blocks cannot be kept at {place}: "):
+            BlockStore(place).put("ab12", b"vectors")
+        with pytest.raises(R2medError, match=f"blocks cannot be kept at {place}: "):
+            BlockStore(place).get("ab12")
     shutil.rmtree(tmp_path / "blocks")

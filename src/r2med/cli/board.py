@@ -9,10 +9,12 @@ import click
 
 from r2med.board.leaderboard import View, board
 from r2med.board.model import DETAILS, Board
+from r2med.cli.engine_option import close_batch, engine_option, open_engine
 from r2med.cli.options import ManyValues, output
 from r2med.data.tasks import GROUPS, resolve
 from r2med.diagnose.language_drop import LanguageDrop, language_drops, tasks_of, translated_tasks
-from r2med.errors import R2medError
+from r2med.engine.spreading import spreading
+from r2med.errors import Postponed, R2medError
 from r2med.measure.metrics import Measure
 from r2med.render.board_terminal import show_board
 from r2med.render.board_text import FORMATS
@@ -69,6 +71,7 @@ DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
     default="terminal",
     show_default=True,
 )
+@engine_option()
 def command(**given: Any) -> None:
     """Every published result with your own runs beside it, ranked by the average.
 
@@ -107,9 +110,16 @@ def command(**given: Any) -> None:
         details=tuple(DETAILS_BY_OPTION[name] for name in given["columns"] if name in DETAILS_BY_OPTION),
         baseline=given["baseline"],
     )
-    with Ledger() as ledger:
-        found = board(ledger, view)
-        found = replace(found, drops=_drops(ledger, found))
+    # A board is looked at often and quickly: no cluster is connected to because a file says so.
+    engine = open_engine(given["engine"] or "local", {"view": str(view)})
+    try:
+        with Ledger() as ledger, spreading(engine):
+            found = board(ledger, view)
+            found = replace(found, drops=_drops(ledger, found))
+    except Postponed as share:
+        click.echo(str(share), err=True)
+        return
+    close_batch(engine)
     if given["form"] != "terminal":
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return

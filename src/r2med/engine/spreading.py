@@ -20,12 +20,8 @@ class SpreadingEngine(Engine):
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Say what is being run, and let the clients of local models know where work can go."""
-        with super().working(system, task):
-            _CURRENT.append(self.spread)
-            try:
-                yield
-            finally:
-                _CURRENT.pop()
+        with super().working(system, task), spreading(self):
+            yield
 
     def __init__(self, spread: Spread, console: Console | None = None, memory: int | None = None) -> None:
         super().__init__(console, memory)
@@ -35,8 +31,22 @@ class SpreadingEngine(Engine):
 _CURRENT: list[Spread] = []
 
 
+@contextmanager
+def spreading(engine: Engine) -> Iterator[None]:
+    """Let what is far from an engine, and is asked for in the block, spread its work as the engine does."""
+    spread = spread_of(engine)
+    if spread is None:
+        yield
+        return
+    _CURRENT.append(spread)
+    try:
+        yield
+    finally:
+        _CURRENT.pop()
+
+
 def current_spread() -> Spread | None:
-    """How the system that is being run spreads its blocks, for what is far from its engine; None where it does not."""
+    """How work is spread now, for what is far from its engine; None where it is not."""
     return _CURRENT[-1] if _CURRENT else None
 
 

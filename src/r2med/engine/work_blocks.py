@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -145,32 +146,40 @@ class BlockStore:
     def put(self, key: str, content: bytes) -> None:
         """Keep a result; it is there as a whole or not at all."""
         data = f"{zlib.crc32(content):08x}".encode() + content
-        if self._fs is not None:
-            self._fs.makedirs(f"{self._root}/{key[:2]}", exist_ok=True)
-            self._fs.pipe_file(self._path(key), data)
-            return
-        path = Path(self._path(key))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, data)
+        with self._in_words():
+            if self._fs is not None:
+                self._fs.makedirs(f"{self._root}/{key[:2]}", exist_ok=True)
+                self._fs.pipe_file(self._path(key), data)
+                return
+            path = Path(self._path(key))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, data)
 
     def get(self, key: str) -> bytes | None:
         """A result; None where it is not there, or damaged."""
-        try:
-            data: bytes = self._fs.cat_file(self._path(key)) if self._fs else Path(self._path(key)).read_bytes()
-        except FileNotFoundError:
-            return None
+        with self._in_words():
+            try:
+                data: bytes = self._fs.cat_file(self._path(key)) if self._fs else Path(self._path(key)).read_bytes()
+            except FileNotFoundError:
+                return None
         content = data[_HEAD:]
         return content if data[:_HEAD] == f"{zlib.crc32(content):08x}".encode() else None
 
     def remove(self, key: str) -> None:
         """Let go of a result that has found its place elsewhere."""
-        try:
+        with self._in_words(), suppress(FileNotFoundError):
             if self._fs is not None:
                 self._fs.rm_file(self._path(key))
             else:
                 Path(self._path(key)).unlink()
-        except FileNotFoundError:
-            return
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Say in one line what the storage refuses."""
+        try:
+            yield
+        except OSError as error:
+            raise R2medError(f"blocks cannot be kept at {self.place}: {error.strerror or error}") from error
 
     def _path(self, key: str) -> str:
         root = self._root if self._fs is not None else self.place
@@ -178,9 +187,9 @@ class BlockStore:
 
 
 def _opened(place: str) -> tuple[Any, str]:
-    import fsspec
-
     try:
+        import fsspec
+
         filesystem, root = fsspec.core.url_to_fs(place)
     except (ImportError, ValueError) as error:
         raise R2medError(f"blocks cannot be kept at {place}: {error}") from error
