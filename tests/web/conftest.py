@@ -45,6 +45,24 @@ def rich(filled, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def own_files(rich, tmp_path_factory) -> dict[str, Path]:
+    """A site and a report over that home, as files."""
+    place = tmp_path_factory.mktemp("files")
+    systems = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
+    made = {"site": place / "site", "report": place / "report.html"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R2MED_HOME", str(rich))
+        tasks = ["--tasks", "sample/Biology", "sample/MedQA-Diag"]
+        for words in (
+            ["site", *systems, "--no-reports", "--out", str(made["site"])],
+            ["report", *systems[:2], *tasks, "--out", str(made["report"])],
+        ):
+            done = CliRunner().invoke(app, words)
+            assert done.exit_code == 0, done.output
+    return made
+
+
+@pytest.fixture(scope="session")
 def rich_address(rich):
     """A server over that home."""
     with webparts.served(rich / "ledger.sqlite") as found:

@@ -95,6 +95,9 @@ def test_a_bibliography_entry_names_the_view_and_the_paper(client):
     assert "2505.14558" in page
 
 
+FIRST = "/document?task=sample%2FBiology&document=bio-d001"
+
+
 @pytest.mark.parametrize(
     ("address", "said", "near"),
     [
@@ -105,6 +108,18 @@ def test_a_bibliography_entry_names_the_view_and_the_paper(client):
         ("/system?system=bm25clasic&group=sample", "no run of", "/system?system=bm25-classic&group=sample"),
         ("/system?system=bm25&group=full", "no run of", "/system?system=bm25&group=sample"),
         ("/published?name=base/bgee&group=full", "nothing was published", "/published?name=base%2Fbge&group=full"),
+        ("/published?name=base/bge&group=sample", "nothing was published", "/published?name=base%2Fbge&group=full"),
+        ("/search?task=sample/Biolgy&q=gums", "did you mean sample/Biology?", "/search?task=sample%2FBiology&q=gums"),
+        (
+            "/document?task=sample/Biolgy&document=bio-d001",
+            "no document",
+            "/document?task=sample%2FBiology&document=bio-d001",
+        ),
+        (
+            "/document?task=sample/Biology&document=bio-d0001",
+            "no document",
+            "/document?task=sample%2FBiology&document=bio-d001",
+        ),
     ],
 )
 def test_what_there_is_not_is_told_with_the_nearest_and_the_form_stays(client, address, said, near):
@@ -113,8 +128,16 @@ def test_what_there_is_not_is_told_with_the_nearest_and_the_form_stays(client, a
     page = unescape(answer.text)
     assert said.casefold() in page.casefold()
     assert f'href="{near}"' in page
-    assert ("<form" in page) == address.startswith("/?")
+    assert ("<form" in page) == address.startswith(("/?", "/search"))
+    assert "?." not in page.partition("<main")[2].partition("</main>")[0]
     assert client.get(near).status_code == 200
+
+
+def test_a_search_of_another_boards_task_is_of_this_ones(client):
+    page = client.get("/search", params={"task": "Biology", "q": "gums"})
+    assert page.status_code == 200
+    assert "<option selected>sample/Biology</option>" in page.text
+    assert ">gums</textarea>" in page.text
 
 
 def test_a_run_that_there_is_not_is_told_with_those_that_begin_alike(client, filled):

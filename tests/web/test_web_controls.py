@@ -38,6 +38,8 @@ POSTS = {
     "/progress/cancel": test_live_page.test_a_run_fills_the_page_and_is_cancelled_without_loss,
 }
 """Forms that change something, each with the test that sends it from a page and sees the outcome."""
+SOON = "domcontentloaded"
+"""When a page can be used: its scripts have run."""
 FRAGMENTS = {"/search/results", "/progress/events"}
 """Parts of pages, which pages ask for by themselves."""
 ELSEWHERE: dict[str, str] = {"/review": "web/test_review_browser.py"}
@@ -164,7 +166,7 @@ def try_on_server(page: Any, control: Control, where: str) -> None:
         with page.expect_response(lambda answer: urlsplit(answer.url).path.startswith(control.form)) as sent:
             page.click(where)
         assert sent.value.ok
-        page.wait_for_load_state()
+        page.wait_for_load_state(SOON)
         return
     by_itself = control.tag == "select" or page.locator(where).get_attribute("type") == "checkbox"
     by_itself = by_itself and (form.get_attribute("data-auto") is not None or control.name == "group" or live)
@@ -179,7 +181,7 @@ def try_on_server(page: Any, control: Control, where: str) -> None:
         page.wait_for_url(lambda url: (pair in parse_qsl(urlsplit(url).query)) != checked)
         page.wait_for_selector("#found:not([aria-busy])")
         return
-    with page.expect_navigation():
+    with page.expect_navigation(wait_until=SOON):
         wanted = change(page, control, where)
         if not by_itself and control.tag == "input":
             page.press(where, "Enter")
@@ -244,7 +246,7 @@ def try_all(page: Any, addresses: list[str], tried: set[Control], attempt: Calla
     """
     posts = set()
     for url in addresses:
-        page.goto(url)
+        page.goto(url, wait_until=SOON)
         first = True
         while True:
             found = controls_on(page)
@@ -253,13 +255,15 @@ def try_all(page: Any, addresses: list[str], tried: set[Control], attempt: Calla
             if not left and first:
                 break
             if not left:
-                page.goto(url)
+                page.goto(url, wait_until=SOON)
                 first = True
                 continue
             control, where = left[0]
             by_itself = control.tag != "button" and page.locator(f"form[data-auto]:has({where})").count()
             if not first and not by_itself:
-                page.goto(url)  # what is chosen together and sent by a button need not fit what was tried before
+                page.goto(
+                    url, wait_until=SOON
+                )  # what is chosen together and sent by a button need not fit what was tried before
                 first = True
                 continue
             attempt(page, control, where)
@@ -269,7 +273,7 @@ def try_all(page: Any, addresses: list[str], tried: set[Control], attempt: Calla
 
 
 @pytest.mark.usefixtures("use")
-def test_every_control_of_every_page_does_something(visit, rich_address, rich, tmp_path):
+def test_every_control_of_every_page_does_something(visit, rich_address, rich, own_files):
     known = {route.path: route.methods for route in create_app(Library(rich / "ledger.sqlite"), Access(None)).routes}
     of_pages = pages(rich)
     files = {path for path in known if path.startswith(("/static/", "/board.", "/report"))}
@@ -289,20 +293,9 @@ def test_every_control_of_every_page_does_something(visit, rich_address, rich, t
         == set(POSTS)
         == {path for path, methods in known.items() if "POST" in methods} - elsewhere
     )
-    report, site = tmp_path / "report.html", tmp_path / "site"
-    for arguments in (
-        ["report", "bm25", "replay >> bm25", "--tasks", "sample/Biology", "sample/MedQA-Diag", "--out", str(report)],
-        ["site", "bm25", "bm25-classic", "oracle-answer >> bm25", "--no-reports", "--out", str(site)],
-    ):
-        done = CliRunner().invoke(app, arguments)
-        assert done.exit_code == 0, done.output
-    files_of = [
-        report,
-        site / "sample.html",
-        site / "compare-sample.html",
-        site / "sources.html",
-        next((site / "systems").iterdir()),
-    ]
+    site = own_files["site"]
+    of_site = [site / f"{name}.html" for name in ("sample", "compare-sample", "sources")]
+    files_of = [own_files["report"], *of_site, next((site / "systems").iterdir())]
     assert try_all(page, [path.as_uri() for path in files_of], tried, try_in_file) == set()
     every = {control for control in in_templates() if control.form not in (*POSTS, "/query")}
     missing = every - tried

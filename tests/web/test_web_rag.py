@@ -49,7 +49,10 @@ def test_a_study_and_its_questions_are_pages(study):
             count = ours["paired"][change.replace(" ", "_")]
             assert len(rows) == min(50, count)
             assert f"ours: {change} {count} of 60" in text
-        assert client.get("/rag", params={"arm": "nosuch"}).status_code == 404
+        wrong = client.get("/rag", params={"arm": "our", "change": "fixd"})
+        assert wrong.status_code == 404
+        assert 'href="/rag?arm=ours&amp;change=fixd">Show ours</a>' in wrong.text
+        assert "<option selected>fixed</option>" in wrong.text
 
         question = client.get("/query", params={"task": task, "query": "q7"}).text
         assert "q7 is a case of 7 findings" in question

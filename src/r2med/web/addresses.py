@@ -64,6 +64,17 @@ def one_of(value: str, known: Sequence[str], what: str) -> str:
     return value
 
 
+def same_task(task: str, tasks: Sequence[str]) -> str:
+    """The task of a group that another group calls otherwise; nothing where it has no such task.
+
+    >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
+    ('Biology', '')
+    """
+    if task in tasks:
+        return task
+    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
+
+
 @dataclass(frozen=True)
 class Pages:
     """Which part of a long list is shown."""

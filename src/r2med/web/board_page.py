@@ -17,7 +17,7 @@ from r2med.measure.metrics import Measure
 from r2med.render.board_text import FORMATS
 from r2med.render.html import address
 from r2med.runs.selection import Chosen, on_shared_tasks
-from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, system_address
+from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, same_task, system_address
 from r2med.web.citing import Citation, citation, options
 from r2med.web.library import Library
 from r2med.web.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
@@ -285,17 +285,6 @@ def _sources(group: str) -> list[str]:
 def _parts(board: Board, part: str) -> list[str]:
     """The retrievers, language models or rerankers of a board's systems."""
     return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
-
-
-def same_task(task: str, tasks: Sequence[str]) -> str:
-    """The task of a group that another group calls otherwise; nothing where it has no such task.
-
-    >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
-    ('Biology', '')
-    """
-    if task in tasks:
-        return task
-    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
 
 
 def board_groups(library: Library) -> list[str]:

@@ -113,6 +113,7 @@ def compare_page(library: Library, request: Request) -> PageContent:
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
         "oracles": oracles, **wanted, "found": None, "wrong": wrong, "measure": "", "measures": [],
+        "cite": Citation("Compare two systems"),
     }  # fmt: skip
     if wanted["a"] and wanted["b"] and not wrong:
         try:

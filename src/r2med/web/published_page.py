@@ -52,6 +52,8 @@ def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
     if not named:
         alike = several_like(name, (row.name for row in every))
         near = [(each, address("/published", name=each, group=group)) for each in alike]
+        there = {row.source.group: row.name for row in published() if row.name.casefold() == name.casefold()}
+        near += [(f"{each} ({other})", address("/published", name=each, group=other)) for other, each in there.items()]
         raise NotThere(f"nothing was published on {group} under the name {name!r}", near)
     system = next((row.system for row in named if row.system), "")
     rows = named + [row for row in every if system and row.system == system and row not in named]

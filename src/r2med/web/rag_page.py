@@ -16,12 +16,13 @@ from r2med.render.html import address
 from r2med.render.rag_charts import rag_charts
 from r2med.render.rag_tables import rag_sections
 from r2med.render.sections import wide
-from r2med.web.addresses import PageContent, Pages, one_of, page_number, sort_links
+from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citing import Citation, citation
 from r2med.web.judging_jobs import offer_study, start_study
 from r2med.web.library import Library
 
 if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
     from starlette.requests import Request
 
 CHANGES = ("all", "fixed", "broken", "both right", "both wrong")
@@ -82,11 +83,11 @@ def rag_page(library: Library, request: Request) -> PageContent:
     asked, known = request.query_params, studies(library)
     if not known:
         return "rag.html", {"report": None, "studies": known}
-    name = one_of(asked.get("study", "") or next(iter(known)), list(known), "study")
+    wrong: list[Correction] = []
+    name = _chosen(asked, "study", list(known), wrong)
     report = known[name]
     labels = [arm.arm.label for arm in report.arms if arm.arm.kind != "closed"] or [report.arms[0].arm.label]
-    label = one_of(asked.get("arm", "") or labels[0], labels, "arm")
-    change = one_of(asked.get("change", "") or "all", CHANGES, "change")
+    label, change = _chosen(asked, "arm", labels, wrong), _chosen(asked, "change", CHANGES, wrong)
     fates = _fates(report, label, change)
     pages = Pages.of(len(fates), page_number(asked, "page"))
     shown = fates[pages.cut()]
@@ -97,10 +98,21 @@ def rag_page(library: Library, request: Request) -> PageContent:
         "charts": [(chart, responsive(chart)) for chart in rag_charts(report).values()],
         "offer": offer_study(report, asked.get("judge", "")) if not report.judged else None,
         "job": library.jobs.newest("judge", "rag", report.study),
-        "cite": _citation(report),
+        "cite": _citation(report), "wrong": wrong, "status": 404 if wrong else 200,
         "texts": {(each.task, each.query): library.query_text(each.task, each.query) for each in shown},
     }  # fmt: skip
     return "rag.html", values
+
+
+def _chosen(asked: QueryParams, name: str, known: Sequence[str], wrong: list[Correction]) -> str:
+    """What an address asks for, or the first where it asks for nothing; what there is not is told."""
+    value = asked.get(name, "") or known[0]
+    if value in known:
+        return value
+    error = UnknownName(name, value, known)
+    link = address("/rag", **{**dict(asked), name: error.nearest}) if error.nearest else ""
+    wrong.append(Correction(str(error), error.nearest, link))
+    return error.nearest or known[0]
 
 
 def _citation(report: RagReport) -> Citation:

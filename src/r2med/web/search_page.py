@@ -12,14 +12,16 @@ from r2med.errors import R2medError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
+from r2med.render.html import address
 from r2med.storage.cache import Cache
-from r2med.web.addresses import PageContent, one_of, search_address
+from r2med.web.addresses import Correction, PageContent, UnknownName, one_of, same_task, search_address
 from r2med.web.citing import Citation
 from r2med.web.document_page import LONGEST, WORDS, question_kinds
 from r2med.web.library import Library
 from r2med.web.query_sides import FoundDocument
 
 if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
     from starlette.requests import Request
 
 SHOWN = 10
@@ -50,18 +52,28 @@ def search_page(library: Library, request: Request) -> PageContent:
     asked = request.query_params
     tasks = searchable_tasks(library)
     near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
-    task = asked.get("task", "") or next(iter((*near, *tasks)), "")
-    one_of(task, tasks, "task with data on this machine")
+    wanted, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
+    wrong = _corrected(wanted, tasks, asked) if wanted and not same_task(wanted, tasks) else []
+    task = same_task(wanted, tasks) or (wrong[0].nearest if wrong else "") or first
     dataset = library.dataset(task)
     found = searchers(library, dataset) if dataset else []
     ready = [each.system for each in found if each.ready]
     chosen = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
-    values = {**_answers(library, request, chosen), "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
+    answers = _answers(library, asked.get("q", "").strip(), task, chosen)
+    values = {**answers, "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
     # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
-    first = list(dict.fromkeys((*chosen, *unlike(ready), *ready)))
-    values |= {"first": first[: max(_BOXES, len(chosen))], "rest": first[max(_BOXES, len(chosen)) :], "most": _LISTS}
+    boxes, shown = list(dict.fromkeys((*chosen, *unlike(ready), *ready))), max(_BOXES, len(chosen))
+    values |= {"first": boxes[:shown], "rest": boxes[shown:], "most": _LISTS}
     values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
+    values |= {"wrong": wrong, "status": 404 if wrong else 200}
     return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
+
+
+def _corrected(task: str, tasks: Sequence[str], asked: QueryParams) -> list[Correction]:
+    """What is said of a task that cannot be searched; the form stays, with the nearest."""
+    error = UnknownName("task with data on this machine", task, tasks)
+    link = address("/search", **{**dict(asked), "task": error.nearest}) if error.nearest else ""
+    return [Correction(str(error), error.nearest, link)]
 
 
 def _examples(dataset: Dataset | None) -> list[str]:
@@ -86,11 +98,13 @@ def unlike(systems: Sequence[str]) -> list[str]:
 
 def search_results(library: Library, request: Request) -> PageContent:
     """Only what systems return, for a page that asks while one types."""
-    return "_results.html", _answers(library, request, request.query_params.getlist("system"))
+    asked = request.query_params
+    return "_results.html", _answers(
+        library, asked.get("q", "").strip(), asked.get("task", ""), asked.getlist("system")
+    )
 
 
-def _answers(library: Library, request: Request, systems: list[str]) -> dict[str, Any]:
-    question, task = request.query_params.get("q", "").strip(), request.query_params.get("task", "")
+def _answers(library: Library, question: str, task: str, systems: list[str]) -> dict[str, Any]:
     if not question or not task:
         return {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
     dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
