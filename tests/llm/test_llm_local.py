@@ -102,11 +102,14 @@ def test_a_prompt_beyond_the_context_fails_with_a_reason(client):
 
 @needs_model
 def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
-    monkeypatch.setattr(spread_answers, "_BLOCK_TOKENS", 60)
+    monkeypatch.setattr(spread_answers, "_BLOCK_TOKENS", 16)
     model = find_model("local")
     begun = (Message("user", "Count."), Message("assistant", "1, 2, 3, 4, 5,"))
     requests = [
-        replace(model.request("What is gout?"), sampling=Sampling(0.7, None, 42, 6)),
+        *(
+            replace(model.request(f"What is {each}?"), sampling=Sampling(0.7, None, 42, 6))
+            for each in ("gout", "mumps")
+        ),
         Request(model, begun, Sampling(0.0, None, 42, 12), stop=("8",)),
         replace(model.request("Is water wet?", logprobs=3), sampling=Sampling(0.0, None, 42, 1)),
         model.request("word " * 9000),
@@ -134,10 +137,16 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
     assert not [file for file in (tmp_path / "blocks").rglob("*") if file.is_file()]
 
 
-def test_what_is_counted_or_asked_of_servers_is_asked_from_here():
+def test_what_is_little_counted_or_asked_of_servers_is_asked_from_here():
     local, server = find_model("local").request("Hi"), find_model("m@http://localhost:1/v1").request("Hi")
-    assert can_be_sent([local, local], Limits())
-    for requests, limits in (([local, server], Limits()), ([server], Limits()), ([local], Limits(max_tokens=9))):
+    assert can_be_sent(20 * [local], Limits())
+    for requests, limits in (
+        ([local], Limits()),
+        ([*20 * [local], server], Limits()),
+        (20 * [server], Limits()),
+        (20 * [local], Limits(max_tokens=9)),
+        (20 * [local], Limits(max_cost=1.0)),
+    ):
         assert not can_be_sent(requests, limits)
 
 

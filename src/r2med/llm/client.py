@@ -85,7 +85,7 @@ class Client:
             progress.advance(len(requests) - len(open_places))
         if open_places:
             asked, spread = [requests[place] for place in open_places], None if self._alone else current_spread()
-            if spread is not None and can_be_sent(asked, self.limits):
+            if spread is not None and can_be_sent(requests, self.limits):
                 wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
                 elsewhere = self._elsewhere(spread, dict(zip(keys, requests, strict=True)), wanted, progress)
                 found = [elsewhere[keys[place]] for place in open_places]

@@ -24,8 +24,10 @@ from r2med.llm.types import Failed, Message, Model, RawAnswer, Reply, Request, S
 if TYPE_CHECKING:
     from r2med.llm.client import Client
 
-_BLOCK_TOKENS = 16_384
+_BLOCK_TOKENS = 4096
 """Tokens that the requests of a block may take at the most: a minute of a small model on a processor."""
+_LEAST = 2
+"""Requests of fewer blocks are answered here: there is nothing to share."""
 _CHARACTERS = 4
 """Of a token, about."""
 _WRITTEN = 512
@@ -49,13 +51,13 @@ class _KeyedRequest(NamedTuple):
 
 
 def can_be_sent(requests: Sequence[Request], limits: Limits) -> bool:
-    """Whether other hosts can answer: all is asked of one model whose weights are a file, and no budget is counted."""
-    counted = limits.max_cost is not None or limits.max_tokens is not None
-    return not counted and {bool(request.model.gguf) for request in requests} == {True} and len(_names(requests)) == 1
-
-
-def _names(requests: Sequence[Request]) -> set[tuple[str, str]]:
-    return {(request.model.id, request.model.gguf) for request in requests}
+    """Whether others can answer: much is asked, all of one model whose weights are a file, and no budget is counted."""
+    if limits.max_cost is not None or limits.max_tokens is not None:
+        return False
+    weights = {(request.model.id, request.model.gguf) for request in requests}
+    if len(weights) > 1 or not all(gguf for _, gguf in weights):
+        return False
+    return sum(_KeyedRequest("", request).cost for request in requests) >= _LEAST * _BLOCK_TOKENS
 
 
 @dataclass(frozen=True)
