@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -128,7 +129,8 @@ def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
 def _apart(scale: Scale) -> list[float]:
     """The ticks of a scale, or as many of them as have room for their figures."""
     ticks = scale.ticks()
-    room = 7.0 * max((len(tick_text(tick)) for tick in ticks), default=0) + 5
+    widths = [7.0 * len(tick_text(tick)) for tick in ticks]
+    room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
     several = next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))
     return ticks[::several]
 
