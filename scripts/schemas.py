@@ -105,6 +105,10 @@ RESULT = record(
     cost=COST,
     oracle=flag("Whether a stage read the gold answers: a ceiling, not a system."),
     recall_lost=number("The share of the exact lists that an approximate search did not find; absent if exact."),
+    latency=record(
+        {"p50": number(), "p95": number(), "p99": number()},
+        "Seconds that an engine of one's own took to answer a query; absent where queries were not asked one by one.",
+    ),
     incomplete=table(string(), "Query to the reason why a stage could not serve it."),
 )
 FAILURE = record({**WHERE, "error": string()}, "A system that could not be measured on a task.")

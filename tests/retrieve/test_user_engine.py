@@ -353,6 +353,12 @@ def test_single_calls_have_their_latency_recorded(here: Path) -> None:
     assert single["calls"] == 9
     assert 0 < single["latency"]["p50"] <= single["latency"]["p95"] <= single["latency"]["p99"]
     assert (whole["calls"], "latency" in whole) == (1, False)
+    asked, together = report.as_dict()["results"]
+    assert asked["latency"] == single["latency"]
+    assert "latency" not in together
+    (line,) = (line for line in str(report).splitlines() if "a query took" in line)
+    assert line.startswith("tried_engine:my_search(batch=1): a query took ")
+    assert line.endswith(" (p99)")
 
 
 def test_a_few_unknown_ids_are_counted_and_left_out(here: Path) -> None:

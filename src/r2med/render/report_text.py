@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,10 @@ def _footnotes(report: Report, console: Console) -> None:
             say(console, f"* {system}: {_incomplete(reasons)}")
     if any(result.record.recall_lost is not None for result in report.results):
         say(console, RECALL_LOST)
+    for system in report.systems:
+        times = [result.record.latency for result in report.results if result.system == system]
+        if known := [each for each in times if each is not None]:
+            say(console, f"{system}: {_latency(known)}", "dim")
     warnings: dict[str, list[str]] = {}
     for result in report.results:
         for sentence in result.warnings:
@@ -78,3 +82,18 @@ def format_report(report: Report, name: str, measures: Sequence[str] = (), shown
     if name == "json":
         return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"
     return FORMATS[name](boards_from_report(report, measures, shown or Shown()))
+
+
+def _latency(times: Sequence[Mapping[str, float]]) -> str:
+    """How long an engine took, as a sentence for one task or several.
+
+    >>> _latency([{"p50": 0.0021, "p95": 0.05, "p99": 1.2}])
+    'a query took 2.1 ms (p50), 50 ms (p95), 1,200 ms (p99)'
+    """
+    slowest = max(times, key=lambda each: each["p50"])
+    said = ", ".join(f"{_milliseconds(slowest[name])} ({name})" for name in ("p50", "p95", "p99"))
+    return f"a query took {said}" + (f" on the slowest of {len(times)} tasks" if len(times) > 1 else "")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

@@ -202,7 +202,16 @@ class RunRecord:
         >>> RunRecord(notes={"rrf": {"minilm": {"recall_lost": 0.02}}}).recall_lost
         0.02
         """
-        return max(_losses(self.notes), default=None)
+        return max(map(float, _under("recall_lost", self.notes)), default=None)
+
+    @property
+    def latency(self) -> Mapping[str, float] | None:
+        """Percentiles of how long an engine took to answer a query, in seconds, the slowest of several; None of none.
+
+        >>> RunRecord(notes={"mine": {"latency": {"p50": 0.1, "p95": 0.2, "p99": 0.4}}}).latency["p99"]
+        0.4
+        """
+        return max(_under("latency", self.notes), key=lambda times: float(times["p50"]), default=None)
 
     @property
     def unsearched(self) -> set[str]:
@@ -275,14 +284,14 @@ def _stated(content: Json) -> dict[str, Any]:
     }
 
 
-def _losses(notes: Any) -> Iterator[float]:
-    """What approximate searches noted, however deep."""
+def _under(name: str, notes: Any) -> Iterator[Any]:
+    """What stages noted under a name, however deep."""
     if isinstance(notes, dict):
-        for name, value in notes.items():
-            if name == "recall_lost" and isinstance(value, int | float):
-                yield float(value)
+        for each, value in notes.items():
+            if each == name and value is not None:
+                yield value
             else:
-                yield from _losses(value)
+                yield from _under(name, value)
 
 
 def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Account]]:

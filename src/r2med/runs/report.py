@@ -84,6 +84,8 @@ class Result:
             found["oracle"] = True
         if self.record.recall_lost is not None:
             found["recall_lost"] = self.record.recall_lost
+        if self.record.latency is not None:
+            found["latency"] = dict(self.record.latency)
         if self.incomplete:
             found["incomplete"] = dict(self.incomplete)
         return found
