@@ -446,6 +446,10 @@ def marks_on_server(home: Path, query: str, system: str, page) -> list[list[tupl
 def test_a_report_opens_from_a_file_and_browses(visit, report_file, filled):
     page = visit(report_file.as_uri())
     ranked = names(page)
+    page.click("th.forest button")
+    ends = page.locator("td.forest").evaluate_all("all => all.map((one) => Number(one.dataset.v))")
+    assert ends == sorted(ends, reverse=True)
+    assert ends[-1] > 0
     page.click("thead button:has-text('Bio')")
     shown = [float(text) for text in page.locator("table.board tbody td:nth-child(5)").all_inner_texts()]
     assert shown == sorted(shown, reverse=True)
