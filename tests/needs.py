@@ -19,6 +19,8 @@ import pytest
 VARIABLE = "R2MED_TEST_DATA"
 COLLECTIONS = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[2] / "shared" / "data")
 FACTS = COLLECTIONS.parent / "facts"
+TRAINED = Path(__file__).with_name("trained")
+"""A small SPLADE and a small ColBERT that learned something: see scripts/make_test_models.py."""
 
 
 def collection(name: str = "") -> Path:

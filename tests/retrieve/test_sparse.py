@@ -18,9 +18,11 @@ pytest.importorskip("sentence_transformers")
 
 import sparse_models as tiny
 import torch
+from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 
 import r2med
+from needs import TRAINED
 from r2med.cli.main import app
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run, rank
@@ -55,7 +57,9 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def models(tmp_path_factory: pytest.TempPathFactory):
     """A folder with a tiny model of each kind, and the models as their library has them."""
     folder = tmp_path_factory.mktemp("sparse")
-    return folder, {kind: tiny.save(kind, folder / kind) for kind in tiny.KINDS}
+    (folder / "trained").symlink_to(TRAINED / "sparse")
+    trained = SparseEncoder(str(folder / "trained"), device="cpu")
+    return folder, {kind: tiny.save(kind, folder / kind) for kind in tiny.KINDS} | {"trained": trained}
 
 
 @pytest.fixture
@@ -78,7 +82,7 @@ DOCUMENTS |= {"twin-a": "ataxia and tremor", "twin-b": "ataxia and tremor", "bla
 QUERIES = {"q1": "copper rings of the cornea", "q2": "what lowers glucose?", "d3": "aspirin", "q4": "tremor"}
 
 
-@pytest.mark.parametrize("kind", tiny.KINDS)
+@pytest.mark.parametrize("kind", [*tiny.KINDS, "trained"])
 @pytest.mark.parametrize("role", list(Role))
 def test_vectors_are_those_of_sentence_transformers(models, kind: str, role: Role) -> None:
     folder, library = models
@@ -116,7 +120,7 @@ def test_other_poolings_prompts_limits_and_layouts(models, tmp_path: Path) -> No
     np.testing.assert_allclose(used.encode(tiny.TEXTS, Role.QUERY), wanted, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["bert", "inference-free-distilbert-v3", "autoencoder"])
+@pytest.mark.parametrize("kind", ["trained", "inference-free-distilbert-v3", "autoencoder"])
 def test_lists_are_the_whole_product_ranked_by_the_one_rule(models, context: Context, kind: str) -> None:
     folder, library = models
     found = Splade(str(folder / kind), device="cpu", depth=5).retrieve(collection(DOCUMENTS, QUERIES), context)
