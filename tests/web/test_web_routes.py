@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from webparts import ATTACK, entered
+from webparts import ATTACK, entered, hostile_task
 
 import r2med
 from r2med.board.leaderboard import View
@@ -446,6 +446,21 @@ def test_live_search_returns_each_chosen_system_with_marks(client):
     assert found.count("<section") == 2
     assert '<mark class="query">bruised</mark>' in found
     assert "<html" not in found
+
+
+def test_a_long_list_of_systems_to_search_with_is_folded(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    variants = [f"bm25(k1={number / 10})" for number in range(1, 13)]
+    task = r2med.evaluate([*variants, "rrf(bm25, bm25-classic)"], hostile_task(tmp_path / "task")).results[0].task
+    with entered(Library()) as client:
+        page = client.get("/search", params={"task": task}).text
+        first, _, rest = page.partition("<fieldset")[2].partition("</fieldset>")[0].partition("<details>")
+        assert "<summary>6 more</summary>" in rest
+        assert (first.count("checkbox"), rest.count("checkbox")) == (8, 6), "0.9 is what bm25 has anyway"
+        assert re.findall(r'value="([^"]+)" checked', page) == ["bm25", "rrf(bm25, bm25-classic)"]
+        chosen = [*variants[-2:], "bm25-classic"]
+        asked = client.get("/search", params={"task": task, "system": chosen}).text
+        assert re.findall(r'value="([^"]+)" checked', asked) == chosen, "what is chosen stands before the fold"
 
 
 def test_a_page_follows_the_ledger(filled, tmp_path):
