@@ -415,6 +415,15 @@ def test_no_shortcut_changes_a_bit(
     assert any(decided), "the way that is tried is taken"
 
 
+def test_an_index_that_others_do_not_see_is_searched_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread_search, "_POSTINGS", 1)
+    monkeypatch.setattr(spread_search, "_LEAST", 1)
+    scorer = Scorer(build_index(Texts(["d1"], ["gout"])), 0.9, 0.4)
+    for sees in (True, False):
+        spread = Shards(1, 1, shares_home=sees)
+        assert SpreadSearch(SearchWorker("", 0.9, 0.4, 10), scorer, spread, quiet()).worth_it([{0: 1.0}]) == sees
+
+
 def test_a_shallow_list_is_the_top_of_a_deep_one(context: Context) -> None:
     """Common terms are added only where they can matter; a full depth leaves nothing out."""
     drawn = random.Random(11)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,6 +213,10 @@ class PlannedBatch(NamedTuple):
 class MeasuringEncoder(Protocol):
     """Whatever knows how long a text is for it, and how much of that it reads."""
 
+    @property
+    def batch_tokens(self) -> int:
+        """How many tokens a batch may hold to begin with."""
+
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Each text's length in tokens, before truncation."""
 
@@ -240,13 +244,15 @@ def plan_batches(
         done += len(batch)
 
 
-class BatchEncoder:
-    """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
+Measuring = TypeVar("Measuring", bound=MeasuringEncoder)
 
-    def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
-        self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
+
+class TextBatches(Generic[Measuring]):
+    """The batches that the texts of a job are encoded in, whatever comes of them."""
+
+    def __init__(self, encoder: Measuring, job: EncodingJob, store: VectorStore) -> None:
+        self.encoder, self.job, self.store = encoder, job, store
         self.budget = encoder.batch_tokens
-        self.dimension = 0 if encoder.sparse else store.dimension
 
     @property
     def label(self) -> str:
@@ -257,6 +263,24 @@ class BatchEncoder:
     def setting(self) -> str:
         """The name of all that a vector depends on besides its text."""
         return self.store.folder.name
+
+    def texts(self, places: NDArray[np.intp]) -> list[str]:
+        """The texts at these places."""
+        return [self.job.texts.texts[place] for place in places.tolist()]
+
+    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
+        """The batches of a window as `run` would make them, without vectors."""
+        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
+        return plan_batches(places, tokens, cost, self.budget)
+
+
+class BatchEncoder(TextBatches[Encoder]):
+    """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
+
+    def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
+        super().__init__(encoder, job, store)
+        self.writer = writer
+        self.dimension = 0 if encoder.sparse else store.dimension
 
     def worker(self) -> TextWorker:
         """What encodes elsewhere."""
@@ -280,11 +304,6 @@ class BatchEncoder:
                     self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
                     bar.advance(len(places))
 
-    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
-        """The batches of a window as `run` would make them, without vectors."""
-        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
-        return plan_batches(places, tokens, cost, self.budget)
-
     def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
         """Batches of a window, each with its texts' lengths and vectors."""
         tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
@@ -300,10 +319,6 @@ class BatchEncoder:
                 continue
             yield places[batch], tokens[batch], vectors
             done += len(batch)
-
-    def texts(self, places: NDArray[np.intp]) -> list[str]:
-        """The texts at these places."""
-        return [self.job.texts.texts[place] for place in places.tolist()]
 
     def _encode(self, places: NDArray[np.intp]) -> Vectors | None:
         """The vectors of a batch, checked; None when memory ran out and a smaller batch may fit."""

@@ -14,9 +14,9 @@ from r2med.encode.batching import (
     WINDOW,
     EncodingJob,
     PlannedBatch,
+    TextBatches,
     check_share,
     first_of_each,
-    plan_batches,
     refuse_empty,
     text_costs,
 )
@@ -100,35 +100,16 @@ def _encode(work: _Batches, hashes: NDArray[np.uint64], missing: NDArray[np.intp
     SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes, np.arange(len(hashes))), wanted, context)
 
 
-class _Batches:
+class _Batches(TextBatches[TokenEncoder]):
     """Texts in batches of about equal cost, the longest first; out of memory halves what a batch may hold."""
 
     def __init__(self, encoder: TokenEncoder, job: EncodingJob, store: TokenStore, writer: SpanWriter) -> None:
-        self.encoder, self.job, self.store, self.writer = encoder, job, store, writer
-        self.budget = encoder.batch_tokens
-
-    @property
-    def label(self) -> str:
-        """As people call it."""
-        return f"encode {self.job.name} ({self.store.name})"
-
-    @property
-    def setting(self) -> str:
-        """The name of all that the vectors depend on besides their text."""
-        return self.store.folder.name
+        super().__init__(encoder, job, store)
+        self.writer = writer
 
     def worker(self) -> TokenWorker:
         """What encodes elsewhere."""
         return TokenWorker(self.encoder, self.job.role)
-
-    def texts(self, places: NDArray[np.intp]) -> list[str]:
-        """The texts at these places."""
-        return [self.job.texts.texts[place] for place in places.tolist()]
-
-    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
-        """The batches of a window as `run` would make them, without vectors."""
-        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
-        return plan_batches(places, tokens, cost, self.budget)
 
     def keep(
         self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
