@@ -1,4 +1,4 @@
-"""A real Ray on this machine: the bytes of one process, whatever is killed, and one line where it cannot be used."""
+"""A real Ray of two nodes: the bytes of one process, whatever is killed, and one line where it cannot be used."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import encode_on_ray
-import numpy as np
 import pytest
-from encode_on_ray import NotingEncoder, encode, on_ray
+from encode_on_ray import computed, computed_again, encode, expected, on_ray, wait_until
 
 import encoders
 import r2med
@@ -24,7 +23,7 @@ from r2med.encode import spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.static import WordLlamaEncoder
-from r2med.engine import ray_cluster
+from r2med.engine import dealing, ray_cluster
 from r2med.engine.choose import choose_engine
 from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
@@ -37,42 +36,57 @@ from r2med.runs.ledger import Ledger
 from r2med.storage.cache import Cache
 
 ray = pytest.importorskip("ray")
+Cluster = pytest.importorskip("ray.cluster_utils").Cluster
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """One cluster with room for four workers, for all tests of this file."""
-    found = ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield found["gcs_address"] if isinstance(found, dict) else found.address_info["gcs_address"]
+def cluster() -> Iterator[Cluster]:
+    """One cluster for all tests of this file: two nodes, each with room for two workers."""
+    # A busy machine takes its time to start a node.
+    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # noqa: SIM112 - Ray's own name
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    made.add_node(num_cpus=2)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
     ray.shutdown()
+    made.shutdown()
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is a batch."""
+    monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 1)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No idle worker tries what another is slow at, so that what is computed twice was lost."""
+    monkeypatch.setattr(dealing, "_SLOW", 1e6)
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    """Where encoding goes on while a test kills what it needs."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def processes(log: Path, node: str = "") -> set[int]:
+    """Who has computed a block."""
+    return {block.process for block in computed(log) if not node or block.node == node}
+
+
+def test_the_bytes_are_those_of_one_process(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 400)
     monkeypatch.setattr(WordLlamaEncoder, "batch_tokens", 400)
     monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
     monkeypatch.setattr(spread_search, "_RANGE", 13)
     monkeypatch.setattr(spread_search, "_POSTINGS", 400)
     monkeypatch.setattr(spread_search, "_LEAST", 1)
-
-
-def lines(log: Path) -> list[tuple[str, str]]:
-    """Which process did which batch."""
-    return [tuple(line.split(" ", 1)) for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def test_the_bytes_are_those_of_one_process(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # On a slow machine a block may seem late and be dealt twice, which another test is about.
-    monkeypatch.setattr(ray_cluster, "_SLOW", 1e6)
-    alone = encode(tmp_path / "alone")[:].tobytes()
     expected = _run("quiet")
-    # Those of two workers are seen below, after kills.
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    assert encode(tmp_path / "spread", on_ray(4))[:].tobytes() == alone
-    done = lines(tmp_path / "spread")
-    assert len(done) == len(set(done)), "no worker did a batch twice"
-    assert len({process for process, _ in done}) <= 4
     assert _run("ray") == expected
     assert not list((tmp_path / "home" / "blocks").rglob("*/*")), "what has arrived is not kept twice"
 
@@ -86,10 +100,70 @@ def _run(engine: str) -> dict[str, bytes]:
     return {query: "".join(run[query].documents).encode() + run[query].scores.tobytes() for query in run.queries}
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No idle worker tries what another is slow at, so that what is computed twice was lost."""
-    monkeypatch.setattr(ray_cluster, "_SLOW", 1e6)
+def test_training_data_is_compared_as_in_one_process(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread_matching, "_LEAST", 1)
+    monkeypatch.setattr(training, "BLOCK", 4000)
+    texts = r2med.load("sample/Biology").collection.documents.texts
+    train = tmp_path / "train.txt"
+    train.write_text("".join(f"{' '.join(text.split())[place:]}\n" for place, text in enumerate(texts)))
+    found = []
+    for name, engine in (("alone", None), ("ray", on_ray(2))):
+        out = tmp_path / f"{name}.jsonl"
+        report = check([train], ["sample/Biology"], engine=engine, out=out)
+        found.append((report.as_dict(), out.read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0]["pairs"] >= len(texts)
+
+
+def test_a_killed_worker_costs_its_block_and_no_more(
+    cluster: Cluster, tmp_path: Path, patient: None, thread: ThreadPoolExecutor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    encoding = thread.submit(encode, log, on_ray(2), gate)
+    wait_until(lambda: len(computed(log)) >= 2 * 4)
+    os.kill(computed(log)[-1].process, signal.SIGKILL)
+    wait_until(lambda: len(processes(log)) == 3)
+    gate.touch()
+    assert encoding.result()[:].tobytes() == expected(tmp_path)
+    assert computed_again(log) == 1
+    assert not list((Path(os.environ["R2MED_HOME"]) / "blocks").glob("*/*")), "what has arrived is not kept twice"
+    assert capfd.readouterr() == ("", ""), "what Ray says of it does not get into the output of a command"
+
+
+def test_a_killed_driver_costs_a_block_of_each_worker(cluster: Cluster, tmp_path: Path, patient: None) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    paths = [str(Path(encode_on_ray.__file__).parent), *sys.path]
+    environment = os.environ | {"RAY_ADDRESS": cluster.address, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, encode_on_ray.__file__, str(log), str(gate), "2"]
+    driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    wait_until(lambda: len(computed(log)) >= 2 * 4 or driver.poll() is not None)
+    driver.kill()
+    assert driver.wait() == -signal.SIGKILL, driver.stderr.read().decode()[-2000:] if driver.stderr else ""
+    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for process in processes(log)))
+    assert encode(log, on_ray(2))[:].tobytes() == expected(tmp_path)
+    assert len(processes(log)) == 4
+    assert 1 <= computed_again(log) <= 2
+
+
+def test_a_node_may_die_and_another_join(
+    cluster: Cluster, tmp_path: Path, patient: None, thread: ThreadPoolExecutor
+) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    doomed: Any = next(iter(cluster.worker_nodes))
+    encoding = thread.submit(encode, log, on_ray(0), gate)
+    wait_until(lambda: len(computed(log)) >= 4 * 4)
+    lost = processes(log, doomed.node_id)
+    os.kill(doomed.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+    joined: Any = cluster.add_node(num_cpus=2)
+    wait_until(lambda: processes(log, joined.node_id))
+    gate.touch()
+    assert encoding.result()[:].tobytes() == expected(tmp_path)
+    cluster.remove_node(doomed, allow_graceful=False)
+    assert len(lost) == 2
+    assert computed_again(log) <= len(lost)
+    assert len({block.node for block in computed(log)}) == 3
 
 
 class HangingEncoder(encoders.HashEncoder):
@@ -106,88 +180,13 @@ class HangingEncoder(encoders.HashEncoder):
         return super().encode(texts, role)
 
 
-def test_what_hangs_is_dealt_again(cluster: str, tmp_path: Path) -> None:
+def test_what_hangs_is_dealt_again(cluster: Cluster, tmp_path: Path) -> None:
     texts = encoders.numbered(200)
     settings = EngineSettings(workers=2, blocks=f"file://{tmp_path}/anywhere")
     context = Context(Cache.default(), SpreadingEngine(RayCluster("", settings)))
     vectors = encode_all(HangingEncoder(tmp_path / "hung"), texts, Role.DOCUMENT, context)
     assert (tmp_path / "hung").exists()
     assert vectors[:].tobytes() == encoders.HashEncoder().encode(list(texts.texts), Role.DOCUMENT).tobytes()
-
-
-def test_a_killed_worker_costs_its_block_and_no_more(cluster: str, tmp_path: Path, patient: None) -> None:
-    log = tmp_path / "log"
-
-    def kill() -> None:
-        while len(lines(log)) < 12:
-            time.sleep(0.01)
-        os.kill(int(lines(log)[-1][0]), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    vectors = encode(log, on_ray(2), pause=0.03)
-    killer.join(10)
-    assert len({process for process, _ in lines(log)}) == 3, "another worker took its place"
-    assert _twice(log) <= _IN_A_BLOCK
-    assert vectors[:].tobytes() == _expected(tmp_path)
-
-
-def test_a_killed_driver_costs_a_block_of_each_worker(cluster: str, tmp_path: Path, patient: None) -> None:
-    log = tmp_path / "log"
-    paths = [str(Path(encode_on_ray.__file__).parent), *sys.path]
-    environment = os.environ | {"RAY_ADDRESS": cluster, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    code = "from r2med.encode import spread_encoding as s; s._BLOCK_TOKENS = 400; import runpy, sys;"
-    code += f"sys.argv = ['x', {str(log)!r}, '0.05']; runpy.run_path({encode_on_ray.__file__!r}, run_name='__main__')"
-    driver = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE)
-    while len(lines(log)) < 20 and driver.poll() is None:
-        time.sleep(0.02)
-    driver.kill()
-    assert driver.wait() == -signal.SIGKILL, driver.stderr.read().decode()[-2000:] if driver.stderr else ""
-    _settled(log)
-    before = len(lines(log))
-    vectors = encode(log, on_ray(2))
-    assert vectors[:].tobytes() == _expected(tmp_path)
-    assert len(lines(log)) > before, "the driver was killed in time"
-    assert _twice(log) <= 2 * _IN_A_BLOCK
-
-
-def _settled(log: Path) -> None:
-    """Wait until workers whose driver is gone have gone too."""
-    seen = -1
-    while seen != len(lines(log)):
-        seen = len(lines(log))
-        time.sleep(1.0)
-
-
-def _twice(log: Path) -> int:
-    """Batches that were computed more than once."""
-    return sum(count - 1 for count in Counter(batch for _, batch in lines(log)).values())
-
-
-_IN_A_BLOCK = 3
-"""Batches of 200 tokens in a block of 400, where short texts leave room for one more."""
-
-
-def _expected(tmp_path: Path) -> bytes:
-    texts = encoders.numbered(encode_on_ray.TEXTS)
-    return np.asarray(NotingEncoder(tmp_path / "unused").encode(list(texts.texts), Role.DOCUMENT)).tobytes()
-
-
-def test_training_data_is_compared_as_in_one_process(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spread_matching, "_LEAST", 1)
-    monkeypatch.setattr(training, "BLOCK", 4000)
-    texts = r2med.load("sample/Biology").collection.documents.texts
-    train = tmp_path / "train.txt"
-    train.write_text("".join(f"{' '.join(text.split())[place:]}\n" for place, text in enumerate(texts)))
-    found = []
-    for name, engine in (("alone", None), ("ray", on_ray(2))):
-        out = tmp_path / f"{name}.jsonl"
-        report = check([train], ["sample/Biology"], engine=engine, out=out)
-        found.append((report.as_dict(), out.read_bytes()))
-    assert found[0] == found[1]
-    assert found[0][0]["pairs"] >= len(texts)
 
 
 class PoorEncoder(encoders.HashEncoder):
@@ -199,15 +198,36 @@ class PoorEncoder(encoders.HashEncoder):
         return super().encode(texts, role)
 
 
-def test_what_a_worker_cannot_do_is_one_line(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class DeadlyEncoder(encoders.HashEncoder):
+    """Takes its process with it."""
+
+    def encode(self, texts, role):
+        os._exit(1)
+
+
+def test_what_a_worker_cannot_do_is_one_line(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, texts = Context(Cache.default(), on_ray(1)), encoders.numbered(20)
     with pytest.raises(R2medError) as caught:
-        encode_all(PoorEncoder(), encoders.numbered(20), Role.DOCUMENT, Context(Cache.default(), on_ray(1)))
+        encode_all(PoorEncoder(), texts, Role.DOCUMENT, context)
     assert str(caught.value) == "text 7 cannot be encoded"
-    plain = ray_cluster.BlockStore.get
-    monkeypatch.setattr(ray_cluster.BlockStore, "get", lambda self, key: None)
-    with pytest.raises(R2medError, match="storage that all hosts share"):
-        encode(tmp_path / "log", on_ray(1))
-    monkeypatch.setattr(ray_cluster.BlockStore, "get", plain)
+    with pytest.raises(R2medError, match=r"^3 workers died of the same block: .*\S$"):
+        encode_all(DeadlyEncoder(), encoders.numbered(3), Role.DOCUMENT, context)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_cluster.BlockStore, "get", lambda self, key: None)
+        with pytest.raises(R2medError, match="storage that all hosts share"):
+            encode_all(encoders.HashEncoder(), texts, Role.DOCUMENT, context)
+    with monkeypatch.context() as patch:
+        patch.setattr(r2med, "__version__", "0.0.9")
+        with pytest.raises(R2medError, match=r"has r2med \S+, this is 0.0.9: install the same on all hosts"):
+            encode_all(encoders.HashEncoder("new"), texts, Role.DOCUMENT, Context(Cache.default(), on_ray(1)))
+
+
+def test_tokens_do_not_get_into_logs_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("HF_HOME", "/models")
+    assert "hf_secret" not in ray_cluster._environment(1).values()
+    assert ray_cluster._environment(1)["HF_HOME"] == "/models"
+    assert ray_cluster._secrets()["HF_TOKEN"] == "hf_secret"
 
 
 def test_ray_that_is_missing_old_or_elsewhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

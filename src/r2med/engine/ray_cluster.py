@@ -10,99 +10,59 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import r2med
 from r2med.config import EngineSettings
+from r2med.engine.dealing import PATIENCE, Deal, DealtWorker
 from r2med.engine.work_blocks import BlockStore, SpreadJob, WorkBlock, Worker
 from r2med.errors import R2medError, debug, require_extra
 
 OLDEST = (2, 50)
-_PATIENCE = 1.0
-"""Seconds until the driver looks up from waiting: for nodes that came, and workers that take too long."""
-_DEADLY = 3
-"""Workers that may die of a block before it counts as the block's fault."""
-_SLOW = 3.0
-"""How many times the usual seconds a block may take before an idle worker tries it too."""
 _LISTENING = 5.0
 """Seconds until a host counts as not there."""
 _STARTING = 120.0
-"""Seconds until a cluster without any worker is given up."""
+"""Seconds until a cluster without room for any worker is given up."""
+_PASSED = ("R2MED_", "HF_")
+"""How the names of the variables begin that a worker has from the driver."""
 
 
 class RayWorker:
-    """The actor: a job's worker on some host."""
+    """The actor: a place on some host, where jobs' workers work one after another."""
 
-    def __init__(self, worker: Worker, place: str) -> None:
-        self._worker, self._store, self._ready = worker, BlockStore(place), False
+    def __init__(self, place: str, version: str, secrets: Mapping[str, str]) -> None:
+        os.environ.update(secrets)
+        self._store, self._version = BlockStore(place), version
+        self._worker: Worker | None = None
+
+    def load(self, worker: Worker) -> str:
+        """Get ready for a job; a model that the last one had is still there. Says what is wrong if that cannot be."""
+        if r2med.__version__ != self._version:
+            host = socket.gethostname()
+            return f"{host} has r2med {r2med.__version__}, this is {self._version}: install the same on all hosts"
+        try:
+            worker.load()
+        except R2medError as error:
+            return str(error)
+        self._worker = worker
+        return ""
 
     def do(self, key: str, payload: bytes) -> str:
         """Compute a block and keep its result; says what is wrong where that is the input's fault."""
+        assert self._worker is not None
         try:
-            if not self._ready:
-                self._worker.load()
-                self._ready = True
             self._store.put(key, self._worker.run(payload))
         except R2medError as error:
             return str(error)
         return ""
 
 
-@dataclass
-class _Actor:
-    """A worker as the driver sees it."""
-
-    handle: Any
-    block: WorkBlock | None = None
-    since: float = 0.0
-
-
-@dataclass
-class _Deal:
-    """One job being done: who works on what."""
-
-    keeps: bool = False
-    actors: list[_Actor] = field(default_factory=list)
-    pending: dict[Any, _Actor] = field(default_factory=dict)
-    """Calls under way."""
-    again: list[WorkBlock] = field(default_factory=list)
-    """Blocks whose worker died."""
-    deaths: dict[str, int] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
-    """Blocks that an idle worker tried too, once they are there."""
-    seconds: list[float] = field(default_factory=list)
-    looked: float = 0.0
-    born: float = field(default_factory=time.monotonic)
-
-    def idle(self) -> Iterator[_Actor]:
-        """The workers without work."""
-        return (actor for actor in self.actors if actor.block is None)
-
-    def open(self) -> list[_Actor]:
-        """The workers at blocks that are not there yet."""
-        return [actor for actor in self.pending.values() if actor.block and actor.block.key not in self.done]
-
-    def working_on(self, key: str) -> int:
-        """How many workers are at a block."""
-        return sum(actor.block is not None and actor.block.key == key for actor in self.actors)
-
-    def straggler(self) -> WorkBlock | None:
-        """The block that has taken longest, if that is out of all proportion and only one worker is at it."""
-        busy = self.open()
-        if not busy or len(self.seconds) < 2:
-            return None
-        oldest = min(busy, key=lambda actor: actor.since)
-        late = time.monotonic() - oldest.since > _SLOW * statistics.median(self.seconds) + _PATIENCE
-        return oldest.block if late and oldest.block and self.working_on(oldest.block.key) == 1 else None
-
-
 class RayCluster:
-    """Deals blocks out to the actors of a cluster."""
+    """Deals blocks out to the actors of a cluster, which stay for the next job."""
 
     only_large = False
     merges = True
@@ -112,6 +72,8 @@ class RayCluster:
         self._ray = _connected(address)
         self._blocks = BlockStore(settings.blocks)
         self.shares_home = not settings.blocks
+        self._resting: list[Any] = []
+        """Actors without a job; Ray ends them when nobody has them any more."""
 
     @property
     def store(self) -> BlockStore:
@@ -120,77 +82,74 @@ class RayCluster:
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, as it comes."""
-        deal, source = _Deal(job.keeps), iter(blocks)
+        deal, born = Deal(iter(blocks), job.keeps), time.monotonic()
         worker = self._ray.put(job.worker)
-        waiting: WorkBlock | None = None
         try:
             while True:
-                self._grow(deal, worker)
+                yield from self._known(deal)
+                if not deal.waiting and not deal.at_work():
+                    return
+                yield from self._grow(deal, worker, born)
                 for actor in deal.idle():
-                    waiting = waiting or self._next(deal, source)
-                    # What an earlier driver had computed is only read.
-                    while waiting is not None and (found := self.store.get(waiting.key)) is not None:
-                        yield self._taken(deal, waiting, found)
-                        waiting = self._next(deal, source)
-                    chosen, waiting = waiting or deal.straggler(), None
-                    if chosen is None:
+                    yield from self._known(deal)
+                    block = deal.take(time.monotonic())
+                    if block is None:
                         break
-                    self._send(deal, actor, chosen)
-                if not deal.open() and waiting is None:
-                    waiting = self._next(deal, source)
-                    if waiting is None:
-                        return
+                    call = actor.handle.do.remote(block.key, block.payload)
+                    deal.begin(actor, block, call, time.monotonic())
                 yield from self._collected(deal)
         finally:
-            for actor in deal.actors:
-                self._ray.kill(actor.handle)
+            self._dismiss(deal)
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
         """A cluster does everything, so that this is an error of the storage."""
         return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
 
-    def _next(self, deal: _Deal, source: Iterator[WorkBlock]) -> WorkBlock | None:
-        while deal.again:
-            block = deal.again.pop()
-            if block.key not in deal.done:
-                return block
-        return next(source, None)
+    def _known(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
+        """What an earlier driver or a lost worker had computed is only read; ends when so many blocks wait."""
+        while len(deal.waiting) < ahead and (block := deal.next_block()) is not None:
+            content = self.store.get(block.key)
+            if content is None:
+                deal.waiting.append(block)
+            elif deal.keep(block):
+                yield from self._handed_over(deal, block, content)
 
-    def _send(self, deal: _Deal, actor: _Actor, block: WorkBlock) -> None:
-        actor.block, actor.since = block, time.monotonic()
-        deal.pending[actor.handle.do.remote(block.key, block.payload)] = actor
-
-    def _taken(self, deal: _Deal, block: WorkBlock, content: bytes) -> tuple[WorkBlock, bytes]:
-        """A result on its way to where it belongs, after which its file is not needed, unless the job says so."""
+    def _handed_over(self, deal: Deal, block: WorkBlock, content: bytes) -> Iterator[tuple[WorkBlock, bytes]]:
+        """A result on its way to where it belongs; its file is needed until it has got there, or the job keeps it."""
+        yield block, content
         if not deal.keeps:
             self.store.remove(block.key)
-        return block, content
 
-    def _collected(self, deal: _Deal) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _collected(self, deal: Deal) -> Iterator[tuple[WorkBlock, bytes]]:
         """What has come by now; waits a moment where nothing has."""
-        if not deal.pending:
-            time.sleep(_PATIENCE / 10)
+        if not deal.calls:
+            time.sleep(PATIENCE / 10)
             return
-        ready, _ = self._ray.wait(list(deal.pending), num_returns=1, timeout=_PATIENCE)
+        ready, _ = self._ray.wait(list(deal.calls), num_returns=1, timeout=PATIENCE)
         for call in ready:
-            actor = deal.pending.pop(call)
-            block, actor.block = actor.block, None
-            assert block is not None
-            try:
-                said = self._ray.get(call)
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
-                debug(error)
-                self._bury(deal, actor, block)
+            actor, block = deal.answered(call)
+            if not self._alive(deal, actor, block, call):
                 continue
-            except self._ray.exceptions.RayTaskError as error:
-                raise R2medError(f"a worker failed: {_last_line(error)}") from error
-            if said:
-                raise R2medError(said)
-            deal.seconds.append(time.monotonic() - actor.since)
-            if block.key in deal.done:
-                continue
-            deal.done.add(block.key)
-            yield self._taken(deal, block, self._read(block))
+            if block is None:
+                deal.loaded(actor)
+            elif deal.finished(actor, block, time.monotonic()):
+                yield from self._handed_over(deal, block, self._read(block))
+
+    def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
+        """Whether a worker did what it was asked; what it could not do is an error."""
+        try:
+            said = self._ray.get(call)
+        except self._ray.exceptions.RayTaskError as error:
+            raise R2medError(f"a worker failed: {_last_line(error)}") from error
+        except self._ray.exceptions.RayError as error:
+            debug(error)
+            # One that is only out of reach would keep its place.
+            self._ray.kill(actor.handle)
+            deal.bury(actor, block, _last_line(error))
+            return False
+        if said:
+            raise R2medError(said)
+        return True
 
     def _read(self, block: WorkBlock) -> bytes:
         content = self.store.get(block.key)
@@ -201,30 +160,37 @@ class RayCluster:
             )
         return content
 
-    def _bury(self, deal: _Deal, actor: _Actor, block: WorkBlock) -> None:
-        """Have a dead worker's block done by another."""
-        deal.actors.remove(actor)
-        deal.looked = 0.0
-        if block.key in deal.done:
-            return
-        deal.deaths[block.key] = deal.deaths.get(block.key, 0) + 1
-        if deal.deaths[block.key] >= _DEADLY:
-            raise R2medError(f"{_DEADLY} workers died of the same block: is there enough memory for the model?")
-        deal.again.append(block)
-
-    def _grow(self, deal: _Deal, worker: Any) -> None:
-        """Start workers for what the cluster has by now: nodes come and go."""
+    def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
+        """Have as many actors as there is room for by now, for nodes come and go, but no more than there are blocks."""
         now = time.monotonic()
-        if now - deal.looked < _PATIENCE:
+        if now - deal.looked < PATIENCE:
             return
         deal.looked = now
         kind, each = self._device()
         room = self._room(kind, each)
         wanted = min(room, self._settings.workers) if self._settings.workers else room
-        for _ in range(wanted - len(deal.actors)):
-            deal.actors.append(_Actor(self._start(worker, kind, each)))
-        if not deal.actors and now - deal.born > _STARTING:
+        for actor in deal.dismiss_beyond(wanted):
+            self._ray.kill(actor.handle)
+        while len(deal.workers) < wanted:
+            yield from self._known(deal, len(deal.free()) + 1)
+            if len(deal.waiting) <= len(deal.free()):
+                break
+            handle = self._resting.pop() if self._resting else self._start(kind, each)
+            actor = DealtWorker(handle)
+            deal.workers.append(actor)
+            deal.calls[handle.load.remote(worker)] = actor
+        if not deal.workers and now - born > _STARTING:
             raise R2medError(f"the Ray cluster has no room for a worker ({each} {kind} each); see `ray status`")
+
+    def _dismiss(self, deal: Deal) -> None:
+        """After a job: actors that wait for the next, and an end for those that are slow at what others have done."""
+        for actor in deal.workers:
+            if actor.ready and actor.block is None:
+                self._resting.append(actor.handle)
+            else:
+                self._ray.kill(actor.handle)
+        for key in deal.left_over():
+            self.store.remove(key)
 
     def _device(self) -> tuple[str, int]:
         """What a worker takes for itself: a GPU where there are any, otherwise some processors."""
@@ -236,21 +202,30 @@ class RayCluster:
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         return sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
 
-    def _start(self, worker: Any, kind: str, each: int) -> Any:
+    def _start(self, kind: str, each: int) -> Any:
         options = {"num_gpus": 1} if kind == "GPU" else {"num_cpus": each}
         actor = self._ray.remote(RayWorker)
         environment = {"env_vars": _environment(self._settings.threads)}
         placed = actor.options(scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0, **options)
-        return placed.remote(worker, self.store.place)
+        return placed.remote(self.store.place, r2med.__version__, _secrets())
 
 
 def _environment(threads: int) -> dict[str, str]:
     """The variables of a worker: this package and the user's modules, where things are kept, and how many threads."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("R2MED_", "HF_"))}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "R2MED_THREADS"), str(threads))
     return kept | numbers | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def _secrets() -> dict[str, str]:
+    """The variables of a worker that Ray must not see, which writes the others into its logs."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)}
+
+
+def _secret(name: str) -> bool:
+    return any(word in name for word in ("TOKEN", "KEY", "SECRET", "PASSWORD"))
 
 
 def _connected(address: str) -> Any:
@@ -262,6 +237,7 @@ def _connected(address: str) -> Any:
     if found < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise R2medError(f"Ray {ray.__version__} is too old, {wanted} is needed: pip install 'r2med[ray]'")
+    _keep_output_clean(ray)
     if ray.is_initialized():
         return ray
     where = address or os.environ.get("RAY_ADDRESS", "")
@@ -274,6 +250,17 @@ def _connected(address: str) -> Any:
         place = f"the Ray cluster at {where}" if where else "a Ray cluster on this machine"
         raise R2medError(f"{place} cannot be used: {_last_line(error)}") from error
     return ray
+
+
+def _keep_output_clean(ray: Any) -> None:
+    """Keep what Ray says of dead workers out of the output of a command; there is no setting for that."""
+    module: Any = getattr(ray._private, "worker", None)
+    if hasattr(module, "print_to_stdstream"):
+        module.print_to_stdstream = _told_to_debug
+
+
+def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:
+    debug(R2medError(" ".join(map(str, message.get("lines", ())))))
 
 
 def _check_listening(address: str) -> None:
