@@ -23,7 +23,7 @@ from r2med.encode import spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.static import WordLlamaEncoder
-from r2med.engine import dealing, ray_cluster
+from r2med.engine import block_deal, ray_cluster
 from r2med.engine.choose import choose_engine
 from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
@@ -61,7 +61,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No idle worker tries what another is slow at, so that what is computed twice was lost."""
-    monkeypatch.setattr(dealing, "_SLOW", 1e6)
+    monkeypatch.setattr(block_deal, "_SLOW", 1e6)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.engine.dealing import Deal, DealtWorker
+from r2med.engine.block_deal import Deal, DealtWorker
 from r2med.engine.work_blocks import WorkBlock
 from r2med.errors import R2medError
 
