@@ -76,9 +76,7 @@ def processes(log: Path, node: str = "") -> set[int]:
     return {block.process for block in computed(log) if not node or block.node == node}
 
 
-def test_the_bytes_are_those_of_one_process(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bytes_are_those_of_one_process(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 400)
     monkeypatch.setattr(WordLlamaEncoder, "batch_tokens", 400)
     monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
