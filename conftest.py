@@ -9,6 +9,10 @@ import hypothesis
 import pytest
 
 import needs
+from r2med.models.devices import fix_rounding
+
+# Tests that use torch themselves may come before the first model is loaded.
+fix_rounding()
 
 # A loaded machine is no failure: what a property costs is a matter for benchmarks.
 hypothesis.settings.register_profile("r2med", deadline=None)

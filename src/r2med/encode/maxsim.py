@@ -31,7 +31,7 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.token_store import TokenVectors, as_single, codes_and_scales
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError, require_extra
-from r2med.models.devices import thread_count
+from r2med.models.devices import fix_rounding, thread_count
 
 MEMORY = 1 << 29
 """Working memory unless told otherwise, in bytes."""
@@ -152,6 +152,7 @@ class MaxSimIndex:
 def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.intp]) -> NDArray[np.float32]:
     """The scores of the documents at these places for a query, in double precision until the end."""
     require_extra("torch", "torch")
+    fix_rounding()
     import torch
 
     tokens = torch.from_numpy(query.astype(np.float64))
@@ -193,6 +194,7 @@ class _Matcher:
 
     def __init__(self, queries: Vectors) -> None:
         require_extra("torch", "torch")
+        fix_rounding()
         import torch
 
         self._torch = torch

@@ -27,7 +27,7 @@ _LISTENING = 5.0
 """Seconds until a host counts as not there."""
 _STARTING = 120.0
 """Seconds until a cluster without room for any worker is given up."""
-_PASSED = ("R2MED_", "HF_")
+_PASSED = ("R2MED_", "HF_", "MKL_CBWR")
 """How the names of the variables begin that a worker has from the driver."""
 
 

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from r2med.errors import R2medError, require_extra
 
+ROUNDING = "MKL_CBWR"
+"""The variable by which MKL, with which torch multiplies, is told how to round."""
+
 
 def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
     """The devices behind a name: `auto` is every GPU there is, or else the processor; a list names several."""
@@ -28,6 +31,15 @@ def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise R2medError("an empty list of devices")
     return names
+
+
+def fix_rounding() -> None:
+    """Have MKL round the same with any number of threads, so that a score does not depend on the host's processors.
+
+    MKL reads the variable when it first multiplies: it must be set before that, and a caller who had torch compute
+    something before has MKL's own default. Whatever the user has set stays.
+    """
+    os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 
 
 def thread_count() -> int:

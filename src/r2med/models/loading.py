@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from r2med.errors import R2medError, require_extra
+from r2med.models.devices import fix_rounding
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +66,7 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
     place in the transformer is an error: a head that is dropped in silence would change every figure.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
+    fix_rounding()
     import torch
     import transformers
 

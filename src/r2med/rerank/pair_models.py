@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.errors import R2medError, require_extra
+from r2med.models.devices import fix_rounding
 from r2med.models.loading import Build, accepted, load_errors, positions_of, quietly
 from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph
 from r2med.models.tokenizer import Padded
@@ -158,6 +159,7 @@ def padding_of(model: Any, tokenizer: Tokenizer) -> int:
 def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch.nn.Module:
     """A classifier of pairs, or a language model, in evaluation mode, on the processor."""
     require_extra("torch", "torch", "transformers", "safetensors")
+    fix_rounding()
     import torch
     import transformers
 
