@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# The tests start hundreds of processes: modules are compiled for the first of them, not for each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint types browser docs reference package clean
 
 demo: $(VENV)/.core
