@@ -20,7 +20,7 @@ VARIABLE = "R2MED_TEST_DATA"
 COLLECTIONS = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[2] / "shared" / "data")
 FACTS = COLLECTIONS.parent / "facts"
 TRAINED = Path(__file__).with_name("trained")
-"""A small SPLADE and a small ColBERT that learned something: see scripts/make_test_models.py."""
+"""A small SPLADE, ColBERT and cross-encoder that learned something: see scripts/make_test_models.py."""
 
 
 def collection(name: str = "") -> Path:

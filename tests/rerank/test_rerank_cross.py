@@ -19,6 +19,7 @@ import tiny
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
 
 import r2med
+from needs import TRAINED
 from r2med.data.run import Run
 from r2med.engine.shards import Shards
 from r2med.engine.spreading import SpreadingEngine
@@ -41,6 +42,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.bert(tmp_path_factory.mktemp("bert"))
 
 
+@pytest.fixture(scope="module")
+def trained() -> Path:
+    """One that learned which text goes with which."""
+    return TRAINED / "reranker"
+
+
 @pytest.fixture(autouse=True)
 def _empty_cache():
     MODEL_CACHE.clear()
@@ -48,14 +55,15 @@ def _empty_cache():
     MODEL_CACHE.clear()
 
 
-def test_depth_reranks_the_top_and_nothing_else(model: Path) -> None:
+def test_depth_reranks_the_top_and_nothing_else(trained: Path) -> None:
     data = collection()
     before = run_over(data)
-    whole = CrossEncoder(f"ce:{model}").rerank(data, before, context())
+    whole = CrossEncoder(f"ce:{trained}").rerank(data, before, context())
     assert order(whole, "q1") != order(before, "q1"), "the model happens to agree; the test shows nothing"
+    assert order(whole, "q2")[0] == "d3", "only this one speaks of iron"
     for depth in (1, 2, 3, 5, 100):
         own = context()
-        after = CrossEncoder(f"ce:{model}", depth=depth).rerank(data, before, own)
+        after = CrossEncoder(f"ce:{trained}", depth=depth).rerank(data, before, own)
         for query in QUERIES:
             head, tail = order(after, query)[:depth], order(after, query)[depth:]
             assert set(head) == set(order(before, query)[:depth])
@@ -64,27 +72,27 @@ def test_depth_reranks_the_top_and_nothing_else(model: Path) -> None:
         assert own.notes.facts["scored"] == 0, "every pair was scored before"
 
 
-def test_scores_are_kept_by_text_and_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_kept_by_text_and_setting(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = context()
     data = collection()
-    run = CrossEncoder(f"ce:{model}").rerank(data, run_over(data), first)
+    run = CrossEncoder(f"ce:{trained}").rerank(data, run_over(data), first)
     assert first.notes.facts["scored"] == len(QUERIES) * len(DOCUMENTS)
     # The same texts under other names, with one document more: only that is new.
     renamed = {f"x{name}": text for name, text in DOCUMENTS.items()} | {"new": "stroke of the heart"}
     other = collection({"a": QUERIES["q1"]}, renamed)
     second = context()
-    again = CrossEncoder(f"ce:{model}").rerank(other, run_over(other), second)
+    again = CrossEncoder(f"ce:{trained}").rerank(other, run_over(other), second)
     assert second.notes.facts["scored"] == 1
     ours = dict(zip(again["a"].documents, again["a"].scores.tolist(), strict=True))
     theirs = dict(zip(run["q1"].documents, run["q1"].scores.tolist(), strict=True))
     assert {name.removeprefix("x"): score for name, score in ours.items() if name != "new"} == theirs
     # Another setting shares nothing; with all scores kept the model is not even loaded.
     third = context()
-    CrossEncoder(f"ce:{model}", max_length=16).rerank(data, run_over(data), third)
+    CrossEncoder(f"ce:{trained}", max_length=16).rerank(data, run_over(data), third)
     assert third.notes.facts["scored"] == first.notes.facts["scored"]
     MODEL_CACHE.clear()
     monkeypatch.setattr(pair_models, "load_pair_model", lambda *_, **__: pytest.fail("the model was loaded"))
-    assert CrossEncoder(f"ce:{model}").rerank(data, run_over(data), context()) == run
+    assert CrossEncoder(f"ce:{trained}").rerank(data, run_over(data), context()) == run
 
 
 def test_a_document_that_occurs_twice_is_scored_once(model: Path) -> None:
@@ -346,17 +354,17 @@ def test_folders_that_are_no_cross_encoders_say_so(tmp_path: Path, kind: str) ->
 
 
 def test_a_kill_in_the_middle_repeats_less_than_one_batch(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, home = tmp_path / "batches.txt", tmp_path / "home"
-    command = [sys.executable, rerank_until_killed.__file__, str(model), str(log), "7"]
+    command = [sys.executable, rerank_until_killed.__file__, str(trained), str(log), "7"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "R2MED_HOME": str(home)}
     killed = subprocess.run(command, env=environment, timeout=300, capture_output=True, text=True, check=False)
     assert killed.returncode == -9, killed.stderr
     before = [int(line) for line in log.read_text().split()]
     monkeypatch.setenv("R2MED_HOME", str(home))
     monkeypatch.setattr(pair_models.TorchPairModel, "columns", pair_models.TorchPairModel.columns)
-    scored, total = rerank_until_killed.rerank(str(model), str(log), 0)
+    scored, total = rerank_until_killed.rerank(str(trained), str(log), 0)
     every = [int(line) for line in log.read_text().split()]
     assert len(before) == 7
     assert sum(every) - total == before[-1], "only the batch under way was lost"
@@ -364,7 +372,7 @@ def test_a_kill_in_the_middle_repeats_less_than_one_batch(
 
 
 def test_batches_change_the_last_digits_of_a_score_and_never_the_order(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a kill the rest comes in other batches; so it does on a machine with other memory."""
     data, found, sizes = collection(), [], []
@@ -375,7 +383,7 @@ def test_batches_change_the_last_digits_of_a_score_and_never_the_order(
     for place, tokens in enumerate((1, 40, 100_000)):
         monkeypatch.setenv("R2MED_HOME", str(tmp_path / str(place)))
         sizes.clear()
-        found.append(CrossEncoder(f"ce:{model}", batch_tokens=tokens).rerank(data, run_over(data), context()))
+        found.append(CrossEncoder(f"ce:{trained}", batch_tokens=tokens).rerank(data, run_over(data), context()))
         assert (max(sizes) == 1) == (tokens == 1), "the pairs were not scored, or not in batches of this size"
     for other in found[1:]:
         for query in QUERIES:
@@ -397,9 +405,9 @@ def test_the_store_tells_settings_apart() -> None:
         assert (len(one), len(two)) == (1, 0)
 
 
-def test_shards_score_the_same_pairs_to_the_bit(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread_scoring, "_BLOCK_TOKENS", 1024)
-    system = System.parse("bm25") >> CrossEncoder(f"ce:{model}", depth=10)
+    system = System.parse("bm25") >> CrossEncoder(f"ce:{trained}", depth=10)
 
     def lists(engine: Engine) -> tuple[Run | None, list[str]]:
         report = r2med.evaluate(system, "sample/Biology", r2med.Options(engine=engine))

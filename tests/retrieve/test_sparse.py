@@ -283,7 +283,7 @@ def encoder_dense(folder: Path) -> None:
 
 def test_a_folder_is_a_system_and_its_terms_are_seen_everywhere(models, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(models[0])
-    spec = "./inference-free-distilbert-v3(document_terms=20)"
+    spec = "./trained(document_terms=20)"
     assert str(build_system(spec)) == f"splade({spec.partition('(')[0]}, document_terms=20)"
     runner = CliRunner()
     told = runner.invoke(app, ["run", spec, "--tasks", "sample/MedQA-Diag"], catch_exceptions=False)
@@ -292,7 +292,12 @@ def test_a_folder_is_a_system_and_its_terms_are_seen_everywhere(models, tmp_path
     cases = json.loads(runner.invoke(app, [*shown, "--json"], catch_exceptions=False).output)
     top = cases[0]["side"]["top"][0]
     assert sum(term["share"] for term in top["terms"]) == pytest.approx(top["score"], rel=1e-5)
-    assert {term["expanded"] for seen in cases[0]["side"]["top"] for term in seen["terms"]} <= {"", "document"}
+    for seen in cases[0]["side"]["top"]:
+        for term in seen["terms"]:
+            texts = {"query": cases[0]["text"].lower(), "document": seen["text"].lower()}
+            absent = [name for name, text in texts.items() if term["term"].removeprefix("##") not in text]
+            assert set(absent) <= set(texts if term["expanded"] == "both" else [term["expanded"]]), term
+    assert {""} < {term["expanded"] for seen in cases[0]["side"]["top"] for term in seen["terms"]}
     heaviest = f"{top['terms'][0]['term']} {top['terms'][0]['share']:.3g}"
     assert heaviest in " ".join(runner.invoke(app, shown, catch_exceptions=False).output.split())
     runner.invoke(app, [*shown, "--html", str(tmp_path / "cases.html")], catch_exceptions=False)

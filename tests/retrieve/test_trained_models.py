@@ -12,17 +12,25 @@ from needs import TRAINED, collection, packages
 
 pytestmark = packages("torch", "sentence_transformers")
 
-CHANCE = 0.04
-"""nDCG@10 of lists in any order is less: one or two of 120 passages or more are right."""
-SYSTEMS = {"sparse": f"splade({TRAINED / 'sparse'})", "late": f"colbert({TRAINED / 'late'})"}
+CLAIMS, ABSTRACTS = 30, 60
+CHANCE = 0.1
+"""nDCG@10 of lists in any order is less: one or two of 60 abstracts are right."""
+SYSTEMS = {
+    "sparse": f"splade({TRAINED / 'sparse'})",
+    "late": f"colbert({TRAINED / 'late'})",
+    "reranker": f"bm25 >> {TRAINED / 'reranker'}",
+}
 
 
 @pytest.mark.parametrize("kind", SYSTEMS)
-def test_its_card_says_how_it_was_made_and_how_well_it_searches(kind: str) -> None:
+def test_its_card_says_how_it_was_made_and_how_well_it_does(kind: str) -> None:
     record = json.loads((TRAINED / kind / "training.json").read_text())
-    after = record["dev"]["after"]["nDCG@10"]
+    before, after = (record["dev"][when]["nDCG@10"] for when in ("before", "after"))
     assert record["kind"] == kind
-    assert after[1] > 5 * CHANCE, "the interval's lower end"
+    if kind == "late":  # its base, MiniLM's words compared one by one, is good already
+        assert after[1] > 0.2
+    else:
+        assert after[1] > before[2], "the intervals of the base and of the trained model overlap"
     card = (TRAINED / kind / "README.md").read_text()
     assert f"{100 * after[0]:.2f}" in card
     assert record["data"][0]["licence"] in card
@@ -50,8 +58,8 @@ def write_claims(source: Path, folder: Path, claims: int, documents: int) -> Pat
 
 def test_claims_that_it_never_saw_find_their_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    task = write_claims(collection("scifact"), tmp_path / "claims", claims=40, documents=120)
+    task = write_claims(collection("scifact"), tmp_path / "claims", CLAIMS, ABSTRACTS)
     report = r2med.evaluate(list(SYSTEMS.values()), task, measures=["nDCG@10"])
     assert not report.failures
     found = {result.system: result.metrics["nDCG@10"] for result in report.results}
-    assert all(figure > 5 * CHANCE for figure in found.values()), found
+    assert all(figure > 4 * CHANCE for figure in found.values()), found
