@@ -23,6 +23,8 @@ from r2med.pipeline.stage import Context
 from r2med.storage.cache import Cache
 
 TEXTS = 300
+HOST = "TEST_HOST"
+"""The variable with the name of a host, where a test has several."""
 _BEFORE_THE_GATE = 3
 """Blocks that a worker does before it waits for the gate to open."""
 _LONG = 120.0
@@ -55,6 +57,8 @@ class NotingEncoder(encoders.HashEncoder):
 def _node() -> str:
     import ray
 
+    if HOST in os.environ:
+        return os.environ[HOST]
     return ray.get_runtime_context().get_node_id() if ray.is_initialized() else "here"
 
 

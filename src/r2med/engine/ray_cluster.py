@@ -231,6 +231,8 @@ def _secret(name: str) -> bool:
 def _connected(address: str) -> Any:
     """The library, connected to the cluster at an address, to that of RAY_ADDRESS, or to one that is started now."""
     require_extra("ray", "ray")
+    # What Ray has to say comes as an exception too; its own lines would stand before that of a command.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     import ray
 
     found = tuple(int(part) for part in ray.__version__.split(".")[:2])
@@ -247,6 +249,11 @@ def _connected(address: str) -> Any:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except Exception as error:  # Ray raises plain exceptions too, where a cluster does not start in time
         debug(error)
+        if "InvalidAuthToken" in f"{error}{error.__cause__}{error.__context__}":
+            raise R2medError(
+                f"the Ray cluster at {where} asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what is"
+                " in ~/.ray/auth_token of its head"
+            ) from error
         place = f"the Ray cluster at {where}" if where else "a Ray cluster on this machine"
         raise R2medError(f"{place} cannot be used: {_last_line(error)}") from error
     return ray
