@@ -114,7 +114,7 @@ def mark_checkpoints(work: Path) -> None:
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Path) -> None:
-    words = training(place, "dense", tmp_path / "killed", steps=24)
+    words = training(place, "dense", tmp_path / "killed", steps=16)
     child = children.start(children.train_quietly, words)
     state = tmp_path / "killed.work" / "checkpoint-4" / "trainer_state.json"
     until = time.monotonic() + 200
@@ -128,7 +128,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Pa
     (tmp_path / "killed.work" / "checkpoint-99").mkdir()  # killed while it was written
     other = CliRunner().invoke(app, [*words, "--seed", "5"])
     assert "another training was begun here" in str(other.exception)
-    commands = [words, training(place, "dense", tmp_path / "whole", steps=24)]
+    commands = [words, training(place, "dense", tmp_path / "whole", steps=16)]
     children.finish(children.call_all, commands, tmp_path / "said")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     assert (killed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
