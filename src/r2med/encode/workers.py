@@ -1,7 +1,8 @@
 """Several devices at once: a process for each with a model of its own, and batches dealt out among them.
 
 The processes are plain Python started anew, not forks: nothing of CUDA or of the caller's script is carried over.
-Both sides talk over pipes in frames of a length and JSON, vectors follow as raw numbers.
+Both sides talk over pipes in frames of a length and JSON, vectors follow as raw numbers. A process ends when its input
+does, so that none outlives a caller that was killed and keeps a GPU's memory; workers of loky do (docs/decisions.md).
 """
 
 from __future__ import annotations
