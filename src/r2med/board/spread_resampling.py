@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ def _computed(
 class IntervalWorker:
     """Computes the intervals of some systems of a board, wherever it was sent to."""
 
-    name: str = "intervals"
+    name: ClassVar = "intervals"
 
     def load(self) -> None:
         """There is no model."""
@@ -87,7 +88,7 @@ class IntervalWorker:
 class SignificanceWorker:
     """Tests some systems of a board, wherever it was sent to."""
 
-    name: str = "tests"
+    name: ClassVar = "tests"
 
     def load(self) -> None:
         """There is no model."""

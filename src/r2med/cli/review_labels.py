@@ -11,9 +11,11 @@ import click
 from r2med.cli.asking import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, messages, remark, write_json
 from r2med.errors import counted
+from r2med.llm.llm_cards import find_model
 from r2med.pipeline.engine import Engine
 from r2med.review.export_labels import FORMS, ExportSettings, export_labels
 from r2med.review.label_imports import ImportSettings, import_labels, parse_grades
+from r2med.review.model_reviewer import ModelReviewer
 from r2med.review.resolved_labels import RULES
 from r2med.review.review_store import ReviewStore
 
@@ -82,9 +84,6 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
       r2med review judge pilot --llm gpt-4o --dry-run
       r2med review judge pilot --llm gpt-4o --max-cost 5
     """
-    from r2med.llm.llm_cards import find_model  # only this verb of a review asks a model
-    from r2med.review.model_reviewer import ModelReviewer
-
     with ReviewStore.open(name) as store, asking(**settings):
         reviewer = ModelReviewer(store, find_model(llm), person)
         if dry_run:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import orjson
@@ -19,6 +19,8 @@ from r2med.pipeline.stage import Context
 if TYPE_CHECKING:
     from r2med.encode.batching import PlannedBatch
     from r2med.encode.token_encoder import TokenEncoder
+
+Encoded = TypeVar("Encoded")
 
 _BLOCK_TOKENS = 65_536
 """Tokens of a block, padding included: seconds of work, and what is lost when a worker dies."""
@@ -102,18 +104,10 @@ class TextWorker:
 
     def run(self, payload: bytes) -> bytes:
         """The vectors of a block's batches."""
-        return packed([self._vectors(batch) for batch in orjson.loads(payload)])
+        return packed([np.concatenate(list(in_parts(self._vectors, batch))) for batch in orjson.loads(payload)])
 
     def _vectors(self, texts: list[str]) -> Vectors:
-        """A batch, in halves where memory runs out."""
-        try:
-            return np.asarray(self.encoder.encode(texts, self.role), dtype=np.float32)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error) or len(texts) == 1:
-                raise
-        release_memory()
-        middle = len(texts) // 2
-        return np.concatenate([self._vectors(texts[:middle]), self._vectors(texts[middle:])])
+        return np.asarray(self.encoder.encode(texts, self.role), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -129,18 +123,25 @@ class TokenWorker:
 
     def run(self, payload: bytes) -> bytes:
         """A matrix for each text of a block's batches."""
-        return packed([span for batch in orjson.loads(payload) for span in self._spans(batch)])
+        batches = orjson.loads(payload)
+        return packed([span for batch in batches for part in in_parts(self._spans, batch) for span in part])
 
     def _spans(self, texts: list[str]) -> list[Vectors]:
-        """A batch, in halves where memory runs out."""
-        try:
-            return [np.asarray(span, dtype=np.float32) for span in self.encoder.encode(texts, self.role)]
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error) or len(texts) == 1:
-                raise
-        release_memory()
-        middle = len(texts) // 2
-        return [*self._spans(texts[:middle]), *self._spans(texts[middle:])]
+        return [np.asarray(span, dtype=np.float32) for span in self.encoder.encode(texts, self.role)]
+
+
+def in_parts(encode: Callable[[list[str]], Encoded], texts: list[str]) -> Iterator[Encoded]:
+    """What a batch gives: as a whole, or in halves, and halves of these, where memory runs out."""
+    try:
+        yield encode(texts)
+        return
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error) or len(texts) == 1:
+            raise
+    release_memory()
+    middle = len(texts) // 2
+    yield from in_parts(encode, texts[:middle])
+    yield from in_parts(encode, texts[middle:])
 
 
 _SHAPE = struct.Struct("<II")

@@ -70,15 +70,11 @@ class RayCluster:
     def __init__(self, address: str, settings: EngineSettings) -> None:
         self._settings = settings
         self._ray = _connected(address)
-        self._blocks = BlockStore(settings.blocks)
+        self.store = BlockStore(settings.blocks)
+        """Where workers leave their results."""
         self.shares_home = not settings.blocks
         self._resting: list[Any] = []
         """Actors without a job; Ray ends them when nobody has them any more."""
-
-    @property
-    def store(self) -> BlockStore:
-        """Where workers leave their results."""
-        return self._blocks
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Each block with its result, as it comes."""

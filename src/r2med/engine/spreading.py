@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 class SpreadingEngine(Engine):
     """Runs what is small in this process, and spreads what comes in blocks."""
 
+    def __init__(self, spread: Spread, console: Console | None = None, memory: int | None = None) -> None:
+        super().__init__(console, memory)
+        self.spread = spread
+
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Say what is being run, and let the clients of local models know where work can go."""
         with super().working(system, task), spreading(self):
             yield
-
-    def __init__(self, spread: Spread, console: Console | None = None, memory: int | None = None) -> None:
-        super().__init__(console, memory)
-        self.spread = spread
 
 
 _CURRENT: list[Spread] = []

@@ -21,14 +21,13 @@ from r2med.leakage.index import IndexedTask, index_texts
 from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
-from r2med.leakage.spread_matching import MatchedBlock, Piece, spread_matches, worth_spreading
+from r2med.leakage.spread_matching import MEGABYTE, MatchedBlock, Piece, spread_matches, worth_spreading
 from r2med.leakage.training import Block, blocks, check_files, size_of
 from r2med.pipeline.engine import Engine, Progress, quiet
 from r2med.storage.cache import Cache
 from r2med.storage.files import draft_file
 from r2med.text.hash_table import by_size
 
-_MEGABYTE = 1_000_000
 _WORKERS = 2
 """Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""
 
@@ -75,7 +74,7 @@ def _written(out: Path) -> Iterator[BinaryIO]:
 
 def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
     """Stream what the files hold into the tally and the file of pairs."""
-    total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
+    total = max(1, sum(map(size_of, paths)) // MEGABYTE)
     with engine.progress("read training data, MB", total, "MB") as bar:
         for path, matched in groupby(_matches(paths, settings, tally.subjects, engine, bar), lambda each: each.path):
             for block in matched:
@@ -99,7 +98,7 @@ def _matches(
     for path in paths:
         for block, pieces in _matched(matcher, blocks(path, settings.fields)):
             yield MatchedBlock(path, block.count, pieces)
-            bar.advance(block.size / _MEGABYTE)
+            bar.advance(block.size / MEGABYTE)
 
 
 def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:

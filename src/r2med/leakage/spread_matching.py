@@ -28,7 +28,7 @@ _TOGETHER = 16
 _LEAST = 100_000_000
 """Bytes of training data from which on several are faster than one."""
 _COLUMNS = tuple(column.name for column in fields(LeakHits))
-_MEGABYTE = 1_000_000
+MEGABYTE = 1_000_000
 
 Piece = tuple[int, LeakHits]
 """The place of a task, and pairs with its texts."""
@@ -54,7 +54,7 @@ def spread_matches(
     """What all files hold, block by block in their order, found by others."""
     job = SpreadJob("leakage", LeakWorker(subjects, settings), keeps=True)
     work = _work(paths, settings, _depends(subjects, settings))
-    results = results_in_order(spread, job, work, lambda done: bar.advance(done.about.size / _MEGABYTE), once=True)
+    results = results_in_order(spread, job, work, lambda done: bar.advance(done.about.size / MEGABYTE), once=True)
     for group, result in results:
         for rows, pieces in zip(group.rows, _unpacked(result, len(group.rows)), strict=True):
             yield MatchedBlock(group.path, rows, pieces)

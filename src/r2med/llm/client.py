@@ -84,13 +84,13 @@ class Client:
         if progress is not None and len(open_places) < len(requests):
             progress.advance(len(requests) - len(open_places))
         if open_places:
-            asked, spread = [requests[place] for place in open_places], None if self._alone else current_spread()
+            spread = None if self._alone else current_spread()
             if spread is not None and can_be_sent(requests, self.limits):
                 wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
                 elsewhere = self._elsewhere(spread, dict(zip(keys, requests, strict=True)), wanted, progress)
                 found = [elsewhere[keys[place]] for place in open_places]
             else:
-                found = self.run(self._ask_many(asked, progress))
+                found = self.run(self._ask_many([requests[place] for place in open_places], progress))
             for place, reply in zip(open_places, found, strict=True):
                 replies[place] = reply
         answered = [reply for reply in replies if reply is not None]
@@ -117,8 +117,8 @@ class Client:
         if isinstance(answer, str):
             return Failed(request, answer)
         reply = to_reply(request, answer)
-        claim, write = self._answers.claiming(key, reject), self._answers.keeping
-        stays = self._answers.write([claim, write(key, request, answer, reply.incomplete)])[-1]
+        claim = self._answers.claiming(key, reject)
+        _, stays = self._answers.write([claim, self._answers.keeping(key, request, answer, reply.incomplete)])
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
     def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:

@@ -65,7 +65,7 @@ class GroupedWrites:
             loop = asyncio.get_running_loop()
             later = loop.run_in_executor(self._thread, self._answers().write, works)
             later.add_done_callback(lambda done: self._written(waiting, done))
-        except Exception as error:
+        except Exception as error:  # whatever it is, those who wait for the write are to hear of it
             _fail(waiting, error)
         else:
             _settle(waiting, found)

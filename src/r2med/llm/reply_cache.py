@@ -110,9 +110,11 @@ class ReplyCache:
         self._claims: set[str] = set()
         self._closing = threading.Event()
         self._renewer: threading.Thread | None = None
-        self._files = [Database(self.path, _FORMAT, patience, shared=True) for _ in range(3)]
-        self._writer = self._files[0].connection
-        for file in self._files:
+        self._written, self._read_from, self._log = files = [
+            Database(self.path, _FORMAT, patience, shared=True) for _ in range(3)
+        ]
+        self._writer = self._written.connection
+        for file in files:
             # From here on it is this class that waits, where a signal can reach it.
             file.connection.execute("PRAGMA busy_timeout = 0")
         # Moving the log into the file waits for the disk, so a thread does it; the writer only when the log is long.
@@ -126,8 +128,8 @@ class ReplyCache:
             # If this fails, they run out by themselves.
             with suppress(R2medError, sqlite3.DatabaseError):
                 self._write(lambda: self._writer.execute("DELETE FROM claims WHERE owner = ?", (self._owner,)))
-        for lock, file in zip((self._write_lock, self._read_lock, self._log_lock), self._files, strict=True):
-            with lock:
+        with self._write_lock, self._read_lock, self._log_lock:
+            for file in (self._written, self._read_from, self._log):
                 file.close()
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
@@ -227,7 +229,7 @@ class ReplyCache:
 
     def _read(self, query: str, values: Sequence[str] = ()) -> list[Any]:
         with self._read_lock:
-            return self._files[1].rows(query, values)
+            return self._read_from.rows(query, values)
 
     def _sound(self, row: tuple[Any, ...]) -> RawAnswer | None:
         """The answer of a row; None when the row is not what was written, so that it is asked again."""
@@ -243,7 +245,7 @@ class ReplyCache:
 
     def _write(self, work: Callable[[], Value], wait: bool = True) -> Value:
         """Do some work in one transaction."""
-        file = self._files[0]
+        file = self._written
         if file.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
         try:
@@ -310,14 +312,13 @@ class ReplyCache:
             self._renewer.start()
 
     def _renew_claims(self) -> None:
-        log = self._files[2]
         while not self._closing.wait(self._lease / 4):
             # If this fails, whoever keeps an answer next meets the same, and says so.
             with suppress(R2medError, sqlite3.DatabaseError):
                 if self._claims:
                     self._write(self._extend)
                 with self._log_lock:
-                    log.rows("PRAGMA wal_checkpoint(PASSIVE)")
+                    self._log.rows("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _extend(self) -> None:
         longer = (time.time() + self._lease, self._owner)

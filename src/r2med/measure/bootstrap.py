@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Task = TypeVar("Task")
+Name = TypeVar("Name")
 
 RESAMPLES = 10_000
 SEED = 20250514
@@ -92,7 +92,7 @@ def average_intervals(tasks: Sequence[Floats]) -> list[Interval]:
     return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
 
 
-def board_intervals(board: Mapping[Task, Floats]) -> tuple[dict[Task, list[Interval]], list[Interval]]:
+def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Interval]], list[Interval]]:
     """The intervals of a whole board: by task, and of the average; rows are the same systems in every task."""
     drawn = [resampled_means(values, place) for place, values in enumerate(board.values())]
     by_task = {

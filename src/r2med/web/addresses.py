@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,12 @@ class Correction:
     message: str
     nearest: str = ""
     link: str = ""
+
+    @classmethod
+    def of(cls, error: UnknownName, place: str, asked: Mapping[str, str], name: str) -> Correction:
+        """What is wrong, and the same address with the nearest in the place of a name."""
+        link = address(place, **{**asked, name: error.nearest}) if error.nearest and name else ""
+        return cls(str(error), error.nearest, link)
 
 
 class NotThere(R2medError):

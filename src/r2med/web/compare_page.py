@@ -14,7 +14,6 @@ from r2med.errors import R2medError
 from r2med.measure.significance import PERMUTATIONS, Difference, p_words
 from r2med.render.chart_svg import responsive, single
 from r2med.render.charts import difference_chart
-from r2med.render.html import address
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
@@ -98,7 +97,7 @@ def compare_page(library: Library, request: Request) -> PageContent:
     groups, wrong = library.groups(), list[Correction]()
     group = asked.get("group", "") or (groups[0] if groups else "")
     if groups and group not in groups:
-        wrong.append(_corrected(UnknownName("group", group, groups), "group", asked))
+        wrong.append(Correction.of(UnknownName("group", group, groups), "/compare", dict(asked), "group"))
         group = groups[0]
     systems, oracles = library.systems(group), library.oracles(group)
     # Whoever changed the group sees its systems, and is not told that those of another group are not there.
@@ -108,7 +107,7 @@ def compare_page(library: Library, request: Request) -> PageContent:
     wanted = {"a": asked.get("a", "") or first, "b": asked.get("b", "") or second}
     for side, name in wanted.items():
         if name and name not in systems and name not in elsewhere:
-            wrong.append(_corrected(UnknownName("system", name, systems), side, asked))
+            wrong.append(Correction.of(UnknownName("system", name, systems), "/compare", dict(asked), side))
         wanted[side] = name if name in systems else ""
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
@@ -121,16 +120,10 @@ def compare_page(library: Library, request: Request) -> PageContent:
         except UnknownName as error:
             names = {"measure": "measure", "order": "sort", "task": "task"}
             side = next((names[each] for each in names if str(error).startswith(f"no {each}")), "")
-            wrong.append(_corrected(error, side, asked))
+            wrong.append(Correction.of(error, "/compare", dict(asked), side))
         except R2medError as error:
             wrong.append(Correction(str(error)))
     return "compare.html", {**values, "status": 404 if wrong else 200}
-
-
-def _corrected(error: UnknownName, name: str, asked: Any) -> Correction:
-    """What is wrong, and the same address with the nearest name in its place."""
-    link = address("/compare", **{**dict(asked), name: error.nearest}) if error.nearest and name else ""
-    return Correction(str(error), error.nearest, link)
 
 
 def _contest_values(library: Library, request: Request, a: str, b: str, group: str) -> dict[str, Any]:

@@ -110,8 +110,7 @@ def _chosen(asked: QueryParams, name: str, known: Sequence[str], wrong: list[Cor
     if value in known:
         return value
     error = UnknownName(name, value, known)
-    link = address("/rag", **{**dict(asked), name: error.nearest}) if error.nearest else ""
-    wrong.append(Correction(str(error), error.nearest, link))
+    wrong.append(Correction.of(error, "/rag", dict(asked), name))
     return error.nearest or known[0]
 
 

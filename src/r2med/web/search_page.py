@@ -12,7 +12,6 @@ from r2med.errors import R2medError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
-from r2med.render.html import address
 from r2med.storage.cache import Cache
 from r2med.web.addresses import Correction, PageContent, UnknownName, one_of, same_task, search_address
 from r2med.web.citing import Citation
@@ -21,7 +20,6 @@ from r2med.web.library import Library
 from r2med.web.query_sides import FoundDocument
 
 if TYPE_CHECKING:
-    from starlette.datastructures import QueryParams
     from starlette.requests import Request
 
 SHOWN = 10
@@ -53,7 +51,10 @@ def search_page(library: Library, request: Request) -> PageContent:
     tasks = searchable_tasks(library)
     near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
     wanted, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
-    wrong = _corrected(wanted, tasks, asked) if wanted and not same_task(wanted, tasks) else []
+    wrong: list[Correction] = []
+    if wanted and not same_task(wanted, tasks):
+        error = UnknownName("task with data on this machine", wanted, tasks)
+        wrong.append(Correction.of(error, "/search", dict(asked), "task"))
     task = same_task(wanted, tasks) or (wrong[0].nearest if wrong else "") or first
     dataset = library.dataset(task)
     found = searchers(library, dataset) if dataset else []
@@ -67,13 +68,6 @@ def search_page(library: Library, request: Request) -> PageContent:
     values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
     values |= {"wrong": wrong, "status": 404 if wrong else 200}
     return "search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
-
-
-def _corrected(task: str, tasks: Sequence[str], asked: QueryParams) -> list[Correction]:
-    """What is said of a task that cannot be searched; the form stays, with the nearest."""
-    error = UnknownName("task with data on this machine", task, tasks)
-    link = address("/search", **{**dict(asked), "task": error.nearest}) if error.nearest else ""
-    return [Correction(str(error), error.nearest, link)]
 
 
 def _examples(dataset: Dataset | None) -> list[str]:
