@@ -22,6 +22,7 @@ from r2med.data.problems import Findings
 from r2med.data.rows import read_rows
 from r2med.data.run import id_order
 from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical, encode
+from r2med.data.text_sources import MappedFile
 from r2med.data.validate import validate
 from r2med.errors import DataError
 from r2med.storage.cache import Cache
@@ -65,7 +66,33 @@ def test_a_stored_corpus_is_the_same_corpus(tmp_path, layout):
         assert "nobody" not in documents.position
         assert list(documents.without([1])) == list(wanted.without([1]))
         assert dict(documents.without([1]).position) == wanted.without([1]).position
-    assert len(entries()) == 1
+    (entry,) = entries()
+    assert (entry / "texts.utf8").exists() == (layout in ("r2med-gz", "parquet", "configs")), "only what is packed"
+
+
+def test_texts_stay_in_the_lines_of_plain_files(tmp_path):
+    """Several files, with a byte order mark, Windows line ends, blank lines, and no end of a line at the end."""
+    title = {"id": "a", "title": "Iron", "text": "in \"rust\""}
+    contents = {
+        "one.jsonl": b"\xef\xbb\xbf" + json_lines([title, {"id": "b", "text": ""}]) + b"\n\n",
+        "two.jsonl": rows(("c", "東京\n👩‍🔬"), ("a", "Iron in \"rust\""), ("d", "x" * 3000)).replace(b"\n", b"\r\n"),
+        "three.jsonl": rows(("e", "last"), ("b", "")).removesuffix(b"\n"),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = [tmp_path / name for name in contents]
+    whole = reader.read_corpus(files, Findings()).documents
+    with memory_limited(1):
+        for _ in range(2):
+            stored = reader.recall_corpus(files, found := Findings()).documents
+            assert list(stored) == list(whole)
+            assert [stored.text(name) for name in reversed(whole.ids)] == list(reversed(whole.texts))
+            assert stored.texts[::2] == whole.texts[::2]
+            assert list(stored.without([1, 3])) == list(whole.without([1, 3]))
+            codes = [problem.code for problem in found.problems]
+            assert codes.count("repeated-id") == 2
+    (entry,) = entries()
+    assert sum(file.stat().st_size for file in entry.iterdir()) < 3000, "the long text is in its file alone"
 
 
 def test_a_parquet_file_is_never_held_whole(tmp_path, monkeypatch):
@@ -153,7 +180,7 @@ def test_results_are_the_same_and_so_is_every_page_of_them(collections):
 
 @pytest.mark.parametrize("name", ["texts.utf8", "ids.utf8", "order.npy", "text_starts.npy", "facts.json", "meta.json"])
 def test_a_damaged_copy_is_never_believed(tmp_path, name):
-    LAYOUTS["r2med"](tmp_path, SMALL)
+    LAYOUTS["r2med-gz"](tmp_path, SMALL)
     wanted = list(stored_load(tmp_path).collection.documents)
     (entry,) = entries()
     data = bytearray((entry / name).read_bytes())
@@ -176,8 +203,24 @@ def test_a_file_that_changed_is_stored_anew(tmp_path):
     file.write_bytes(file.read_bytes().replace(b"Iron", b"Zinc"))
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert stored_load(tmp_path).collection.documents.text("d1").startswith("Zinc")
-    assert before.collection.documents.text("d1").startswith("Iron"), "what is in use stays what it was"
+    with pytest.raises(DataError, match=r"corpus\.jsonl: changed while it was in use; run the same command again"):
+        before.collection.documents.text("d1")
     assert len(entries()) == 2
+
+
+def test_a_file_that_is_cut_short_or_goes_away_while_it_is_in_use_is_one_line_or_nothing(tmp_path):
+    LAYOUTS["r2med"](tmp_path, SMALL)
+    wanted = list(load(tmp_path).collection.documents)
+    documents, file = stored_load(tmp_path).collection.documents, tmp_path / "corpus.jsonl"
+    (tmp_path / "new").write_bytes(b"")
+    (tmp_path / "new").replace(file)
+    assert list(documents) == wanted, "a file that another one takes the place of is still there for who had it open"
+    LAYOUTS["r2med"](tmp_path, SMALL)
+    documents = stored_load(tmp_path).collection.documents
+    with file.open("r+b") as stream:
+        stream.truncate(10)
+    with pytest.raises(DataError, match="changed while it was in use"):
+        list(documents)
 
 
 identifiers = st.lists(st.text(st.sampled_from("ab\0é\ud8ff\ue000👩z"), max_size=18), unique=True, max_size=20)
@@ -192,8 +235,8 @@ def test_stored_ids_are_in_the_order_of_texts(tmp_path_factory, names: list[str]
     lengths = [len(part) for part in parts]
     starts = [sum(lengths[:place]) for place in range(len(parts))]
     columns = np.array(starts, dtype=np.int64), np.array(lengths, dtype=np.uint32)
-    order = alphabetical(StoredTexts(file, *columns))
+    order = alphabetical(MappedFile(file), *columns)
     assert [names[place] for place in order] == sorted(names)
-    stored = StoredIds(file, *columns, order)
+    stored = StoredIds(MappedFile(file), *columns, order)
     assert stored.descending_ranks().tolist() == id_order(names).tolist()
     assert all(stored.positions[name] == place for place, name in enumerate(names))

@@ -29,7 +29,7 @@ from r2med.storage.cache import Cache, cache_key
 from r2med.storage.file_hashes import FileHashes, Stamp, stamp
 from r2med.storage.files import draft_folder, sweep, unwritable
 
-FORMAT = 2
+FORMAT = 3
 """Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
 
 _KIND = "documents"
@@ -99,7 +99,7 @@ def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corp
     """The documents of huge files, from where they were stored before, or stored now."""
     key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
     if key and cache.has(_STORED, key):
-        stored = open_corpus(cache.root / _STORED / key)
+        stored = open_corpus(cache.root / _STORED / key, files)
         if stored is not None:
             for problem in stored.problems:
                 found.add(problem.code, problem.file, problem.line, problem.message)
@@ -124,7 +124,7 @@ def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | No
     """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
     errors, start, digests = found.errors, len(found.problems), Digests()
     before = [stamp(file) for file in files]
-    table = fill_documents(StoredTable(draft), files, found, digests)
+    table = fill_documents(StoredTable(draft, files), files, found, digests)
     noted = len(found.problems)
     table.finish(found)
     if len(found.problems) > noted:
@@ -132,11 +132,11 @@ def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | No
         found.problems[start:] = sorted(found.problems[start:], key=lambda each: (order[each.file], each.line))
     if keep is None or found.errors > errors:
         # Mapped files can be used after they are gone.
-        return Corpus(stored_documents(draft), table.rows, table.whole)
+        return Corpus(stored_documents(draft, files), table.rows, table.whole)
     _remember(files, before, digests, keep)
-    seal(draft, table.rows, found.problems[start:])
+    seal(draft, files, table.rows, found.problems[start:])
     key = _key(files, [digests.of(file) for file in files])
-    stored = open_corpus(keep.entry(_STORED, key, lambda target: _move(draft, target)))
+    stored = open_corpus(keep.entry(_STORED, key, lambda target: _move(draft, target)), files)
     if stored is None:
         raise DataError(f"{keep.root / _STORED / key}: cannot be read back as it was written; is the disk failing?")
     return Corpus(stored.documents, stored.rows, whole=True)

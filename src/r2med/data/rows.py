@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -57,6 +57,26 @@ class Digests:
         return self._hashes[path].hexdigest() if path in self._hashes else ""
 
 
+class Cursor:
+    """Where a reader is in a file of lines: the line that was read last, and where it starts."""
+
+    def __init__(self) -> None:
+        self.start, self.line = 0, b""
+
+    @property
+    def end(self) -> int:
+        """Where the line ends, and the next one starts."""
+        return self.start + len(self.line)
+
+    def rewind(self) -> None:
+        """Go to the beginning of a file."""
+        self.start, self.line = 0, b""
+
+    def advance(self, line: bytes) -> None:
+        """Go on to the next line."""
+        self.start, self.line = self.end, line
+
+
 class _HashedFile(io.RawIOBase):
     """A file whose bytes go into a hash as they are read."""
 
@@ -76,15 +96,30 @@ class _HashedFile(io.RawIOBase):
         super().close()
 
 
-def read_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
-    """The rows of a file, by its format; its hash is taken on the way where that is asked for."""
-    return _READERS.get(path.suffix, json_rows)(path, found, digests)
+def read_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
+    """The rows of a file, by its format; where that is asked for, its hash is taken and a cursor moved on the way."""
+    if path.suffix == ".parquet":
+        return parquet_rows(path, found, digests)
+    return json_rows(path, found, digests, cursor)
 
 
-def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
+def is_plain(path: Path) -> bool:
+    """Whether a file holds its rows as lines that can be read where they are: neither packed nor a table."""
+    try:
+        with path.open("rb") as stream:
+            return path.suffix not in (".parquet", ".gz") and stream.read(len(_GZIP)) != _GZIP
+    except OSError:
+        return False  # reading it will say what is wrong
+
+
+def lines(
+    path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None
+) -> Iterator[tuple[int, bytes]]:
     """The lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
+    cursor = cursor or Cursor()
+    cursor.rewind()
     try:
         with opened(path, digests) as stream:
             for number, line in enumerate(stream, 1):
@@ -94,9 +129,11 @@ def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterat
                 if number == 1 and line.startswith(_BOM):
                     found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
                     line = line.removeprefix(_BOM)
+                    cursor.advance(_BOM)
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
+                cursor.advance(line)
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({plain(error)})")
@@ -104,9 +141,9 @@ def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterat
         found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
 
 
-def json_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+def json_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
     """The objects of a file of JSON lines; blank lines are skipped."""
-    return parsed(lines(path, found, digests), path, found)
+    return parsed(lines(path, found, digests, cursor), path, found)
 
 
 def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
@@ -193,9 +230,6 @@ def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
         yield part
         start += rows
         rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
-
-
-_READERS: Mapping[str, Callable[[Path, Findings, Digests | None], Rows]] = {".parquet": parquet_rows}
 
 
 def describe(value: object) -> str:

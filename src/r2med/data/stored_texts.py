@@ -1,7 +1,7 @@
-"""Columns of texts and ids that are too large for memory: mapped files, of which only what is asked for is read.
+"""Columns of texts and ids that are too large for memory: they stay in files, and only what is asked for is read.
 
-`StoredTexts` are the texts of a corpus as one file of UTF-8 with the place, length and checksum of each; `StoredIds`
-are its ids, with their order, so that an id's position is found without a table of all of them.
+`StoredTexts` are the texts of a corpus, by the place, length and checksum of each in some source; `StoredIds` are its
+ids, with their order, so that an id's position is found without a table of all of them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import DataError
+from r2med.data.text_sources import MappedFile, TextSource
 
 _AT_ONCE = 1024
 _WIDEST = 64
@@ -29,13 +28,16 @@ def encode(text: str) -> bytes:
 
 
 class StoredTexts(Sequence[str]):
-    """Texts of a mapped file."""
+    """Texts at places of a source."""
 
     def __init__(
-        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], checks: NDArray[np.uint32] | None = None
+        self,
+        source: TextSource,
+        starts: NDArray[np.int64],
+        lengths: NDArray[Any],
+        checks: NDArray[np.uint32] | None = None,
     ) -> None:
-        self._file, self._starts, self._lengths, self._checks = file, starts, lengths, checks
-        self._data = np.memmap(file, np.uint8, "r").data if file.stat().st_size else memoryview(b"")
+        self._source, self._starts, self._lengths, self._checks = source, starts, lengths, checks
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -48,44 +50,32 @@ class StoredTexts(Sequence[str]):
         if isinstance(place, slice):
             return self._some(place)
         place = range(len(self))[place]
-        start = int(self._starts[place])
-        part = bytes(self._data[start : start + int(self._lengths[place])])
-        if self._checks is not None and zlib.crc32(part) != self._checks[place]:
-            self._refuse()
-        return part.decode("utf-8", "surrogatepass")
+        return self._some(slice(place, place + 1))[0]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _AT_ONCE):
             yield from self._some(slice(start, start + _AT_ONCE))
 
     def _some(self, chosen: slice) -> list[str]:
-        starts, lengths = self._starts[chosen].tolist(), self._lengths[chosen].tolist()
-        parts = [bytes(self._data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
+        parts = self._source.parts(self._starts[chosen].tolist(), self._lengths[chosen].tolist())
         if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[chosen].tolist():
-            self._refuse()
-        return [part.decode("utf-8", "surrogatepass") for part in parts]
+            self._source.refuse()
+        return list(map(self._source.decode, parts))
 
     def without(self, places: Sequence[int]) -> StoredTexts:
         """All but the texts at these places."""
         checks = None if self._checks is None else np.delete(self._checks, places)
-        return StoredTexts(self._file, np.delete(self._starts, places), np.delete(self._lengths, places), checks)
-
-    def _refuse(self) -> NoReturn:
-        (self._file.parent / DAMAGED).touch()
-        raise DataError(f"{self._file}: this copy of a corpus is damaged; run the same command again to make it anew")
-
-
-DAMAGED = "damaged"
-"""A file of this name beside a stored corpus says that it must not be used again."""
+        return StoredTexts(self._source, np.delete(self._starts, places), np.delete(self._lengths, places), checks)
 
 
 class StoredIds(StoredTexts):
     """Ids of a mapped file, all different, and their alphabetical order."""
 
     def __init__(
-        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
+        self, file: MappedFile, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
     ) -> None:
         super().__init__(file, starts, lengths)
+        self._file = file
         self.order = order
         """The places of the ids in alphabetical order."""
 
@@ -128,19 +118,20 @@ class _Positions(Mapping[str, int]):
         return iter(self._ids)
 
 
-def alphabetical(ids: StoredTexts) -> NDArray[np.int64]:
+def alphabetical(file: MappedFile, starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
     """The places of ids in alphabetical order, which that of their UTF-8 is.
 
     Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is first.
     """
-    widest = int(ids._lengths.max(initial=0))
+    widest = int(lengths.max(initial=0))
     if widest > _WIDEST:
+        ids = StoredTexts(file, starts, lengths)
         return np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
-    padded = np.zeros((len(ids), max(8, -(-widest // 8) * 8)), dtype=np.uint8)
-    data = np.frombuffer(ids._data, dtype=np.uint8)
+    padded = np.zeros((len(starts), max(8, -(-widest // 8) * 8)), dtype=np.uint8)
+    data = np.frombuffer(file.data, dtype=np.uint8)
     for column in range(widest):
-        longer = np.flatnonzero(ids._lengths > column)
-        padded[longer, column] = data[ids._starts[longer] + column]
+        longer = np.flatnonzero(lengths > column)
+        padded[longer, column] = data[starts[longer] + column]
     words = padded.view(">u8").astype(np.uint64)
     keys = [word for word in words.T[::-1] if len(word) and (word != word[0]).any()]
-    return np.lexsort([ids._lengths, *keys]).astype(np.int64)
+    return np.lexsort([lengths, *keys]).astype(np.int64)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import orjson
+
 from r2med.data.dataset import Texts
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Digests, Row, describe, read_rows, shorten
+from r2med.data.rows import Cursor, Digests, Row, describe, read_rows, shorten
 
 ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")
@@ -21,6 +23,8 @@ EXTRAS = ("answer", "reasoning")
 class RowTable(Protocol):
     """What rows are read into."""
 
+    cursor: Cursor | None
+    """Moved to the line of each row, where the table wants to know it."""
     rows: int
     whole: bool
     extras: dict[str, dict[str, str]]
@@ -50,6 +54,7 @@ class TextTable:
     position: dict[str, int] = field(default_factory=dict)
     whole: bool = True
     """Whether every file was read to its end, so that an id that is not here does not exist."""
+    cursor: Cursor | None = None
     _lines: array[int] = field(default_factory=lambda: array("q"))
     _files: list[tuple[int, Path]] = field(default_factory=list)
 
@@ -94,6 +99,13 @@ def fill_documents(table: Filled, files: Sequence[Path], found: Findings, digest
     return _read(table, files, found, "empty-document", digests)
 
 
+def document_text(line: bytes) -> str:
+    """The text of a document whose line was read before and found to be good."""
+    row = orjson.loads(line)
+    title, text = row.get("title"), row["text"]
+    return _joined(title, text) if title and type(title) is str else str(text)
+
+
 def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
     """The queries, with the gold answers and reasoning paths that their rows may hold."""
     return _read(TextTable(), files, found, "empty-query")
@@ -105,7 +117,7 @@ def _read(table: Filled, files: Sequence[Path], found: Findings, empty: str, dig
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
-        for line, row in read_rows(file, found, digests):
+        for line, row in read_rows(file, found, digests, table.cursor):
             if id_field not in row:
                 id_field = next((name for name in ID_FIELDS if name in row), id_field)
             identifier, text = row.get(id_field), row.get("text")
@@ -164,6 +176,10 @@ def _titled(title: object, text: str, spot: Spot) -> str:
     if type(title) is not str:
         spot.note("wrong-type", f"the field title must be a string, not {describe(title)}")
         return text
+    return _joined(title, text)
+
+
+def _joined(title: str, text: str) -> str:
     return f"{title} {text}" if text else title
 
 
