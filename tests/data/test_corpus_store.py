@@ -72,10 +72,10 @@ def test_a_stored_corpus_is_the_same_corpus(tmp_path, layout):
 
 def test_texts_stay_in_the_lines_of_plain_files(tmp_path):
     """Several files, with a byte order mark, Windows line ends, blank lines, and no end of a line at the end."""
-    title = {"id": "a", "title": "Iron", "text": "in \"rust\""}
+    title = {"id": "a", "title": "Iron", "text": 'in "rust"'}
     contents = {
         "one.jsonl": b"\xef\xbb\xbf" + json_lines([title, {"id": "b", "text": ""}]) + b"\n\n",
-        "two.jsonl": rows(("c", "東京\n👩‍🔬"), ("a", "Iron in \"rust\""), ("d", "x" * 3000)).replace(b"\n", b"\r\n"),
+        "two.jsonl": rows(("c", "東京\n👩‍🔬"), ("a", 'Iron in "rust"'), ("d", "x" * 3000)).replace(b"\n", b"\r\n"),
         "three.jsonl": rows(("e", "last"), ("b", "")).removesuffix(b"\n"),
     }
     for name, content in contents.items():

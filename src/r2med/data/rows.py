@@ -118,8 +118,8 @@ def lines(
     """The lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
-    cursor = cursor or Cursor()
-    cursor.rewind()
+    if cursor is not None:
+        cursor.rewind()
     try:
         with opened(path, digests) as stream:
             for number, line in enumerate(stream, 1):
@@ -129,11 +129,13 @@ def lines(
                 if number == 1 and line.startswith(_BOM):
                     found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
                     line = line.removeprefix(_BOM)
-                    cursor.advance(_BOM)
+                    if cursor is not None:
+                        cursor.advance(_BOM)
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
-                cursor.advance(line)
+                if cursor is not None:
+                    cursor.advance(line)
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({plain(error)})")
