@@ -97,6 +97,15 @@ def one_line(error: BaseException) -> str:
     return text or type(error).__name__
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of another library says, or its name when it says nothing.
+
+    >>> first_line(ValueError("no such file\\ntry another")), first_line(KeyError())
+    ('no such file', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error message about an unknown name: the nearest known one, or all of them when few.
 

@@ -21,7 +21,7 @@ from r2med.build.pool_coverage import question_leakage
 from r2med.build.select_questions import DEV, TEST
 from r2med.data.rows import shorten
 from r2med.data.validate import validate
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 
 _AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
 _QREL_COLUMNS = ("q_id", "p_id", "score")
@@ -180,7 +180,6 @@ def _translated(repo: str) -> Iterator[None]:
             ) from error
         raise R2medError(f"{at} answered {status} while {repo} was pushed; run the same command again later") from error
     except (transport, ConnectionError, TimeoutError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise R2medError(
-            f"cannot push {repo} to {at} ({reason}); check the connection and run the same again"
+            f"cannot push {repo} to {at} ({first_line(error)}); check the connection and run the same again"
         ) from error

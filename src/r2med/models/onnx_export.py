@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -71,8 +71,7 @@ def exporting(name: str) -> Iterator[None]:
         with _unwarned():
             yield
     except (RuntimeError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise R2medError(f"{name} cannot be exported ({first}); use backend=torch") from error
+        raise R2medError(f"{name} cannot be exported ({first_line(error)}); use backend=torch") from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +122,7 @@ def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = 
     try:
         loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=remote_code)
     except (OSError, ValueError, KeyError) as error:
-        raise R2medError(f"{folder}: its tokenizer cannot be read ({_first_line(error)})") from error
+        raise R2medError(f"{folder}: its tokenizer cannot be read ({first_line(error)})") from error
     backend = getattr(loaded, "backend_tokenizer", None)
     if backend is None:
         raise R2medError(f"{folder}: its tokenizer has no tokenizer.json form, which r2med needs")
@@ -140,7 +140,3 @@ def _missing_eos(backend: Backend, eos: int | None, folder: Path) -> int | None:
         raise R2medError(f"{folder}: append_eos is asked for, but its tokenizer has no end token")
     backend.no_truncation()
     return None if backend.encode("a").ids[-1:] == [eos] else eos
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

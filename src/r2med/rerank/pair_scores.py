@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 import orjson
 
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
@@ -143,8 +143,7 @@ class Scoring:
         try:
             found: list[float] = self.score(rows).tolist()
         except (MemoryError, RuntimeError, ValueError, IndexError) as error:
-            line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            return _Failure(line, out_of_memory(error))
+            return _Failure(first_line(error)[:200], out_of_memory(error))
         return found if len(found) == len(rows) else _Failure(f"{len(found)} scores for {len(rows)} pairs", False)
 
     def _blamed(self, failure: _Failure) -> str:

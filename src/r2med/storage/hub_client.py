@@ -10,7 +10,7 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 
 if TYPE_CHECKING:
     from huggingface_hub import DatasetInfo, ModelInfo
@@ -145,5 +145,4 @@ def _offline(repo: str, revision: str) -> str:
 
 
 def _unreachable(repo: str, at: str, error: BaseException) -> str:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"cannot fetch {repo} from {at} ({reason}); check the connection and run the same again"
+    return f"cannot fetch {repo} from {at} ({first_line(error)}); check the connection and run the same again"
