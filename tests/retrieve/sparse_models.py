@@ -100,7 +100,23 @@ def save(kind: str, folder: Path, **options: Any) -> SparseEncoder:
     return SparseEncoder(str(folder), device="cpu")
 
 
-KINDS = ("bert", "distilbert", "inference-free-distilbert-v3", "two-towers", "bare", "autoencoder")
+KINDS = (
+    "bert",
+    "distilbert",
+    "inference-free-distilbert",
+    "inference-free-distilbert-v3",
+    "two-towers",
+    "bare",
+    "autoencoder",
+)
+ARCHITECTURES = {
+    "splade-v3": "bert",
+    "splade-pp-v2": "bert",
+    "opensearch-v2-distill": "distilbert",
+    "opensearch-doc-v2-distill": "inference-free-distilbert",
+    "opensearch-doc-v3-distill": "inference-free-distilbert-v3",
+}
+"""The kind of each card: same architecture, same pooling, same way with queries."""
 
 
 def listed_table(folder: Path) -> None:

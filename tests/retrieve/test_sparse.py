@@ -28,8 +28,8 @@ from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run, rank
 from r2med.data.tasks import folder_task, task
 from r2med.encode.encoder import Role
-from r2med.encode.encoder_cards import SPARSE_POOLINGS
-from r2med.encode.resolve import encoder_for, sparse_encoder_for
+from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards
+from r2med.encode.resolve import encoder_for, sparse_encoder_for, sparse_names
 from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore
 from r2med.encode.sparse_vectors import SparseVectors
@@ -92,6 +92,13 @@ def test_vectors_are_those_of_sentence_transformers(models, kind: str, role: Rol
     np.testing.assert_allclose(used.encode(tiny.TEXTS, role), wanted, atol=1e-5, rtol=0)
     # The longest text is cut where the library cuts it, and shared batches change nothing.
     np.testing.assert_allclose(used.encode(tiny.TEXTS[2:3], role), wanted[2:3], atol=1e-5, rtol=0)
+
+
+def test_every_card_has_a_tiny_model_of_its_architecture(models) -> None:
+    assert set(sparse_names()) == tiny.ARCHITECTURES.keys()
+    for name, kind in tiny.ARCHITECTURES.items():
+        used = sparse_encoder_for(str(models[0] / kind), {"device": "cpu"}, task("Biology")).card
+        assert (used.pooling, bool(used.query_table)) == (cards()[name].pooling, bool(cards()[name].query_table))
 
 
 def test_every_pooling_is_that_of_the_library() -> None:
