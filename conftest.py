@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,10 @@ import pytest
 
 import needs
 from r2med.models.devices import fix_rounding
+
+# Code that comes with a model is copied before it runs: not into the user's cache. Read when transformers is imported.
+_MODEL_CODE = tempfile.TemporaryDirectory(prefix="r2med-model-code-")
+os.environ["HF_MODULES_CACHE"] = _MODEL_CODE.name
 
 # Tests that use torch themselves may come before the first model is loaded.
 fix_rounding()

@@ -1,34 +1,31 @@
+"""Token vectors of tiny models of every architecture on the cards, compared with those of other libraries."""
+
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+from record_pylate_vectors import FAMILIES as RECORDED
 
-from late_models import reference, save_native, save_pylate, save_stanford
+from late_models import ARCHITECTURES, DOCUMENTS, FAMILIES, QUERIES, reference
 from r2med.encode.encoder import Role
+from r2med.encode.late_cards import late_cards
 from r2med.retrieve.colbert import ColBERT
 
-QUERIES = ["which nerve is injured when the wrist drops?", "fever", "a very long question, " * 6]
-DOCUMENTS = [
-    "Metformin lowers hepatic glucose production.",
-    "A 54-year-old man has crushing chest pain radiating to the left arm; sweating, nausea (since this morning).",
-    "fever!",
-    "[D] [MASK] ... unused words",
-]
-FAMILIES = {
-    "stanford-bert": lambda folder: save_stanford("bert", folder),
-    "stanford-xlm-roberta": lambda folder: save_stanford("xlm-roberta", folder, attend_to_mask_tokens=True),
-    "stanford-modernbert": lambda folder: save_stanford("modernbert", folder, mask_punctuation=False),
-    "pylate-modernbert": lambda folder: save_pylate("modernbert", folder, model_type="ColBERT"),
-    "pylate-old-bert": lambda folder: save_pylate("bert", folder),
-    "pylate-unexpanded": lambda folder: save_pylate("modernbert", folder, do_query_expansion=False),
-    "pylate-attended": lambda folder: save_pylate("xlm-roberta", folder, attend_to_expansion_tokens=True),
-    "native-bert": lambda folder: save_native("bert", folder),
-    "native-residual": lambda folder: save_native("modernbert", folder, residual=True),
-    "native-min": lambda folder: save_native(
-        "modernbert", folder, query_expansion={"strategy": "min", "attend": True, "length": 24}
-    ),
-    "pylate-lower": lambda folder: save_pylate("bert", folder, lower=True),
-}
+TEXTS = {Role.QUERY: QUERIES, Role.DOCUMENT: DOCUMENTS}
+
+
+def check_equal(found, wanted):
+    """Vectors of the same texts by two libraries: as many, and the same to 1e-5."""
+    assert [each.shape for each in found] == [each.shape for each in wanted]
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
+
+
+def test_every_card_has_a_tiny_model_of_its_architecture():
+    assert ARCHITECTURES.keys() == late_cards().keys()
+    assert set(ARCHITECTURES.values()) <= FAMILIES.keys()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -39,13 +36,30 @@ def test_token_vectors_and_scores_are_those_of_sentence_transformers(family, tmp
         Role.QUERY: theirs.encode_query(QUERIES, convert_to_numpy=True),
         Role.DOCUMENT: theirs.encode_document(DOCUMENTS, convert_to_numpy=True),
     }
-    found = {Role.QUERY: ours.encode(QUERIES, Role.QUERY), Role.DOCUMENT: ours.encode(DOCUMENTS, Role.DOCUMENT)}
+    found = {role: ours.encode(texts, role) for role, texts in TEXTS.items()}
     for role in Role:
-        assert [len(each) for each in found[role]] == [len(each) for each in wanted[role]]
-        for mine, yours in zip(found[role], wanted[role], strict=True):
-            np.testing.assert_allclose(mine, yours, atol=1e-5)
+        check_equal(found[role], wanted[role])
     scores = theirs.similarity(wanted[Role.QUERY], wanted[Role.DOCUMENT]).numpy()
     mine = [
         [(document @ query.T).max(axis=0).sum() for document in found[Role.DOCUMENT]] for query in found[Role.QUERY]
     ]
     np.testing.assert_allclose(mine, scores, atol=1e-5 * 24)
+
+
+@pytest.mark.parametrize("family", RECORDED)
+def test_token_vectors_are_those_of_pylate(family, tmp_path):
+    ours = ColBERT(str(FAMILIES[family](tmp_path / "model"))).encoder
+    with np.load(Path(__file__).with_name("pylate_vectors.npz")) as recorded:
+        for role, count in ((Role.QUERY, 2), (Role.DOCUMENT, 3)):
+            wanted = [recorded[f"{family}/{role.value}/{place}"] for place in range(count)]
+            check_equal(ours.encode(TEXTS[role][:count], role), wanted)
+
+
+def test_code_of_the_models_own_runs_only_when_it_is_trusted_and_gives_the_same_vectors(tmp_path):
+    folder = FAMILIES["jina"](tmp_path / "model")
+    plain, trusted = (ColBERT(str(folder), remote_code=said).encoder for said in (False, True))
+    for role, texts in TEXTS.items():
+        check_equal(trusted.encode(texts, role), plain.encode(texts, role))
+    kinds = [type(encoder._model().model).__module__ for encoder in (plain, trusted)]
+    assert kinds[0].startswith("transformers.models.jina_embeddings_v3")
+    assert kinds[1].endswith("modeling_rotary")

@@ -8,12 +8,13 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from starlette.testclient import TestClient
 
 import r2med
-from late_models import reference, save_native, save_plain, save_pylate, save_stanford
+from late_models import reference, save_jina, save_native, save_plain, save_pylate, save_stanford
 from needs import TRAINED
 from r2med.cli.main import app
 from r2med.data.run import id_order
@@ -152,15 +153,34 @@ def test_a_flipped_bit_costs_one_text_and_changes_no_list(model, context, tmp_pa
     assert any("1 vectors of tiny" in sentence for sentence in again.notes.warnings)
 
 
-def _extra_head(folder):
-    file = save_stanford("bert", folder) / "model.safetensors"
-    weights = load_file(file)
-    save_file(weights | {"linear_64.weight": weights["linear.weight"].clone()}, file, {"format": "pt"})
+def _add(name, folder, file="model.safetensors"):
+    weights = load_file(folder / file)
+    save_file(weights | {name: torch.ones(4, 4)}, folder / file, {"format": "pt"})
 
 
-def _no_projection(folder):
-    file = save_stanford("bert", folder) / "model.safetensors"
-    save_file({name: part for name, part in load_file(file).items() if name != "linear.weight"}, file, {"format": "pt"})
+def _drop(part, folder):
+    file = folder / "model.safetensors"
+    save_file({name: rows for name, rows in load_file(file).items() if part not in name}, file, {"format": "pt"})
+
+
+def _foreign_code(folder):
+    """Weights that no class of the library knows, and code that does."""
+    save_stanford("bert", folder)
+    config = json.loads((folder / "config.json").read_text()) | {"auto_map": {"AutoModel": "mine.Mine"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    _drop("layer.1.", folder)
+
+
+def _unknown_code(folder):
+    save_jina(folder)
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "mine"}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def _old_code(folder):
+    """Code that leaves out what transformers 5 asks of a model, as code that was written for an older one does."""
+    file = save_jina(folder) / "modeling_rotary.py"
+    file.write_text(file.read_text().replace("        self.post_init()\n", ""))
 
 
 def _wrong_size(folder):
@@ -179,11 +199,24 @@ def _one_vector(folder):
     (folder / "config_sentence_transformers.json").write_text("{}")
 
 
+_DROPPED = "1 weight of its files would be dropped, linear_64.weight among them"
+_DENSE = "1_Dense/model.safetensors"
+
+
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [
-        (_extra_head, "1 weights would be dropped, linear_64.weight among them"),
-        (_no_projection, "no linear.weight among its weights"),
+        (lambda folder: _add("linear_64.weight", save_stanford("bert", folder)), _DROPPED),
+        (lambda folder: _add("linear_64.weight", save_jina(folder)), _DROPPED),
+        (lambda folder: _add("linear_64.weight", save_pylate("modernbert", folder)), _DROPPED),
+        (lambda folder: _add("linear_64.weight", save_native("bert", folder)), _DROPPED),
+        (lambda folder: _add("residual.weight", save_pylate("bert", folder), _DENSE), "not those of the layer"),
+        (lambda folder: _add("other.weight", save_native("bert", folder), _DENSE), "not those of the layer"),
+        (lambda folder: _drop("linear.weight", save_stanford("bert", folder)), "no linear.weight among its weights"),
+        (lambda folder: _drop("linear.weight", save_jina(folder)), "no linear.weight among its weights"),
+        (lambda folder: _drop("layers.1.", save_jina(folder)), "its files lack 16 weights of the model, layers.1."),
+        (_foreign_code, "it comes with Python code of its own: add remote_code=true if you trust it"),
+        (_unknown_code, "runs Python code of its own; add remote_code=true if you trust it"),
         (_unknown_module, "has a module Router that r2med cannot run, and will not leave out"),
         (_one_vector, "gives a text one vector, not one for each token"),
         (lambda folder: save_plain("bert", folder), "its projection would be random"),
@@ -200,10 +233,28 @@ def _one_vector(folder):
 )
 def test_a_checkpoint_of_which_a_part_would_be_left_out_is_refused_in_one_line(spoil, line, tmp_path, context):
     spoil(tmp_path / "model")
+    check_refused(f"colbert({tmp_path / 'model'})", line, context)
+
+
+def check_refused(system, line, context):
+    """Running it ends in one line."""
     with pytest.raises(R2medError) as told:
-        System.parse(f"colbert({tmp_path / 'model'})").run(r2med.load(TASK).collection, context)
+        System.parse(system).run(r2med.load(TASK).collection, context)
     assert line in str(told.value)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (lambda folder: _add("linear_64.weight", save_jina(folder)), _DROPPED),
+        (lambda folder: _drop("layers.1.", save_jina(folder)), "its files lack 12 weights of the model, encoder."),
+        (_old_code, "without remote_code=true, transformers' own class runs this model"),
+    ],
+)
+def test_code_that_is_trusted_leaves_out_nothing_and_fails_in_one_line(spoil, line, tmp_path, context):
+    spoil(tmp_path / "model")
+    check_refused(f"colbert({tmp_path / 'model'}, remote_code=true)", line, context)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])

@@ -146,7 +146,7 @@ class LateInteraction(Stage):
         if known is None:
             return
         read = card_from_files(self.source, self.model)
-        for name in ("query_length", "document_length", "expansion", "query_prefix", "document_prefix"):
+        for name in ("query_length", "document_length", "expansion", "attend", "query_prefix", "document_prefix"):
             told, there = getattr(known, name), getattr(read, name)
             if told and told != there:
                 context.warn(f"{known.id} has {name} {there!r}, its card {told!r}; the checkpoint's own counts")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError, counted, first_line, require_extra
 from r2med.models.devices import fix_rounding
+from r2med.models.rotary_roberta import is_rotary_roberta, rotary_config
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +74,7 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
     # A tracer cannot look into fused attention, so an export asks for the plain one.
     options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
     with quietly(), load_errors(build):
-        config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
+        config = _config(build)
         known = _HEADS.get(build.head) or _ENCODERS.get(config.model_type, "AutoModel")
         kind = getattr(transformers, known)
         model, loaded = kind.from_pretrained(
@@ -84,16 +85,41 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
             output_loading_info=True,
             **options,
         )
-    lost = [name for name in loaded["missing_keys"] if "pooler" not in name]
-    if lost and not build.remote_code:
-        raise R2medError(f"{build.folder}: {len(lost)} weights of the model are not in its files, {lost[0]} among them")
-    spare = [] if beside is None else [name for name in loaded["unexpected_keys"] if _is_head(name, beside)]
-    if spare:
-        raise R2medError(f"{build.folder}: {len(spare)} weights would be dropped, {sorted(spare)[0]} among them")
+    _check_weights(build, loaded, beside)
     if build.adapter:
         model = _with_adapter(model, build)
     ready: torch.nn.Module = model.eval().requires_grad_(False)
     return ready
+
+
+def _config(build: Build) -> Any:
+    """The settings of the transformer, as the class that runs it takes them."""
+    from transformers import AutoConfig
+
+    told = _stated_config(build)
+    if is_rotary_roberta(told) and not build.remote_code:
+        return rotary_config(told)
+    return AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
+
+
+def _stated_config(build: Build) -> dict[str, Any]:
+    file = build.transformer / "config.json"
+    return orjson.loads(file.read_bytes()) if file.is_file() else {}
+
+
+def _check_weights(build: Build, loaded: dict[str, Any], beside: Sequence[str] | None) -> None:
+    """Refuse a model of which a part would be random, and one of which a head would be dropped."""
+    lost = [name for name in loaded["missing_keys"] if "pooler" not in name]
+    spare = [] if beside is None else [name for name in loaded["unexpected_keys"] if _is_head(name, beside)]
+    # The code of a repository may fill weights by itself, but nothing is known of late interaction that does.
+    if lost and not (build.remote_code and beside is None):
+        code = "AutoModel" in (_stated_config(build).get("auto_map") or {}) and not build.remote_code
+        hint = "; it comes with Python code of its own: add remote_code=true if you trust it" if code else ""
+        what = f"its files lack {counted(len(lost), 'weight')} of the model"
+        raise R2medError(f"{build.folder}: {what}, {min(lost)} among them{hint}")
+    if spare:
+        what = f"{counted(len(spare), 'weight')} of its files would be dropped"
+        raise R2medError(f"{build.folder}: {what}, {min(spare)} among them")
 
 
 _PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
@@ -145,14 +171,14 @@ def load_dense(build: Build) -> list[torch.nn.Module]:
         file = folder / "model.safetensors"
         # An older file is read by torch's restricted loader, which makes tensors and runs nothing.
         weights = load_file(file) if file.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
-        around = {name: weights.pop(name) for name in list(weights) if name.startswith("residual.")}
+        around = weights.pop("residual.weight", None) if config.get("use_residual") else None
         layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
         try:
             layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
         except RuntimeError as error:
             raise R2medError(f"{folder}: its weights are not those of the layer that config.json describes") from error
         steps = [layer, getattr(torch.nn, activation)()]
-        layers += [_residual(steps, around.get("residual.weight"))] if config.get("use_residual") else steps
+        layers += [_residual(steps, around)] if config.get("use_residual") else steps
     return [layer.to(torch.float32).eval().requires_grad_(False) for layer in layers]
 
 
@@ -215,12 +241,23 @@ def load_errors(build: Build) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if "trust_remote_code" in str(error):
             raise R2medError(
                 f"{build.folder} runs Python code of its own; add remote_code=true if you trust it"
             ) from error
-        raise R2medError(f"{build.folder}: not a model that can be loaded ({first})") from error
+        raise R2medError(f"{build.folder}: not a model that can be loaded ({first_line(error)})") from error
+    except Exception as error:  # whatever the code of a repository may raise
+        if not build.remote_code:
+            raise
+        raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
+
+
+def _code_failure(build: Build, error: Exception) -> str:
+    """That the Python code of a repository failed, and what else can be done."""
+    version = importlib.import_module("transformers").__version__
+    told = f"its own Python code does not run with transformers {version} ({first_line(error)})"
+    other = "; without remote_code=true, transformers' own class runs this model"
+    return told + (other if is_rotary_roberta(_stated_config(build)) else "")
 
 
 @contextmanager
