@@ -18,7 +18,9 @@ from late_models import reference, save_jina, save_native, save_plain, save_pyla
 from needs import TRAINED
 from r2med.cli.main import app
 from r2med.data.run import id_order
+from r2med.data.tasks import task
 from r2med.encode.maxsim import MaxSimIndex
+from r2med.encode.resolve import encoder_for
 from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TokenStore
 from r2med.encode.vector_store import text_hashes
@@ -255,6 +257,17 @@ def check_refused(system, line, context):
 def test_code_that_is_trusted_leaves_out_nothing_and_fails_in_one_line(spoil, line, tmp_path, context):
     spoil(tmp_path / "model")
     check_refused(f"colbert({tmp_path / 'model'}, remote_code=true)", line, context)
+
+
+@pytest.mark.parametrize("save", [save_stanford, save_pylate, save_native])
+def test_a_late_checkpoint_is_never_read_as_an_encoder_without_its_projection(save, tmp_path, monkeypatch):
+    folder = save("bert", tmp_path / "model")
+    (folder / "artifact.metadata").unlink(missing_ok=True)  # the class in config.json says enough
+    assert str(System.parse(str(folder))) == f"colbert({folder})"
+    monkeypatch.chdir(tmp_path)
+    for options in ({}, {"pooling": "mean"}):
+        with pytest.raises(R2medError, match=r"gives each token a vector, not a text one: write colbert\(model\)"):
+            encoder_for("model", options, task("Biology"))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])

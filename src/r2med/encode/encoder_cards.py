@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r2med.encode.late_cards import states_late
 from r2med.errors import R2medError, SpecError
 from r2med.models.card_registry import CardRegistry, Reader, is_text
 from r2med.models.prompts import NO_PROMPT, Template
@@ -28,6 +29,8 @@ _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCard:
     """The card of a folder or repository. One that does not say how it pools must be `told` by the spec."""
+    if states_late(source):
+        raise R2medError(f"{source.name} gives each token a vector, not a text one: write colbert({name})")
     stated = stated_modules(source)
     if not stated and source.read_json("config.json") is None:
         raise R2medError(_no_model(source))

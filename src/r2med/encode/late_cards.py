@@ -19,14 +19,27 @@ from r2med.models.source import ModelSource
 EXPANSIONS = ("off", "fixed", "min")
 """How a query is filled up with mask tokens: not at all, to exactly its length, or to at least that."""
 SIMILARITIES = ("maxsim", "meanmaxsim")
+"""The best matches of a query's tokens added up, or their mean."""
 DTYPES = ("float32", "bfloat16", "float16")
 PUNCTUATION = tuple(string.punctuation)
 INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32
 """The length of an expanded query where a checkpoint states none."""
-_PYLATE = ("query_length", "document_length", "query_expansion", "do_query_expansion", "attend_to_expansion_tokens")
-_PYLATE_MARKS = (*_PYLATE, "attend_to_mask_tokens", "query_prefix", "document_prefix", "skiplist_words")
+_STANFORD = "artifact.metadata"
+"""The file with the settings of a Stanford checkpoint."""
+_PYLATE_MARKS = (
+    "query_length",
+    "document_length",
+    "query_expansion",
+    "do_query_expansion",
+    "attend_to_expansion_tokens",
+    "attend_to_mask_tokens",
+    "query_prefix",
+    "document_prefix",
+    "skiplist_words",
+)
+"""Settings by which a checkpoint of PyLate is known, whatever version wrote it."""
 
 
 @dataclass(frozen=True)
@@ -97,35 +110,54 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
 
 
 def _from_files(source: ModelSource, name: str) -> LateCard:
-    config = source.read_json("config.json") or {}
     modules = source.read_json("modules.json")
-    stated = source.read_json("config_sentence_transformers.json") or {}
     if isinstance(modules, list):
-        return _of_modules(source, name, modules, stated)
-    if "HF_ColBERT" in (config.get("architectures") or []) or source.small_file("artifact.metadata"):
+        return _of_modules(source, name, modules, _stated(source))
+    if _names_colbert(source) or source.small_file(_STANFORD):
         return _stanford(source, name)
-    if not config:
+    if not _table(source, "config.json"):
         raise R2medError(f"{source.name}: not a model (no config.json)")
     raise R2medError(
         f"{source.name} is no late-interaction checkpoint: it has neither the modules of sentence-transformers or"
-        " PyLate nor Stanford's artifact.metadata, so its projection would be random"
+        f" PyLate nor Stanford's {_STANFORD}, so its projection would be random"
     )
+
+
+def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
+    """A file of settings; empty where there is none, or where it holds something else."""
+    found = source.read_json(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _stated(source: ModelSource) -> Mapping[str, Any]:
+    """What sentence-transformers or PyLate wrote of the whole model."""
+    return _table(source, "config_sentence_transformers.json")
+
+
+def _names_colbert(source: ModelSource) -> bool:
+    """Whether `config.json` names the class of Stanford's library."""
+    return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
+
+
+def states_late(source: ModelSource) -> bool:
+    """Whether a model gives each token a vector, by the files that every model may have."""
+    stated = _stated(source)
+    named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
+    return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
 
 def source_is_late(source: ModelSource) -> bool:
     """Whether a model gives each token a vector, as far as its small files tell."""
-    stated = source.read_json("config_sentence_transformers.json") or {}
-    named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
-    return named or any(mark in stated for mark in _PYLATE_MARKS) or bool(source.small_file("artifact.metadata"))
+    return states_late(source) or source.small_file(_STANFORD) is not None
 
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Settings of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
-    told = source.read_json("artifact.metadata") or {}
+    told = _table(source, _STANFORD)
     markers = {role: told.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
         if marker is not None and not isinstance(marker, str):
-            raise R2medError(f"{source.name}: {role}_token_id in artifact.metadata is {marker!r}, not a token")
+            raise R2medError(f"{source.name}: {role}_token_id in {_STANFORD} is {marker!r}, not a token")
     return LateCard(
         name,
         source.name,
@@ -168,7 +200,7 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
     """What a module adds to the card; one that cannot be run is an error, for nothing may be dropped in silence."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
-    told: Mapping[str, Any] = source.read_json(f"{path}/config.json") or {} if path else {}
+    told = _table(source, f"{path}/config.json") if path else {}
     match kind:
         case "Transformer":
             return {"subfolder": path}
@@ -220,7 +252,7 @@ def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, 
 def _transformer(source: ModelSource, subfolder: str) -> dict[str, Any]:
     """The file that sentence-transformers writes for the transformer itself."""
     under = f"{subfolder}/" if subfolder else ""
-    told = source.read_json(f"{under}sentence_bert_config.json") or {}
+    told = _table(source, f"{under}sentence_bert_config.json")
     return {name: value for name, value in told.items() if name != "max_seq_length" and value is not None}
 
 
