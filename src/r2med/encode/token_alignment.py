@@ -68,8 +68,8 @@ def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiec
     pieces = []
     for place in np.flatnonzero(read.counted[0]).tolist():
         first, last = offsets[place] if place < len(offsets) else (0, 0)
-        start, end = first - before, last - before
-        # A token of bytes may begin with the space before its word.
+        # A token of bytes may begin with the space before its word, be it the prefix's.
+        start, end = max(0, first - before), last - before
         while start < end and text[start : start + 1].isspace():
             start += 1
         if 0 <= start < end:

@@ -20,14 +20,15 @@ from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import INLINE, LateCard
 from r2med.errors import R2medError, require_extra
 from r2med.models.devices import find_devices, release_memory
-from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of
+from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of, stored_weight
 from r2med.models.model_cache import MODEL_CACHE
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Ids, Style, Tokenizer, pretrained_tokenizer
-from r2med.pipeline.stage import Requirements
+from r2med.models.tokenizer import Ids, Style, Tokenizer, check_limit, pretrained_tokenizer
 
 _PROCESSOR_TOKENS = 4096
+"""Tokens of a batch to begin with, padding included, on a processor."""
 _DEVICE_TOKENS = 16_384
+"""The same on a device of its own."""
 
 
 class TokenBatch(NamedTuple):
@@ -74,11 +75,6 @@ class TokenEncoder:
             found |= {"expansion": card.expansion, "attend": card.attend, "expansion_token": card.expansion_token}
         return found
 
-    @property
-    def requirements(self) -> Requirements:
-        """The extra, and what the hub is asked for."""
-        return Requirements(extra="torch", hub=() if self.source.place else (self.source.name,))
-
     def prefix(self, role: Role) -> str:
         """What stands before a text."""
         return self.card.query_prefix if role is Role.QUERY else self.card.document_prefix
@@ -113,6 +109,7 @@ class TokenEncoder:
             folder=str(self.source.folder()),
             subfolder=card.subfolder,
             pooling="tokens",
+            normalize=card.normalize,
             dense=card.dense,
             dtype=card.dtype,
             remote_code=card.remote_code,
@@ -124,9 +121,9 @@ class TokenEncoder:
         require_extra("torch", "torch", "transformers")
         build, card = self.build, self.card
         made = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
-        _mark(made, (card.query_prefix, card.document_prefix))
+        _keep_markers_whole(made, (card.query_prefix, card.document_prefix))
         if card.lowercase:
-            _lower(made)
+            _lowercase(made)
         return made
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
@@ -146,10 +143,7 @@ class TokenEncoder:
 
     def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
         """From which to which character of the prefixed text each token of the batch is, special ones nowhere."""
-        backend, style = self.tokenizer.backend, self.style(role)
-        backend.enable_truncation(style.limit)
-        found: list[tuple[int, int]] = backend.encode(style.prompted(text)).offsets
-        return found
+        return self.tokenizer.offsets(text, self.style(role))
 
     def _expanded(self, read: TokenBatch) -> TokenBatch:
         """Queries filled up with mask tokens, which count, and which the others look at only if the card says so."""
@@ -182,16 +176,13 @@ class TokenEncoder:
     def _model(self) -> LoadedTokenModel:
         require_extra("torch", "torch", "transformers", "safetensors")
         build, device = self.build, find_devices(self.device)[0]
-        key = (build, self.card.inline, device)
-        return MODEL_CACHE.take(key, build.size, lambda: LoadedTokenModel(build, self.card, device))
+        inline = self.card.inline
+        return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
 
     def encode(self, texts: Sequence[str], role: Role) -> list[Vectors]:
         """The vectors that count of each text of a batch."""
         model = self._model()
-        limit = self.style(role).limit
-        if model.positions and limit > model.positions:
-            name, places, option = self.source.name, model.positions, f"{role.value}_length"
-            raise R2medError(f"{name} has places for {places} tokens, not for {limit}: lower {option}")
+        check_limit(self.source.name, self.style(role).limit, model.positions, f"{role.value}_length")
         read = self.batch(texts, role)
         vectors = model.run(read)
         return [rows[here] for rows, here in zip(vectors, read.counted, strict=True)]
@@ -200,13 +191,13 @@ class TokenEncoder:
 class LoadedTokenModel:
     """A transformer with its projection, on one device."""
 
-    def __init__(self, build: Build, card: LateCard, device: str) -> None:
+    def __init__(self, build: Build, inline: bool, device: str) -> None:
         import torch
 
         self.device = torch.device(device)
-        self.normalize = card.normalize
-        self.model = load_transformer(build, beside=(INLINE,) if card.inline else ()).to(self.device)
-        layers = [_inline(build)] if card.inline else load_dense(build)
+        self.normalize = build.normalize
+        self.model = load_transformer(build, beside=(INLINE,) if inline else ()).to(self.device)
+        layers = [_inline_projection(build)] if inline else load_dense(build)
         self.dense = [layer.to(self.device) for layer in layers]
         self.takes, self.positions = accepted(self.model), positions_of(self.model)
 
@@ -240,19 +231,11 @@ class LoadedTokenModel:
         return {name: torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for name, part in inputs.items()}
 
 
-def _inline(build: Build) -> Any:
+def _inline_projection(build: Build) -> Any:
     """The projection that lies among the transformer's own weights."""
     import torch
-    from safetensors import safe_open
 
-    safe, old = build.transformer / "model.safetensors", build.transformer / "pytorch_model.bin"
-    weight = None
-    if safe.is_file():
-        with safe_open(safe, framework="pt") as file:
-            weight = file.get_tensor(INLINE) if INLINE in file.keys() else None  # noqa: SIM118  # it is no dict
-    elif old.is_file():
-        # Read by torch's restricted loader, which makes tensors and runs nothing.
-        weight = torch.load(old, weights_only=True).get(INLINE)
+    weight = stored_weight(build.transformer, INLINE)
     if weight is None:
         raise R2medError(f"{Path(build.folder)}: no {INLINE} among its weights, which would be its projection")
     layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
@@ -260,7 +243,7 @@ def _inline(build: Build) -> Any:
     return layer.eval().requires_grad_(False)
 
 
-def _mark(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
+def _keep_markers_whole(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
     """Have a marker of the vocabulary, such as `[unused0]`, read as one token and not as its letters."""
     from tokenizers import AddedToken
 
@@ -273,7 +256,8 @@ def _mark(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
                 break
 
 
-def _lower(tokenizer: Tokenizer) -> None:
+def _lowercase(tokenizer: Tokenizer) -> None:
+    """Have texts put in lower case first, markers not, which are read before."""
     from tokenizers import normalizers
 
     first = tokenizer.backend.normalizer

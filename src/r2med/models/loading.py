@@ -16,6 +16,7 @@ import orjson
 from r2med.errors import R2medError, counted, first_line, require_extra
 from r2med.models.devices import fix_rounding
 from r2med.models.rotary_roberta import is_rotary_roberta, rotary_config
+from r2med.models.source import WEIGHTS
 
 if TYPE_CHECKING:
     import torch
@@ -197,6 +198,28 @@ def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> 
             return self.steps(vectors) + beside  # type: ignore[no-any-return]  # modules are not typed
 
     return Residual()
+
+
+def stored_weight(folder: Path, name: str) -> torch.Tensor | None:
+    """One weight of a model's files, read without the others; None when none has that name."""
+    for file in (folder / each for each in WEIGHTS):
+        index = file.with_name(f"{file.name}.index.json")
+        if index.is_file():
+            file = folder / orjson.loads(index.read_bytes()).get("weight_map", {}).get(name, file.name)
+        if file.is_file():
+            return _weight_in(file, name)
+    return None
+
+
+def _weight_in(file: Path, name: str) -> torch.Tensor | None:
+    import torch
+    from safetensors import safe_open
+
+    if file.suffix != ".safetensors":
+        # Read by torch's restricted loader, which makes tensors and runs nothing.
+        return torch.load(file, weights_only=True).get(name)  # type: ignore[no-any-return]  # whatever the file holds
+    with safe_open(file, framework="pt") as weights:
+        return weights.get_tensor(name) if name in weights.keys() else None  # noqa: SIM118  # it is no dict
 
 
 def load_autoencoder(build: Build) -> Callable[[torch.Tensor], torch.Tensor]:

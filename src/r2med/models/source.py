@@ -23,7 +23,8 @@ from r2med.storage.hub_client import Hub
 _HUB = Hub("model", R2medError)
 _UNUSED = ("onnx/*", "openvino/*", "*.onnx", "*.gguf", "*.h5", "*.msgpack", "*.ot", "*.md", "*.png", "*.jpg", ".git*")
 _LONGEST = 8192  # what is read of a text when nothing but a context window of many thousands is stated
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+"""The files of a transformer's weights, the one that is preferred first; each may have an index of several parts."""
 
 
 def commit_of(repo: str, revision: str) -> str:
@@ -112,7 +113,7 @@ def wanted(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
 
 def weights_in(folder: Path) -> bool:
     """Whether a folder holds weights, all parts of them."""
-    for name in _WEIGHTS:
+    for name in WEIGHTS:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return True

@@ -98,16 +98,25 @@ class Tokenizer:
         rows = self.backend.encode_batch_fast(inputs, add_special_tokens=not style.bare)
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
 
+    def offsets(self, text: str, style: Style) -> list[tuple[int, int]]:
+        """From which to which character of the prompted text each token is that the limit leaves, special ones nowhere.
+
+        Characters are those of the string that the style makes; a lone surrogate counts as one.
+        """
+        self.backend.enable_truncation(style.limit)
+        found: list[tuple[int, int]] = self.backend.encode(_clean(style.prompted(text))).offsets
+        return found
+
     def names(self, count: int) -> list[str]:
         """The tokens of the first numbers, as the vocabulary writes them; a number without a token is in brackets."""
         found = [self.backend.id_to_token(number) for number in range(count)]
         return [f"[{number}]" if token is None else token for number, token in enumerate(found)]
 
 
-def check_limit(name: str, limit: int, positions: int) -> None:
+def check_limit(name: str, limit: int, positions: int, option: str = "max_length") -> None:
     """Refuse to read more tokens than a model with a table of positions has places for."""
     if positions and not 0 < limit <= positions:
-        raise R2medError(f"{name} has places for {positions} tokens, not for {limit or 'any number'}: set max_length")
+        raise R2medError(f"{name} has places for {positions} tokens, not for {limit or 'any number'}: set {option}")
 
 
 def _clean(text: str) -> str:
