@@ -29,7 +29,7 @@ from r2med.llm import (
     spread_answers,
 )
 from r2med.llm import local_server as local_module
-from r2med.llm.spread_answers import can_be_sent
+from r2med.llm.spread_answers import worth_sending
 from spreading import SentShards
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -126,7 +126,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
                 done.append(str(share))
         assert not (number == 0 and shard.made)
     assert done
-    assert "shard 1/2: its share of blocks of local is done; " in done[0]
+    assert "shard 1/2: its share of blocks of prompts to local is done; " in done[0]
     for one, another in zip(alone, found, strict=True):
         assert type(one) is type(another)
         if isinstance(one, Reply):
@@ -138,16 +138,18 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
 
 
 def test_what_is_little_counted_or_asked_of_servers_is_asked_from_here():
-    local, server = find_model("local").request("Hi"), find_model("m@http://localhost:1/v1").request("Hi")
-    assert can_be_sent(20 * [local], Limits())
+    local, server = (
+        {f"{name} {number}": find_model(name).request(f"Hi {number}") for number in range(20)}
+        for name in ("local", "m@http://localhost:1/v1")
+    )
+    assert worth_sending({**server, **local}, Limits()) == [local]
     for requests, limits in (
-        ([local], Limits()),
-        ([*20 * [local], server], Limits()),
-        (20 * [server], Limits()),
-        (20 * [local], Limits(max_tokens=9)),
-        (20 * [local], Limits(max_cost=1.0)),
+        (dict(list(local.items())[:1]), Limits()),
+        (server, Limits()),
+        (local, Limits(max_tokens=9)),
+        (local, Limits(max_cost=1.0)),
     ):
-        assert not can_be_sent(requests, limits)
+        assert not worth_sending(requests, limits)
 
 
 PROGRAM = """

@@ -58,7 +58,7 @@ def _run(built: BuiltTask, dataset: Dataset, engine: Engine) -> Report:
     systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
     if any(text.strip() for text in dataset.gold.answers.values()):
         systems.append(with_answer(bare(System.parse(BASE))))
-    return evaluate(systems, dataset, Options(engine=engine))
+    return evaluate(systems, dataset, Options(engine=engine)).whole()
 
 
 def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from r2med.build.build_items import Document, Passage, Question
@@ -17,6 +18,7 @@ from r2med.build.step_runner import Step, step_key
 from r2med.data.dataset import Collection, Texts, text_fingerprint
 from r2med.data.run import Run
 from r2med.data.tasks import Task
+from r2med.engine.spreading import every_share
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
@@ -94,7 +96,8 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, engine: Engine) -> Step[
         ids = [f"{question.id}{_SEPARATOR}{view}" for question in questions for view in views]
         texts = [question.view(view) for question in questions for view in views]
         collection = Collection(task, documents, Texts(ids, texts))
-        runs = {name: system.run(collection, context) for name, system in zip(plan.mine.systems, systems, strict=True)}
+        found = every_share(partial(system.run, collection, context) for system in systems)
+        runs = dict(zip(plan.mine.systems, found, strict=True))
         context.memo.clear()
         return [_pool(question, runs, plan, corpus) for question in questions]
 

@@ -1,19 +1,24 @@
 """Running a step over items: what is kept is not made again, what is finished is kept at once.
 
 An item that needs a model is a generator: it yields requests, is sent their replies, and returns its outcome. Many
-are under way at a time, each at its own pace, as far as the client's limits allow.
+are under way at a time, each at its own pace, as far as the client's limits allow. Only where a local model answers
+elsewhere (a cluster, shards) do many items wait for each other, so that there are blocks of requests to send.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeVar
 
 from r2med.build.build_plan import BuildPlan
 from r2med.build.item_store import Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
+from r2med.engine.spreading import every_share, postponed_as
 from r2med.errors import R2medError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.pipeline.engine import Engine, Progress
@@ -22,9 +27,13 @@ from r2med.storage.cache import cache_key
 Asking = Generator[Sequence[Request], Sequence[Reply | Failed], Outcome]
 """An item being worked on: requests out, replies in, its outcome at the end."""
 Item = TypeVar("Item")
+Keep = Callable[[Item, str, Outcome], None]
+"""What keeps the outcome of an item under a key."""
 _AT_ONCE = 200
 """How many finished items wait for each other to be written in one transaction, and for how many seconds."""
 _SECONDS = 0.5
+_SENT = 4096
+"""How many items at the most wait for each other to be asked about elsewhere; all their requests are in memory."""
 
 
 class NoReply(R2medError):
@@ -69,11 +78,10 @@ def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine
         with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
             bar.advance(len(items) - len(missing))
 
-            def keep(item: Item, key: str, outcome: Outcome, bar: Progress = bar, writer: _Writer = writer) -> None:
+            def keep(item: Item, key: str, outcome: Outcome, writer: _Writer = writer) -> None:
                 writer.add(step.identify(item), key, outcome)
-                bar.advance()
 
-            _make(step, missing, keep)
+            _make(step, missing, keep, bar)
 
 
 def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
@@ -117,16 +125,18 @@ def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> lis
     return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
 
 
-def _make(step: Step[Item], missing: Sequence[Item], keep: Callable[[Item, str, Outcome], None]) -> None:
+def _make(step: Step[Item], missing: Sequence[Item], keep: Keep[Item], bar: Progress) -> None:
     """Make items. Keys are taken before: what changes meanwhile is made again the next time."""
     if step.make is None:
-        _ask(step, missing, keep)
+        with postponed_as(step.name):
+            _Asker(step, keep, bar).ask(missing)
         return
     for start in range(0, len(missing), step.batch):
         batch = missing[start : start + step.batch]
         keys = [step.key(item) for item in batch]
         for item, key, outcome in zip(batch, keys, step.make(batch), strict=True):
             keep(item, key, outcome)
+            bar.advance()
 
 
 class _Writer:
@@ -154,43 +164,108 @@ class _Writer:
         self.write()
 
 
-def _ask(step: Step[Item], items: Sequence[Item], keep: Callable[[Item, str, Outcome], None]) -> None:
-    """Work on items that ask, as many at a time as keep the servers busy."""
-    client = current_client()
-    waiting = iter(items)
+class _Dialogue(Generic[Item]):
+    """An item that models are asked about: what it wants to know now, and in the end its outcome."""
 
-    async def work() -> None:
-        for item in waiting:
-            key = step.key(item)
-            keep(item, key, await _drive(step, item))
+    def __init__(self, step: Step[Item], place: int, item: Item) -> None:
+        if step.work is None:
+            raise TypeError(f"{step.name} asks nobody")
+        self.place, self.item, self.key = place, item, step.key(item)
+        self.requests: Sequence[Request] = ()
+        self.outcome: Outcome | None = None
+        self.counted = False
+        """Whether the bar has moved on for it."""
+        self._asking, self._spent = step.work(item), Spent()
+        self._go_on(self._asking.__next__)
 
-    async def everything() -> None:
-        workers = [asyncio.ensure_future(work()) for _ in range(min(len(items), client.workers))]
-        outcomes = await asyncio.gather(*workers, return_exceptions=True)
-        for error in outcomes:
-            if isinstance(error, BaseException):
-                raise error
+    def hear(self, replies: Sequence[Reply | Failed]) -> None:
+        """Go on with the replies to what it wanted to know."""
+        self._spent = sum(map(_spent, replies), self._spent)
+        self._go_on(lambda: self._asking.send(replies))
 
-    client.run(everything())
+    def _go_on(self, advance: Callable[[], Sequence[Request]]) -> None:
+        try:
+            self.requests = advance()
+        except StopIteration as ended:
+            self.outcome = replace(ended.value, spent=self._spent)
+        except NoReply as failure:
+            self.outcome = Outcome(failed=str(failure), spent=self._spent)
 
 
-async def _drive(step: Step[Item], item: Item) -> Outcome:
-    """One item from its first request to its outcome, with what it took."""
-    client, spent = current_client(), Spent()
-    if step.work is None:
-        raise TypeError(f"{step.name} asks nobody")
-    asking = step.work(item)
-    try:
-        requests = next(asking)
-        while True:
-            replies = await asyncio.gather(*(client.ask(request) for request in requests))
-            spent = sum(map(_spent, replies), spent)
-            requests = asking.send(replies)
-    except StopIteration as ended:
-        outcome: Outcome = ended.value
-        return replace(outcome, spent=spent)
-    except NoReply as failure:
-        return Outcome(failed=str(failure), spent=spent)
+class _Asker(Generic[Item]):
+    """Asks models about the items of a step, as many at a time as keep the servers busy."""
+
+    def __init__(self, step: Step[Item], keep: Keep[Item], bar: Progress) -> None:
+        self._step, self._keep, self._bar, self._client = step, keep, bar, current_client()
+
+    def ask(self, items: Iterable[Item]) -> None:
+        """Have the outcome of every item kept; that some are left to other shards is said at the end."""
+        new = (_Dialogue(self._step, place, item) for place, item in enumerate(items))
+        every_share(self._parts(new))
+
+    def _parts(self, new: Iterator[_Dialogue[Item]]) -> Iterator[Callable[[], None]]:
+        """Ask from here; what remains, some thousands at a time, is to be sent. These do not depend on replies to
+        those before, so that all shards send the same."""
+        while waiting := self._converse(new, _SENT):
+            yield partial(self._send, waiting)
+
+    def _send(self, waiting: list[_Dialogue[Item]]) -> None:
+        """Have dialogues go on elsewhere, one round of replies after another, until each has its outcome."""
+        while waiting:
+            requests = [request for each in waiting for request in each.requests]
+            replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
+            for each in waiting:
+                each.hear(list(itertools.islice(replies, len(each.requests))))
+            waiting = self._converse(iter(waiting))
+
+    def _bar_of(self, waiting: Sequence[_Dialogue[Item]], requests: int) -> Progress | None:
+        """A bar that moves on for each item once, with its first replies from elsewhere."""
+        if waiting[0].counted:
+            return None
+        for each in waiting:
+            each.counted = True
+        return _ScaledBar(self._bar, len(waiting) / requests)
+
+    def _converse(self, dialogues: Iterator[_Dialogue[Item]], most: float = math.inf) -> list[_Dialogue[Item]]:
+        """Ask from here, each item at its own pace; those that want to know what is answered elsewhere, in order."""
+        waiting: list[_Dialogue[Item]] = []
+
+        async def work() -> None:
+            while len(waiting) < most and (each := next(dialogues, None)) is not None:
+                if not await self._finished(each):
+                    waiting.append(each)
+
+        async def everything() -> None:
+            workers = [asyncio.ensure_future(work()) for _ in range(self._client.workers)]
+            for error in await asyncio.gather(*workers, return_exceptions=True):
+                if isinstance(error, BaseException):
+                    raise error
+
+        self._client.run(everything())
+        return sorted(waiting, key=lambda each: each.place)
+
+    async def _finished(self, each: _Dialogue[Item]) -> bool:
+        """Whether an item has come to its outcome, which is kept."""
+        while each.outcome is None:
+            if any(map(self._client.sends, each.requests)):
+                return False
+            each.hear(await asyncio.gather(*map(self._client.ask, each.requests)))
+        self._keep(each.item, each.key, each.outcome)
+        if not each.counted:
+            self._bar.advance()
+        return True
+
+
+@dataclass(frozen=True)
+class _ScaledBar:
+    """A bar over items, moved on by requests."""
+
+    bar: Progress
+    items: float
+    """Of a request."""
+
+    def advance(self, amount: float = 1) -> None:
+        self.bar.advance(amount * self.items)
 
 
 def _spent(reply: Reply | Failed) -> Spent:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.diagnose.answer_quality import judge_runs
 from r2med.llm.answer_judge import judge_prompt
 from r2med.measure.metrics import Measure
-from r2med.pipeline.engine import Engine
 from r2med.render.grid import Column, Table, key, numbers
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ def command(
     if prompt and not judge:
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     asked = judge_prompt(prompt) if prompt else None
-    with asking(**settings):
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, Engine(messages()))
+    with asking(**settings) as engine:
+        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, engine)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from r2med.build.publish import publish
 from r2med.build.translation import TranslationSettings, Translator
 from r2med.build.translation_files import check_place, write_translation
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import json_option, messages, output, remark, write_json
+from r2med.cli.options import json_option, output, remark, write_json
 from r2med.data import load
 from r2med.diagnose.gap import ENCODER
-from r2med.pipeline.engine import Engine
+from r2med.engine.spreading import every_share
 from r2med.render.build_tables import PRICED, show_estimate, show_funnel, show_question
 from r2med.render.chart_files import check_chart_files
 from r2med.render.grid import Table, key, numbers
@@ -77,8 +78,8 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     """
     if dry_run and until:
         raise click.UsageError("--until does not go with --dry-run, which shows every step")
-    builder = Builder(folder, Engine(messages()))
-    with asking(max_cost=max_cost, **settings):
+    with asking(max_cost=max_cost, dry_run=dry_run, **settings) as engine:
+        builder = Builder(folder, engine)
         if dry_run:
             _show_foreseen(builder.estimate(), as_json)
             return
@@ -122,12 +123,12 @@ def check_task(
     if plots:
         check_chart_files(plots)
     built = read_built_task(folder)
-    with asking(**settings):
+    with asking(dry_run=dry_run, **settings) as engine:
         again = SecondAsking(built, part) if part else None
         if dry_run and again:
             _show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
             return
-        health = check_health(built, Engine(messages()), again)
+        health = check_health(built, engine, again)
     remark(health.notes)
     if as_json:
         write_json(health.as_dict())
@@ -190,12 +191,12 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
         raise click.UsageError("--to needs a language such as es, or several with commas between them")
     dataset = load(task)
     check_place(out)
-    with asking(**given):
+    with asking(dry_run=dry_run, **given) as engine:
         translators = [Translator(dataset, code, chosen, out) for code in codes]
         if dry_run:
             _show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
             return
-        made = [translator.run(Engine(messages())) for translator in translators]
+        made = every_share(partial(translator.run, engine) for translator in translators)
     folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
     if as_json:
         write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})

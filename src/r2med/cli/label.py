@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, messages, write_json
+from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.data import load
 from r2med.data.problems import Findings
 from r2med.data.tasks import resolve
 from r2med.data.texts import read_queries
-from r2med.diagnose.labels import counts, label_queries, scheme, write_labels
+from r2med.diagnose.labels import Labelled, counts, label_queries, scheme, write_labels
+from r2med.engine.spreading import every_share, postponed_as
 from r2med.llm import find_model
-from r2med.pipeline.engine import Engine
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Texts
@@ -42,19 +43,24 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
       r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
       r2med label sample --by urgency.toml --llm gpt-4o --out urgency.tsv
     """
-    chosen, model, engine = scheme(by), find_model(llm), Engine(messages())
+    chosen, model = scheme(by), find_model(llm)
     rows: list[tuple[str, str, str]] = []
     lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
     money: float | None = 0.0
-    with asking(**settings):
-        for task, texts in _texts(queries):
-            with engine.progress(f"label {task or 'queries'}", len(texts)) as bar:
-                found = label_queries(texts, chosen, model, bar)
-            rows += [(task, query, label) for query, label in found.labels.items()]
-            prefix = f"{task} " if task else ""
-            lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
-            lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
-            money = None if money is None or found.account.cost is None else money + found.account.cost
+    with asking(**settings) as engine:
+
+        def ask_about(task: str, texts: Texts) -> tuple[str, Labelled]:
+            name = task or "queries"
+            with engine.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
+                return task, label_queries(texts, chosen, model, bar)
+
+        labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
+    for task, found in labelled:
+        rows += [(task, query, label) for query, label in found.labels.items()]
+        prefix = f"{task} " if task else ""
+        lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
+        lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
+        money = None if money is None or found.account.cost is None else money + found.account.cost
     write_labels(out, rows)
     summary = counts((label for _, _, label in rows), chosen.classes)
     if as_json:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
+from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 from r2med.measure.metrics import Measure
-from r2med.pipeline.engine import Engine
 from r2med.rag.arms import KINDS, make_arms
 from r2med.rag.pricing import plan_study
 from r2med.rag.rag_report import make_report
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from r2med.rag.rag_report import RagReport
 
 _RULE = ("k", "budget", "order", "prompt")
+_ASKED = ("engine", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")
 
 
 @click.command("rag", cls=ManyValues)
@@ -81,15 +81,15 @@ def command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, .
         check_chart_files(plots)
     fresh = given.pop("fresh")
     names = list(tasks or ("sample",))
-    asked = {name: given.pop(name) for name in ("concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")}
+    asked = {name: given.pop(name) for name in _ASKED}
     measure = str(Measure.parse(given.pop("metric")))
     options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
     chosen = make_arms(systems, arms)
-    with asking(**asked):
+    with asking(dry_run=dry_run, **asked) as engine:
         if dry_run:
             _show_plan(plan_study(chosen, names, options), as_json=as_json)
             return
-        report = make_report(*run_study(chosen, names, options, Engine(messages()), fresh=fresh))
+        report = make_report(*run_study(chosen, names, options, engine, fresh=fresh))
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())

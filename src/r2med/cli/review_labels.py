@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, messages, remark, write_json
+from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.errors import counted
 from r2med.llm.llm_cards import find_model
-from r2med.pipeline.engine import Engine
 from r2med.review.export_labels import FORMS, ExportSettings, export_labels
 from r2med.review.label_imports import ImportSettings, import_labels, parse_grades
 from r2med.review.model_reviewer import ModelReviewer
@@ -84,13 +83,13 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
       r2med review judge pilot --llm gpt-4o --dry-run
       r2med review judge pilot --llm gpt-4o --max-cost 5
     """
-    with ReviewStore.open(name) as store, asking(**settings):
+    with ReviewStore.open(name) as store, asking(dry_run=dry_run, **settings) as engine:
         reviewer = ModelReviewer(store, find_model(llm), person)
         if dry_run:
             guess = reviewer.estimate()
             _show_estimate(asdict(guess), as_json)
             return
-        done = reviewer.judge(Engine(messages()))
+        done = reviewer.judge(engine)
     if as_json:
         write_json(done.as_dict())
         return

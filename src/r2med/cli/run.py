@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.board.report_rows import Shown
-from r2med.cli.asking import asking, asking_options
-from r2med.cli.engine_option import close_batch, engine_option, open_engine
+from r2med.cli.asking import asking_options, one_client
+from r2med.cli.engine_option import close_batch, open_engine
 from r2med.cli.options import ManyValues, Size, json_option, output, write_json
 from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
 from r2med.exchange.export import write_results
@@ -80,7 +80,6 @@ class RunRequest:
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @click.option("--memory", type=Size(), help="Memory for indexing and searching (default: 2GB, or that of r2med.toml).")
-@engine_option()
 @asking_options
 @click.option("--out", type=click.Path(path_type=Path), help="Write results, per-query scores and run files here.")
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -189,7 +188,8 @@ def _engine(asked: RunRequest, systems: Sequence[System]) -> Engine:
 def _finish_shards(engine: Engine, report: Report) -> None:
     """Say what was left to other shards; one that merged closes the batch."""
     for part in report.postponed:
-        click.echo(f"{part.task}: {part.message}", err=True)
+        for line in part.message.splitlines():
+            click.echo(f"{part.task}: {line}", err=True)
     if not report.failures:
         close_batch(engine)
 
@@ -200,19 +200,14 @@ def _explain(report: Report) -> None:
         click.echo(line, err=True)
 
 
-def _limits(asked: RunRequest, systems: Sequence[System]) -> AbstractContextManager[object]:
+@contextmanager
+def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
     """One client for the whole command, with the limits that were asked for; none where no model can be asked."""
     limited = asked.max_cost is not None or asked.max_tokens is not None
-    if not limited and not any(hasattr(stage, "llm") for system in systems for stage in system.walk()):
-        return requesting(RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency))
-    return asking(
-        concurrency=asked.concurrency,
-        timeout=asked.timeout,
-        retries=asked.retries,
-        rpm=asked.rpm,
-        max_cost=asked.max_cost,
-        max_tokens=asked.max_tokens,
-    )
+    asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
+    settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)
+    with requesting(settings), one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext():
+        yield
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.asking import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.data.tasks import resolve
 from r2med.diagnose.truncation import measure_sensitivity
 from r2med.errors import require_extra
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options
 from r2med.render.plots import ENDINGS, save
 from r2med.render.truncation_tables import sensitivity_chart, show_sensitivity
@@ -84,9 +83,9 @@ def command(
         if plot.suffix.lower() not in ENDINGS:
             raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
     measure = Measure.parse(metric)
-    options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), engine=Engine(messages()))
     every = [length for several in lengths for length in several]
-    with asking(**hard):
+    with asking(**hard) as engine:
+        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), engine=engine)
         found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), measure, options)
     if as_json:
         write_json(found.as_dict())

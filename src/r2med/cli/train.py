@@ -77,9 +77,9 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
     """
     rules = GateRules(*(given.pop(name) for name in ("against", "allow_leakage", "allow_unchecked", "drop_leaking")))
     settings = _settings(given)
-    asked = {name: given.pop(name) for name in ("concurrency", "timeout", "retries", "rpm")}
-    with asking(max_cost=max_cost, **asked):
-        maker = DataMaker(source, out, settings, Engine(messages()))
+    asked = {name: given.pop(name) for name in ("engine", "concurrency", "timeout", "retries", "rpm")}
+    with asking(max_cost=max_cost, dry_run=dry_run, **asked) as engine:
+        maker = DataMaker(source, out, settings, engine)
         if dry_run:
             steps = maker.estimate()
             if as_json:

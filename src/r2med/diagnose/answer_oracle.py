@@ -50,7 +50,7 @@ def searches(system: System) -> bool:
 
 def measured(system: System, dataset: Dataset, engine: Engine | None = None) -> Result:
     """A system's result on a dataset, from the ledger or made now and kept there."""
-    report = evaluate(system, dataset, Options(engine=engine or quiet()))
+    report = evaluate(system, dataset, Options(engine=engine or quiet())).whole()
     if report.failures:
         raise R2medError(report.failures[0].message)
     return report.results[0]

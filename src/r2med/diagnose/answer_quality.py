@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from r2med.data import load
 from r2med.diagnose.compare import query_values
+from r2med.engine.spreading import every_share, postponed_as
 from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, Request, account, current_client, find_model
 from r2med.llm.answer_judge import judge_text, unwavering, verdict_of
@@ -22,7 +23,7 @@ from r2med.measure.correlation import Correlation, correlate
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.named_runs import select
 from r2med.retrieve.query_text import usable
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, check_data, each_once
 from r2med.text.answer_matching import matches
 
@@ -143,7 +144,10 @@ def judge_answers(
         return Accuracy(system, dataset.name, judged, missing)
     model = find_model(judge) if isinstance(judge, str) else judge
     asked = _requests(model, judged, dict(dataset.collection.queries), prompt)
-    with (engine or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar:
+    with (
+        (engine or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar,
+        postponed_as(dataset.name),
+    ):
         replies = current_client().ask_all(asked, bar)
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
     return Accuracy(system, dataset.name, decided, missing, account(replies))
@@ -248,22 +252,24 @@ def judge_runs(
 
     Runs on tasks without gold answers are left out with a note; so is said which prompt of one's own the judge had.
     """
-    results: list[Accuracy] = []
     notes = [f"The judge was asked with {prompt.source} ({prompt.hash})."] if prompt is not None else []
     with Ledger() as ledger:
         chosen = select(ledger, names, tasks)
         notes += [each.lack for each in chosen if each.lack]
         for each in chosen:
             _check_writes(ledger, each)
-        datasets: dict[str, Dataset | None] = {}
-        for entry in each_once(chosen):
-            if entry.task not in datasets:
-                datasets[entry.task] = _with_answers(entry.task, notes)
-            dataset = datasets[entry.task]
-            if dataset is not None:
-                check_data(entry, dataset)
-                judged = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, engine)
-                results.append(replace(judged, retrieval=query_values(ledger, entry, measure, dataset)))
+        load_once = cache(partial(_with_answers, notes=notes))
+
+        def judged(entry: Entry) -> Accuracy | None:
+            dataset = load_once(entry.task)
+            if dataset is None:
+                return None
+            check_data(entry, dataset)
+            found = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, engine)
+            return replace(found, retrieval=query_values(ledger, entry, measure, dataset))
+
+        found = every_share(partial(judged, entry) for entry in each_once(chosen))
+    results = [each for each in found if each is not None]
     if not results:
         raise R2medError(f"no answer can be judged: {'; '.join(notes)}")
     return AnswerReport(results, measure, tuple(notes))

@@ -135,7 +135,7 @@ def measure_sensitivity(
     system = build_system(spec)
     systems = {limit: at_length(system, limit) for limit in limits}
     chosen = options or Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])))
-    report = evaluate(list(systems.values()), list(tasks), chosen)
+    report = evaluate(list(systems.values()), list(tasks), chosen).whole()
     results = {limit: _results(report, each.spec) for limit, each in systems.items()}
     complete = {limit: found for limit, found in results.items() if len(found) == len(tasks)}
     if len(complete) < 2:

@@ -81,6 +81,7 @@ class Shards:
             result = job.worker.run(block.payload)
             if job.keeps:
                 store.put(block.key, result)
+                self._note(block.key)
             yield block, result
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
@@ -106,10 +107,22 @@ class Shards:
                     raise R2medError(_differs(self, name, value, theirs.get(name))) from None
 
     def merged(self) -> None:
-        """Close the batch, so that the next may be another."""
-        if not self.number:
-            with suppress(FileNotFoundError):
-                _manifest().unlink()
+        """Close the batch, so that the next may be another, and let go of blocks that nobody needs any more: a shard
+        that found everything may have gone on to the end before."""
+        if self.number:
+            return
+        for notes in _noted().glob("*"):
+            for key in notes.read_text("ascii").split():
+                self.store.remove(key)
+            notes.unlink()
+        with suppress(FileNotFoundError):
+            _manifest().unlink()
+
+    def _note(self, key: str) -> None:
+        """Remember which blocks belong to the batch."""
+        _noted().mkdir(parents=True, exist_ok=True)
+        with (_noted() / f"{self.number}").open("a", encoding="ascii") as file:
+            file.write(f"{key}\n")
 
 
 def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
@@ -126,6 +139,11 @@ def _write_first(path: Path, content: bytes) -> None:
         os.link(draft, path)
     finally:
         draft.unlink()
+
+
+def _noted() -> Path:
+    """A file for each shard with the keys of the blocks that it keeps."""
+    return home() / "shards"
 
 
 def _manifest() -> Path:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from r2med.errors import Postponed
 from r2med.pipeline.engine import Engine
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.engine.work_blocks import Spread
+
+
+Value = TypeVar("Value")
 
 
 class SpreadingEngine(Engine):
@@ -53,3 +57,29 @@ def current_spread() -> Spread | None:
 def spread_of(engine: Engine) -> Spread | None:
     """How an engine spreads blocks; None for one that does everything itself."""
     return engine.spread if isinstance(engine, SpreadingEngine) else None
+
+
+def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:
+    """What each part gives; where some are left to other shards, this one's share of all is done before it is said.
+
+    >>> every_share([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    values, postponed = [], []
+    for part in parts:
+        try:
+            values.append(part())
+        except Postponed as share:
+            postponed.append(share)
+    if postponed:
+        raise Postponed("\n".join(dict.fromkeys(map(str, postponed))))
+    return values
+
+
+@contextmanager
+def postponed_as(name: str) -> Iterator[None]:
+    """Say of which part it was that something was left to other shards."""
+    try:
+        yield
+    except Postponed as share:
+        raise Postponed("\n".join(f"{name}: {line}" for line in str(share).splitlines())) from share

