@@ -109,6 +109,8 @@ RESULT = record(
         {"p50": number(), "p95": number(), "p99": number()},
         "Seconds that an engine of one's own took to answer a query; absent where queries were not asked one by one.",
     ),
+    errors=count("Requests to engines, or calls, that ended in an error, also where another one made up for it."),
+    timeouts=count("Requests or calls that took too long; `errors` does not count them."),
     incomplete=table(string(), "Query to the reason why a stage could not serve it."),
 )
 FAILURE = record({**WHERE, "error": string()}, "A system that could not be measured on a task.")

@@ -210,7 +210,9 @@ class EngineServer(JsonServer):
             return {"hits": [{"document": {"id": i}, "vector_distance": 1 - s} for i, s in hits]}
         need(search["query_by"] == "text", "no such field")
         hits = self.backend.words(search["q"], search["per_page"])
-        return {"found": len(hits), "hits": [{"document": {"id": i}, "text_match": s} for i, s in hits]}
+        # Scores of Typesense are so long that their last digits get lost in a floating-point number.
+        found = [{"document": {"id": i}, "text_match": 578730123365711993 - n} for n, (i, _) in enumerate(hits)]
+        return {"found": len(hits), "hits": found}
 
     def meilisearch(self, body: dict[str, Any]) -> object:
         only(body, "q", "limit", "attributesToRetrieve", "showRankingScore", "vector", "hybrid")

@@ -118,6 +118,44 @@ def test_replies_are_kept_and_fresh_asks_again(backend: Backend) -> None:
         assert again.record.notes[again.system]["latency"]["p50"] > 0
 
 
+def test_errors_and_time_outs_are_counted_also_where_a_retry_made_up_for_them(backend: Backend, tmp_path: Path) -> None:
+    (tmp_path / "r2med.toml").write_text("[requests]\nretries = 1\ntimeout = 1.5\nconcurrency = 1\n")
+
+    def plan(nth: int, body: object) -> Say:
+        fine = Say(body=b'{"hits": {"hits": [{"_id": "bio-d001", "_score": 2}]}}')
+        return {1: Say(503, body=b"{}"), 4: Say(delay=4, body=b"{}")}.get(nth, fine)
+
+    with EngineServer("elasticsearch", backend, plan) as server:
+        system = spec(server)
+        report = r2med.evaluate(["bm25", system, f"rrf({system}, bm25)"], TASK)
+        assert len(server.bodies) == 11
+    plain, result, fused = report.as_dict()["results"]
+    assert (result["errors"], result["timeouts"], fused["errors"], fused["timeouts"]) == (1, 1, 1, 1)
+    assert "errors" not in plain
+    assert "incomplete" not in result
+    assert f"{result['system']}: failed attempts: 1, time-outs: 1" in str(report)
+
+
+def test_a_key_goes_into_the_headers_that_name_it_and_no_other(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EngineServer("typesense", backend) as server:
+        only_result(spec(server))
+        assert server.headers[-1]["X-Typesense-Api-Key"] == KEY
+        assert [name for name, value in server.headers[-1].items() if KEY in value] == ["X-Typesense-Api-Key"]
+        for odd in ("two\nlines", "schl\u00fcssel"):
+            monkeypatch.setenv("TYPESENSE_API_KEY", odd)
+            message = failure(spec(server, depth=9))
+            assert message.startswith("TYPESENSE_API_KEY holds characters that no header can hold")
+        assert len(server.bodies) == 1
+
+
+def test_an_engine_that_finds_nothing_for_any_query_is_warned_of(backend: Backend) -> None:
+    with EngineServer("elasticsearch", backend, lambda nth, body: Say(body=b'{"hits": {"hits": []}}')) as server:
+        (line,) = only_result(spec(server)).warnings
+    assert line == "http(elasticsearch): found nothing for any of 9 queries; is the right index or field searched?"
+
+
 def test_kept_replies_are_counted_and_forgotten_by_name_alone(backend: Backend, own_home: Path) -> None:
     from click.testing import CliRunner
 
@@ -166,21 +204,28 @@ def test_no_key_is_in_any_file_or_message(backend: Backend, own_home: Path, caps
     assert KEY not in capsys.readouterr().err
 
 
+_SCORE = b'{"hits": {"hits": [{"_id": "a", "_score": %s}]}}'
+
+
 @pytest.mark.parametrize(
     ("say", "words"),
     [
         (Say(302, {"Location": "http://elsewhere.example/"}, b"{}"), "redirects to http://elsewhere.example/"),
         (Say(body=b'{"took": 1}'), "has no 'hits.hits' (there is: took); see its [reply] table"),
-        (Say(body=b"<html>"), "sent an answer that cannot be read"),
+        (Say(body=b"<html>"), "sent an answer that cannot be read as JSON"),
+        (Say(body=b'{"hits": {"hits": null}}'), "has no list at 'hits.hits' (there is: null); see its [reply] table"),
+        (Say(body=b'{"hits": {"hits": [{"_id": null, "_score": 1}]}}'), "has the id null, which is neither a text nor"),
         (Say(body=b'{"timed_out": true, "hits": {"hits": []}}'), "timed_out: true"),
-        (Say(body=b'{"hits": {"hits": [{"_id": "a", "_score": "high"}]}}'), "sent an answer that cannot be read"),
-        (Say(body=b'{"hits": {"hits": [{"_id": "a", "_score": NaN}]}}'), "sent an answer that cannot be read"),
+        (Say(body=_SCORE % b'"high"'), "has the score \"high\" for 'a', which is not a number"),
+        (Say(body=_SCORE % b"null"), "has the score null for 'a', which is not a number"),
+        (Say(body=_SCORE % b"true"), "has the score true for 'a', which is not a number"),
+        (Say(body=_SCORE % b"NaN"), "sent an answer that cannot be read as JSON"),
         (Say(body=b'{"hits": {"hits": [{"_id": "a", "_score": 1}]}}'), "are not documents of sample/Biology"),
         (
             Say(body=b'{"hits": {"hits": [{"_id": "bio-d001", "_score": 2}, {"_id": "bio-d001", "_score": 1}]}}'),
             "'bio-d001' is in its list more than once",
         ),
-        (Say(body=b" " * (51 << 20)), "sent more than 50 MB"),
+        (Say(body=b" " * 50_000_000), "sent 50 MB or more"),
         (Say(404, body=b'{"error": "no such index [docs]"}'), "is not there (404): check url and index"),
     ],
 )
@@ -257,6 +302,7 @@ def test_a_file_of_ones_own_with_chunks(backend: Backend, tmp_path: Path, monkey
         ("http(nothing.toml)", "nothing.toml: no such file"),
         ("http(bad.toml)", "cannot be read as TOML"),
         ("http(odd.toml)", "unknown key 'replies'; did you mean reply?"),
+        ("http(solr, url=http://x, index=2024)", 'index must be a name or text, not 2024; write index="2024"'),
     ],
 )
 def test_wrong_specs_are_refused_before_anything_runs(tmp_path: Path, system: str, words: str) -> None:
@@ -265,6 +311,42 @@ def test_wrong_specs_are_refused_before_anything_runs(tmp_path: Path, system: st
     with pytest.raises((SpecError, R2medError)) as caught:
         System.parse(system)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"ApiKey {env:MY_OWN_KEY}"', "5", "headers.Authorization is 5, not a text"),
+        ("{env:MY_OWN_KEY}", "{env:}", "headers.Authorization has a placeholder that is none; a key is {env:NAME}"),
+        ('"{k}"', '"{kk}"', "[query] cannot hold {kk}; did you mean k?"),
+        ("{index}", "{query}", "path cannot hold {query}; known: index"),
+        ('"{query}"', '"fever"', "[query] has no {query}: every query would be asked for alike"),
+        ("batch = 1", "batch = 0", "batch must be 1 or more, not 0"),
+        ("batch = 1", "batch = true", "batch is True, not a whole number"),
+        ("batch = 1", "batch = 4", "batch = 4 needs a table [query_item]"),
+        ("batch = 1", 'query_item = {q = "{query}"}', "[query_item] needs {items} in [query], and reply.lists"),
+        ("batch = 1", "largest = -1", "largest must be 0 or more, not -1"),
+        ("batch = 1", 'method = "PUT"', "method must be POST or GET, not 'PUT'"),
+        ("reply = {", "reply = 5 # {", "reply is 5, not a table"),
+        ('"_id"', "5", "reply.id is 5, not a text"),
+        ('id = "_id"', 'errors = [5], id = "_id"', "reply.errors is [5], not a list of texts"),
+        ('score = "_score"', 'points = "_score"', "unknown key 'reply.points'"),
+        ("[query]", '[vector]\nv = "{vector}"', "no table [query]"),
+    ],
+)
+def test_every_wrong_line_of_a_file_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = ENGINE.format(url="http://localhost:1")
+    System.parse(f"http({_written(tmp_path, text)}, index=docs)")
+    assert old in text
+    with pytest.raises(SpecError) as caught:
+        System.parse(f"http({_written(tmp_path, text.replace(old, new))}, index=docs)")
+    assert str(caught.value).startswith("engine.toml: ")
+    assert words in str(caught.value)
+
+
+def _written(folder: Path, text: str) -> str:
+    (folder / "engine.toml").write_text(text)
+    return "engine.toml"
 
 
 def test_a_request_by_get_sends_a_query_string(backend: Backend, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
     path = "r2med index"
     made = "documents sent"
     retry_unreadable = False
+    bearer = False
 
     def __init__(self, request: EngineRequest, url: str) -> None:
         super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)

@@ -54,6 +54,25 @@ class FatalServerError(AttemptError):
         super().__init__(reason, retry=False)
 
 
+class TimedOut(AttemptError):
+    """An attempt that was given up because it took too long."""
+
+
+@dataclass
+class FailedAttempts:
+    """How many attempts at requests came to nothing, those that another attempt made up for too."""
+
+    errors: int = 0
+    timeouts: int = 0
+
+    def count(self, error: Exception) -> None:
+        """Note one, by what it raised."""
+        if isinstance(error, TimedOut | TimeoutError):
+            self.timeouts += 1
+        else:
+            self.errors += 1
+
+
 class Unreachable(AttemptError):
     """Nobody listens at the address."""
 
@@ -164,6 +183,13 @@ def _until(date: str, now: float) -> float:
         return -1.0
 
 
+def check_key(variable: str, key: str) -> str:
+    """A key that can stand in a header; the message does not show it."""
+    if not (key.isascii() and key.isprintable()):
+        raise ServerError(f"{variable} holds characters that no header can hold; is it a key, without line breaks?")
+    return key
+
+
 @dataclass(frozen=True)
 class Address:
     """A model of a server, where it is asked, and with which key."""
@@ -188,7 +214,7 @@ class Address:
         key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
         if self.needs_key and not key:
             raise ServerError(f"{self.name} needs a key: set {self.key_env} in the environment")
-        return key
+        return check_key(self.key_env, key)
 
     @property
     def trust_env(self) -> bool:

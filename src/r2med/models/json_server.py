@@ -16,9 +16,11 @@ from r2med.errors import R2medError, require_extra
 from r2med.models.http import (
     Address,
     AttemptError,
+    FailedAttempts,
     FatalServerError,
     Pace,
     RequestLimits,
+    TimedOut,
     Unreachable,
     error_text,
     is_count,
@@ -49,8 +51,10 @@ class JsonServer(ABC, Generic[Value]):
     made: str
     """What comes back, as people call it."""
     method = "POST"
-    largest = 128 << 20
-    """Bytes of a response: more than a request's vectors take with any model."""
+    largest = 128_000_000
+    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
+    bearer = True
+    """Whether the key goes as the usual `Authorization` header."""
     retry_unreadable = True
     """Whether an answer that cannot be read is asked for again."""
 
@@ -61,7 +65,7 @@ class JsonServer(ABC, Generic[Value]):
         self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
         self.url, self._limits, self._key = url, limits, self._address.key()
         headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
         self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=self._address.trust_env)
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
@@ -70,6 +74,7 @@ class JsonServer(ABC, Generic[Value]):
         """How many were answered."""
         self.tokens = 0
         """How many tokens the server counted in them."""
+        self.failed = FailedAttempts()
 
     @abstractmethod
     def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
@@ -122,6 +127,8 @@ class JsonServer(ABC, Generic[Value]):
             try:
                 return self._attempt(body)
             except AttemptError as error:
+                with self._lock:
+                    self.failed.count(error)
                 if not self._limits.may_retry(error, attempt, self._health):
                     raise self._given_up(error, attempt + 1) from error
                 wait = self._limits.wait(error, attempt, self._health)
@@ -150,8 +157,10 @@ class JsonServer(ABC, Generic[Value]):
             answer = orjson.loads(content)
             value = self.read(answer, body)
             tokens = (answer.get("usage") or {}).get("total_tokens") if isinstance(answer, dict) else None
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=self.retry_unreadable) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            no_json = " as JSON" if isinstance(error, orjson.JSONDecodeError) else ""
+            line = f"{self.url} sent an answer that cannot be read{no_json}"
+            raise AttemptError(line, retry=self.retry_unreadable) from error
         self._count(tokens)
         return value
 
@@ -176,11 +185,12 @@ class JsonServer(ABC, Generic[Value]):
                     received += piece
                     # The library's own timeout is for each read; a server that trickles would never meet it.
                     if time.monotonic() > late:
-                        raise AttemptError(slow)
-                    if len(received) > self.largest:
-                        raise AttemptError(f"{self.url} sent more than {self.largest >> 20} MB", retry=False)
+                        raise TimedOut(slow)
+                    if len(received) >= self.largest:
+                        size = f"{self.largest // 1_000_000} MB"
+                        raise AttemptError(f"{self.url} sent {size} or more", retry=False)
         except httpx.TimeoutException as error:
-            raise AttemptError(slow) from error
+            raise TimedOut(slow) from error
         except httpx.ConnectError as error:
             raise Unreachable(self.url) from error
         except httpx.HTTPError as error:

@@ -248,6 +248,7 @@ def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
         value = str(value)
     if hint in KINDS:
         if not KINDS[hint].fits(value):
-            raise SpecError(f"{call.name}: {name} must be {KINDS[hint].words}, not {value}")
+            quoted = f'; write {name}="{value}" if that is the name' if hint is str and value is not None else ""
+            raise SpecError(f"{call.name}: {name} must be {KINDS[hint].words}, not {value}{quoted}")
         return float(value) if isinstance(value, int) and hint is float else value
     return value

@@ -15,6 +15,7 @@ from r2med.render.board_table import board_table
 from r2med.render.board_terminal import show_table
 from r2med.render.board_text import FORMATS
 from r2med.render.consoles import say, written_to
+from r2med.runs.record import RunRecord
 from r2med.runs.report import Report, failure_lines
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _footnotes(report: Report, console: Console) -> None:
         times = [result.record.latency for result in report.results if result.system == system]
         if known := [each for each in times if each is not None]:
             say(console, f"{system}: {_latency(known)}", "dim")
+        if line := _failed_attempts([result.record for result in report.results if result.system == system]):
+            say(console, f"{system}: {line}")
     warnings: dict[str, list[str]] = {}
     for result in report.results:
         for sentence in result.warnings:
@@ -93,6 +96,17 @@ def _latency(times: Sequence[Mapping[str, float]]) -> str:
     slowest = max(times, key=lambda each: each["p50"])
     said = ", ".join(f"{_milliseconds(slowest[name])} ({name})" for name in ("p50", "p95", "p99"))
     return f"a query took {said}" + (f" on the slowest of {len(times)} tasks" if len(times) > 1 else "")
+
+
+def _failed_attempts(records: Sequence[RunRecord]) -> str:
+    """How many requests to engines came to nothing, those that were made good for too; empty where none did.
+
+    >>> _failed_attempts([RunRecord(notes={"mine": {"errors": 0, "timeouts": 2}})])
+    'failed attempts: 0, time-outs: 2'
+    """
+    counts = [record.failed_attempts or {} for record in records]
+    errors, late = (sum(each.get(name, 0) for each in counts) for name in ("errors", "timeouts"))
+    return f"failed attempts: {errors:,}, time-outs: {late:,}" if errors + late else ""
 
 
 def _milliseconds(seconds: float) -> str:

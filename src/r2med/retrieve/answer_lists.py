@@ -29,7 +29,7 @@ class AnswerChecker:
     def __init__(self, name: str, collection: Collection, unknown: float) -> None:
         self._name, self._collection, self._share = name, collection, unknown
         self._lists: dict[str, Answer] = {query: ([], []) for query in collection.queries.ids}
-        self._returned = 0
+        self._answers = self._returned = 0
         self._unknown: list[tuple[str, str]] = []
 
     def add(self, query: str, answer: Any) -> None:
@@ -39,6 +39,7 @@ class AnswerChecker:
             twice = next(each for place, each in enumerate(documents) if each in documents[:place])
             raise R2medError(f"{self._name}: query {query}: document {shorten(twice)!r} is in its list more than once")
         known = self._collection.documents.position
+        self._answers += 1
         self._returned += len(documents)
         self._unknown += [(query, document) for document in documents if document not in known]
         kept = [place for place, document in enumerate(documents) if document in known]
@@ -85,6 +86,9 @@ class AnswerChecker:
         """The lists as a run; unknown ids are said, and refused where they are too many."""
         if self._unknown:
             self._say_unknown(context)
+        if self._answers and not self._returned:
+            asked = counted(self._answers, "query", "queries")
+            context.warn(f"{self._name}: found nothing for any of {asked}; is the right index or field searched?")
         return Run.from_lists(self._lists)
 
     def _say_unknown(self, context: Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -13,13 +14,19 @@ from typing import Any
 
 import orjson
 
+from r2med.data.rows import shorten
 from r2med.errors import DataError, SpecError, suggest
+from r2med.models.http import check_key
 from r2med.storage.files import expanded
 
-_PLACE = re.compile(
-    r"\{(query|query_json|k|candidates|vector|vector_json|items|index|field|vector_field|id_field|ranking)\}"
-)
+_PLACES = (
+    "query", "query_json", "k", "candidates", "vector", "vector_json", "items", "index", "field", "vector_field",
+    "id_field", "ranking",
+)  # fmt: skip
+_PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
 _ENV = re.compile(r"\{env:([A-Za-z_]\w*)\}")
+_ANY_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
+"""What looks like a placeholder; doubled braces belong to templates of the engine itself."""
 _KEYS = (
     "versions", "method", "url", "path", "headers", "reply", "vector_reply", "largest", "batch",
     "query", "query_item", "vector", "vector_item",
@@ -70,7 +77,11 @@ class EngineRequest:
     def sent_headers(self) -> dict[str, str]:
         """The headers with their keys; one whose variable is not set is left out."""
         ready = {name: value for name, value in self.headers.items() if all(map(os.environ.get, _ENV.findall(value)))}
-        return {name: _ENV.sub(lambda match: os.environ[match[1]].strip(), value) for name, value in ready.items()}
+        return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
+
+
+def _key(variable: str) -> str:
+    return check_key(variable, os.environ[variable].strip())
 
 
 @cache
@@ -117,34 +128,97 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
 
 
 def _request(name: str, table: Mapping[str, Any], vector: bool) -> EngineRequest:
+    kind = "vector" if vector else "query"
+    _check_table(name, table, kind)
+    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
+    _check_reply(name, reply)
+    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
+    request = EngineRequest(
+        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), table.get("method", "POST"),
+        table.get("url", ""), str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0),
+        table.get("batch", 1),
+    )  # fmt: skip
+    _check_headers(name, request.headers)
+    _check_places(request, kind)
+    return request
+
+
+def _check_table(name: str, table: Mapping[str, Any], kind: str) -> None:
+    """Refuse keys that are unknown or of another kind."""
     for key in table:
         if key not in _KEYS:
             raise SpecError(f"{name}: unknown key {key!r}{suggest(key, _KEYS)}")
-    kind = "vector" if vector else "query"
     if kind not in table:
-        how = "searches by text only; leave encoder out" if vector else "searches by vectors; give encoder=..."
+        how = "searches by text; leave encoder out" if kind == "vector" else "searches by vectors; give encoder=..."
         raise SpecError(f"http: {name} {how}" if name in presets() else f"{name}: no table [{kind}]")
-    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
+    for key, type_ in _KINDS.items():
+        if key in table and type(table[key]) is not type_:
+            raise SpecError(f"{name}: {key} is {table[key]!r}, not {_WORDS[type_]}")
+    for key, least in (("batch", 1), ("largest", 0)):
+        if table.get(key, least) < least:
+            raise SpecError(f"{name}: {key} must be {least} or more, not {table[key]}")
+    if table.get("method", "POST") not in ("POST", "GET"):
+        raise SpecError(f"{name}: method must be POST or GET, not {table['method']!r}")
+
+
+_KINDS = {
+    "largest": int, "batch": int, "url": str, "path": str, "headers": dict, "reply": dict, "vector_reply": dict,
+    "query": dict, "query_item": dict, "vector": dict, "vector_item": dict,
+}  # fmt: skip
+_WORDS = {int: "a whole number", str: "a text", dict: "a table", list: "a list of texts", bool: "true or false"}
+
+
+def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
+    """Refuse paths that are none."""
     wanted = {"hits": str, "id": str, "score": str, "lists": str, "errors": list, "lower": bool, "optional": bool}
     for key, value in reply.items():
-        if key not in wanted or not isinstance(value, wanted[key]):
-            raise SpecError(f"{name}: reply.{key} is not a setting of that kind{suggest(key, wanted)}")
+        texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
+        if key not in wanted:
+            raise SpecError(f"{name}: unknown key 'reply.{key}'{suggest(key, wanted)}")
+        if not isinstance(value, wanted[key]) or not texts:
+            raise SpecError(f"{name}: reply.{key} is {value!r}, not {_WORDS[wanted[key]]}")
     if not {"hits", "id"} <= reply.keys():
         raise SpecError(f"{name}: [reply] must say where hits and id are")
-    for key, type_ in (("largest", int), ("batch", int), ("url", str), ("path", str), ("headers", dict)):
-        if not isinstance(table.get(key, type_()), type_):
-            raise SpecError(f"{name}: {key} is {table[key]!r}, not {_WORDS[type_]}")
-    method = table.get("method", "POST")
-    if method not in ("POST", "GET"):
-        raise SpecError(f"{name}: method must be POST or GET, not {method!r}")
-    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
-    return EngineRequest(
-        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), method, table.get("url", ""),
-        str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0), table.get("batch", 1),
-    )  # fmt: skip
 
 
-_WORDS = {int: "a whole number", str: "a text", dict: "a table"}
+def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
+    """Refuse headers that are no texts, or that name no variable."""
+    for header, value in headers.items():
+        if not isinstance(value, str):
+            raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
+        if "{" in _ENV.sub("", value):
+            raise SpecError(f"{name}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
+
+
+def _check_places(request: EngineRequest, kind: str) -> None:
+    """Refuse placeholders that nothing fills, and requests that would be the same for every query."""
+    name, texts = request.name, [*_texts(request.body), *_texts(request.item)]
+    for text in texts:
+        _check_known(f"{name}: [{kind}]", text, _PLACES)
+    _check_known(f"{name}: path", request.path, ("index",))
+    if not any(f"{{{kind}}}" in text or f"{{{kind}_json}}" in text for text in texts):
+        raise SpecError(f"{name}: [{kind}] has no {{{kind}}}: every query would be asked for alike")
+    several = request.item is not None
+    whole = any("{items}" in text for text in _texts(request.body)) and bool(request.reply.lists)
+    if several and not whole:
+        raise SpecError(f"{name}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
+    if request.batch > 1 and not several:
+        raise SpecError(f"{name}: batch = {request.batch} needs a table [{kind}_item]")
+
+
+def _check_known(where: str, text: str, known: Sequence[str]) -> None:
+    for place in _ANY_PLACE.findall(text):
+        if place not in known:
+            raise SpecError(f"{where} cannot hold {{{place}}}{suggest(place, known)}")
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text in a template, names included."""
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in _texts(part)]
+    if isinstance(value, list):
+        return [text for part in value for text in _texts(part)]
+    return [value] if isinstance(value, str) else []
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
@@ -175,11 +249,25 @@ def _text(value: Any) -> str:
 
 
 class NoSuchPath(Exception):
-    """A path that leads nowhere; `there` is what was found in its place."""
+    """A path that does not lead where it should; `there` is what was found in its place."""
 
-    def __init__(self, path: str, there: Any) -> None:
-        names = ", ".join(map(str, there)) if isinstance(there, Mapping) else type(there).__name__
-        super().__init__(f"has no {path!r} (there is: {names[:120] or 'nothing'})")
+    def __init__(self, path: str, there: Any, wanted: str = "") -> None:
+        names = ", ".join(map(str, there)) if isinstance(there, Mapping) else _kind(there)
+        super().__init__(f"has no {wanted}{path!r} (there is: {names[:120] or 'nothing'})")
+
+
+def _kind(value: Any) -> str:
+    """What a value is, as JSON has it.
+
+    >>> [_kind(value) for value in (None, 3, "a", [])]
+    ['null', 'a number', 'a text', 'a list']
+    """
+    names = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(type(value), "a list")
+
+
+class UnusableHit(ValueError):
+    """A hit whose id or score is none."""
 
 
 def follow(value: Any, path: str) -> Any:
@@ -220,11 +308,15 @@ def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> lis
         if not paths.optional:
             raise
         hits = []
+    if hits is None and paths.optional:
+        hits = []
+    if not isinstance(hits, Sequence) or isinstance(hits, str):
+        raise NoSuchPath(paths.hits, hits, "list at ")
     ids = [_document(follow(hit, paths.id), chunk) for hit in hits]
     if not paths.score:
         return list(dict.fromkeys(ids)) if chunk else ids
     sign = -1.0 if paths.lower else 1.0
-    pairs = [(name, sign * float(follow(hit, paths.score))) for name, hit in zip(ids, hits, strict=True)]
+    pairs = [(name, sign * _score(name, follow(hit, paths.score))) for name, hit in zip(ids, hits, strict=True)]
     if chunk is None:
         return pairs
     best: dict[str, float] = {}
@@ -235,6 +327,22 @@ def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> lis
 
 def _document(value: Any, chunk: re.Pattern[str] | None) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"an id that is {value!r}")
+        raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
     match = chunk.match(str(value)) if chunk else None
     return match[1] if match else str(value)
+
+
+def _score(document: str, value: Any) -> float:
+    """A score, which some engines write as a text."""
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise UnusableHit(f"has the score {_written(value)} for {shorten(document)!r}, which is not a number")
+    return score
+
+
+def _written(value: Any) -> str:
+    """A value as a reply has it, cut where it is long."""
+    return shorten(orjson.dumps(value, default=str).decode())

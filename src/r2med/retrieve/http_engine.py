@@ -14,7 +14,7 @@ from urllib.parse import quote
 import orjson
 
 from r2med.errors import SpecError
-from r2med.models.http import AttemptError, FatalServerError, RequestLimits
+from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits
 from r2med.models.json_server import JsonServer, RequestFailed
 from r2med.models.servers import check_url, server_name
 from r2med.pipeline.registry import spec_of
@@ -24,6 +24,7 @@ from r2med.retrieve.engine_request import (
     EngineRequest,
     NoSuchPath,
     ReplyPaths,
+    UnusableHit,
     fill,
     filled_reply,
     follow,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
     from r2med.pipeline.spec import Call
 
-_LARGEST = 50 << 20
-"""Bytes of a reply: lists of ids and scores take far less."""
+_LARGEST = 50_000_000
+"""Bytes from which on a reply is refused: lists of ids and scores take far less."""
 Found = tuple[list[Any], float]
 """For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
 
@@ -51,6 +52,7 @@ class EngineServer(JsonServer[Found]):
     made = "lists"
     largest = _LARGEST
     retry_unreadable = False
+    bearer = False
 
     def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
         self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
@@ -76,6 +78,8 @@ class EngineServer(JsonServer[Found]):
             if said := problem(answer, self._paths):
                 raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
             raise FatalServerError(f"the reply of {self.url}/{self.path} {error}; see its [reply] table") from error
+        except UnusableHit as error:
+            raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
         for secret in self._secrets:
@@ -176,7 +180,7 @@ class HttpEngine(RemoteEngine):
         """What a plan shows; headers are never shown."""
         request = self.request
         return {
-            "address": f"{request.method} {self._address}/{request.path}",
+            "address": f"{request.method} {self._address}/{self._path}",
             "versions": request.versions or "not said",
             "index": self.index,
             "encoder": self.encoder or "none",
@@ -200,19 +204,28 @@ class HttpEngine(RemoteEngine):
         written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
         return {**{name: getattr(self, name) for name in names}, **row, **written}
 
-    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Outcome]:
+    @property
+    def _path(self) -> str:
+        return str(fill(self.request.path, {"index": quote(self.index, safe="")}))
+
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
         request, plain = self.request, {"index": self.index, "id_field": self.id_field}
         asked = EngineRequest(
-            request.name, fill(request.path, {"index": quote(self.index, safe="")}), request.reply, request.body,
-            method=request.method, headers=request.headers,
-        )  # fmt: skip
+            request.name, self._path, request.reply, request.body, method=request.method, headers=request.headers
+        )
         server = EngineServer(asked, self._address, filled_reply(request.reply, plain), self._pattern)
+        server.failed = failed
         size = self.batch or request.batch
         groups = [left[start : start + size] for start in range(0, len(left), size)]
         bodies = [self._body([self._values(rows[query]) for query in group]) for group in groups]
         with closing(server.ask_each(bodies)) as coming:
             for place, answer in coming:
-                yield from _of_group(groups[place], answer)
+                outcomes = _of_group(groups[place], answer)
+                if not isinstance(answer, RequestFailed):
+                    failed.errors += sum(isinstance(outcome, str) for _, outcome in outcomes)
+                yield from outcomes
 
     def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
         if self.request.item is None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, require_extra
-from r2med.models.http import AttemptError, FatalServerError, RequestLimits
+from r2med.models.http import AttemptError, FatalServerError, RequestLimits, TimedOut
 
 if TYPE_CHECKING:
     import psycopg
@@ -99,7 +99,7 @@ class Postgres:
         state = error.sqlstate or ""
         said = self._masked(error.diag.message_primary or str(error))
         if state == CANCELED:
-            return AttemptError(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
+            return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
         if error.diag.statement_position:
             return StatementError(said, int(error.diag.statement_position))
         if state.startswith("28"):

@@ -12,6 +12,7 @@ from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError, SpecError
+from r2med.models.http import FailedAttempts
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
@@ -46,8 +47,13 @@ class RemoteEngine(Retriever):
         """What messages call it."""
 
     @abstractmethod
-    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Outcome]:
-        """Each query that is left, of which there is one at least, with its reply or why there is none."""
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
+        """Each query that is left, of which there is one at least, with its reply or why there is none.
+
+        What came to nothing on the way is counted in `failed`.
+        """
 
     @property
     def _one_by_one(self) -> bool:
@@ -100,6 +106,7 @@ class RemoteEngine(Retriever):
         queries = self._queries(collection, context)
         found: dict[str, KeptReply] = {}
         failed: dict[str, str] = {}
+        attempts = FailedAttempts()
         base = self.key()
         keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
         with EngineReplies() as store:
@@ -110,13 +117,14 @@ class RemoteEngine(Retriever):
                 context.reuse("replies")
             left = [query for query in queries if query not in found]
             with context.engine.progress(self._name, len(left)) as bar:
-                for query, outcome in self._asked(left, queries) if left else ():
+                for query, outcome in self._asked(left, queries, attempts) if left else ():
                     bar.advance()
                     if isinstance(outcome, str):
                         failed[query] = outcome
                     else:
                         found[query] = outcome
                         store.add(keys[query], outcome)
+        context.notes.facts |= vars(attempts)
         return self._run(collection, context, found, failed)
 
     def _run(

@@ -6,6 +6,7 @@ are parameters that travel beside the statement to the server: nothing is ever w
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -18,7 +19,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import DataError, R2medError, SpecError
-from r2med.models.http import AttemptError, FatalServerError, Pace, RequestLimits, backoff, with_attempts
+from r2med.models.http import (
+    AttemptError,
+    FailedAttempts,
+    FatalServerError,
+    Pace,
+    RequestLimits,
+    backoff,
+    with_attempts,
+)
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.retrieve.engine_replies import KeptReply
@@ -132,9 +141,12 @@ class SqlEngine(RemoteEngine):
     def _database(self) -> Postgres:
         return Postgres(self.dsn_env, RequestLimits.configured())
 
-    def _asked(self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Outcome]:
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
         with closing(self._database()) as database:
             asker = _Asker(self.statement, self.file, database, self._pattern)
+            asker.failed = failed
             with ThreadPoolExecutor(min(database.limits.concurrency, len(left))) as pool:
                 jobs = {pool.submit(asker.ask, rows[query]): query for query in left}
                 try:
@@ -170,6 +182,8 @@ class _Asker:
         self._statement, self._file, self._database, self._chunk = statement, file, database, chunk
         self._pace = Pace(database.limits.requests_per_minute)
         self.stop = threading.Event()
+        self.failed = FailedAttempts()
+        self._lock = threading.Lock()
 
     def ask(self, row: Mapping[str, Any]) -> KeptReply:
         """One query's documents, asked for again where that may help."""
@@ -184,6 +198,8 @@ class _Asker:
                 raise FatalServerError(f"{self._file}:{self._line(error)}: {error.reason}") from error
             except AttemptError as error:
                 attempt += 1
+                with self._lock:
+                    self.failed.count(error)
                 if not error.retry or attempt > min(2, self._database.limits.retries):
                     error.reason = with_attempts(error.reason, attempt)
                     raise
@@ -221,8 +237,10 @@ def _odd(rows: Sequence[Sequence[Any]]) -> str:
         if isinstance(row[0], bool) or not isinstance(row[0], str | int):
             return f"the first column holds {row[0]!r}, which is no document id; write id::text"
         try:
-            float(row[1])
+            fine = len(row) == 1 or math.isfinite(float(row[1]))
         except (TypeError, ValueError):
+            fine = False
+        if not fine:
             return f"the score of {row[0]!r} is {row[1]!r}, not a number; a score comes second"
     return "rows that cannot be read"
 

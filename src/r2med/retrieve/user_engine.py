@@ -17,6 +17,7 @@ import numpy as np
 
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError, blame, debug
+from r2med.models.http import FailedAttempts
 from r2med.models.user_class import check_arguments, import_class, is_class
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import check_free
@@ -222,6 +223,7 @@ class _Asked:
         self._seconds: list[float] = []
         self._calls = self._answered = 0
         self.failed: dict[str, str] = {}
+        self._attempts = FailedAttempts()
 
     def answers(self, batch: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         """What came back for each query of a batch; where the call fails, each is asked for alone."""
@@ -232,6 +234,7 @@ class _Asked:
             raise
         except Exception as error:  # a query on which a user's code fails must not take the others with it
             debug(error)
+            self._attempts.count(error)
             failure = error
         if len(batch) == 1:
             self._fail(batch[0][0], failure)
@@ -259,10 +262,10 @@ class _Asked:
             raise R2medError(self.failed[query]) from error
 
     def record(self) -> dict[str, Any]:
-        """Calls, failures, and the latency of calls with one query."""
+        """Calls, queries without an answer, errors and time-outs, and the latency of calls with one query."""
         if self.failed and not self._answered:
             raise R2medError(next(iter(self.failed.values())))
-        return {"calls": self._calls, "unsearched": list(self.failed), **latency(self._seconds)}
+        return {"calls": self._calls, "unsearched": list(self.failed), **vars(self._attempts), **latency(self._seconds)}
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:

@@ -214,6 +214,16 @@ class RunRecord:
         return max(_under("latency", self.notes), key=lambda times: float(times["p50"]), default=None)
 
     @property
+    def failed_attempts(self) -> Mapping[str, int] | None:
+        """How many requests to engines ended in an error or a time-out, of all engines; None where none was asked.
+
+        >>> RunRecord(notes={"rrf": {"mine": {"errors": 2, "timeouts": 1}, "bm25": {}}}).failed_attempts
+        {'errors': 2, 'timeouts': 1}
+        """
+        found = {name: list(_under(name, self.notes)) for name in ("errors", "timeouts")}
+        return {name: sum(map(int, counts)) for name, counts in found.items()} if found["timeouts"] else None
+
+    @property
     def unsearched(self) -> set[str]:
         """Queries that a retriever could not search with, as it noted."""
         noted = [facts.get("unsearched", ()) for facts in self.notes.values() if isinstance(facts, Mapping)]

@@ -86,6 +86,8 @@ class Result:
             found["recall_lost"] = self.record.recall_lost
         if self.record.latency is not None:
             found["latency"] = dict(self.record.latency)
+        if self.record.failed_attempts is not None:
+            found |= self.record.failed_attempts
         if self.incomplete:
             found["incomplete"] = dict(self.incomplete)
         return found
