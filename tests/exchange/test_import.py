@@ -172,7 +172,7 @@ def test_a_name_that_stands_for_something_else_is_refused(
     [
         ({"q1": (["d1"], [1.0])}, "shares no query with sample/Biology ('q1' in the file, 'bio-q01' in the task)"),
         ({"bio-q01": (["d1"], [1.0])}, "1 of 1 id (100.0%) are not documents of sample/Biology"),
-        ({"bio-q01": (["d1", "bio-d001"], [2.0, 1.0])}, "more than 10% is refused"),
+        ({"bio-q01": (["d1", "bio-d001"], [2.0, 1.0])}, "for query bio-q01; more than 10% is refused"),
     ],
 )
 def test_a_file_of_another_collection_is_one_line(file: Path, lists: dict, words: str) -> None:
@@ -180,6 +180,7 @@ def test_a_file_of_another_collection_is_one_line(file: Path, lists: dict, words
     with pytest.raises(r2med.R2medError) as caught:
         import_run(file, TASK, "theirs")
     assert words in str(caught.value)
+    assert "unknown=" not in str(caught.value), "a file has no options"
     assert "\n" not in str(caught.value)
     with Ledger() as ledger:
         assert not ledger.entries(system="theirs")

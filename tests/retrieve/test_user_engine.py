@@ -66,6 +66,10 @@ class Ready:
 
 
 ready = Ready()
+
+
+def twenty(queries, k=20):
+    return [["bio-d001"] for _ in queries]
 '''
 
 
@@ -151,6 +155,7 @@ def test_ids_alone_a_class_and_an_object_are_engines_too(here: Path) -> None:
         "tried_engine:Overlap",
         "tried_engine:Overlap(floor=12)",
         "tried_engine:ready",
+        "tried_engine:twenty",
     ]
     report = r2med.evaluate(specs, "sample/Biology")
     assert not report.failures
@@ -274,6 +279,7 @@ def test_a_function_without_a_file_is_known_by_its_code_and_what_it_uses() -> No
 
 BAD = {
     "raises": ("raise ValueError('my bug')", r"failed: bad_engine\.py:3: ValueError: my bug"),
+    "leaves": ("raise SystemExit(3)", r"failed: bad_engine\.py:\d+: SystemExit: 3"),
     "few": ("return [[]]", r"returned 1 lists for \d+ queries"),
     "nothing": ("return None", "returned NoneType, not a list for each query"),
     "text": ("return ['bio-d001' for _ in queries]", "str in place of a list"),
@@ -318,11 +324,14 @@ def test_every_wrong_answer_is_one_line(here: Path) -> None:
         ("tried_engine:my_search(colour=red)", "colour"),
         ("tried_engine:ready(colour=red)", "made already"),
         ("tried_engine:later", "is async"),
+        ("tried_engine:half", "does not take queries and k"),
         ('tried_engine:my_search(join="mean")', "needs a dense retriever"),
     ],
 )
 def test_wrong_specs_are_refused_before_anything_runs(here: Path, spec: str, words: str) -> None:
     (here / "tried_engine.py").write_text(ENGINE + "\nasync def later(queries, k):\n    return []\n", encoding="utf-8")
+    with (here / "tried_engine.py").open("a") as file:
+        file.write("\ndef half(queries):\n    return []\n")
     with pytest.raises(SpecError, match=words):
         System.parse(spec)
 

@@ -157,4 +157,5 @@ def find_class(address: str) -> Any:
 def _check_methods(address: str, found: Any) -> None:
     for method in ("encode_queries", "encode_documents"):
         if not callable(getattr(found, method, None)):
-            raise SpecError(f"{address} has no method {method}; an encoder has encode_queries and encode_documents")
+            wanted = "an encoder has encode_queries and encode_documents, a search engine search(queries, k)"
+            raise SpecError(f"{address} has no method {method}; {wanted}")

@@ -65,7 +65,7 @@ class FailedAttempts:
     errors: int = 0
     timeouts: int = 0
 
-    def count(self, error: Exception) -> None:
+    def count(self, error: BaseException) -> None:
         """Note one, by what it raised."""
         if isinstance(error, TimedOut | TimeoutError):
             self.timeouts += 1

@@ -26,8 +26,10 @@ Answer = tuple[list[str], list[float]]
 class AnswerChecker:
     """Collects the answers for a collection's queries; a query without one has an empty list."""
 
-    def __init__(self, name: str, collection: Collection, unknown: float) -> None:
-        self._name, self._collection, self._share = name, collection, unknown
+    def __init__(
+        self, name: str, collection: Collection, unknown: float, hint: str = ", unless unknown=... allows it"
+    ) -> None:
+        self._name, self._collection, self._share, self._hint = name, collection, unknown, hint
         self._lists: dict[str, Answer] = {query: ([], []) for query in collection.queries.ids}
         self._answers = self._returned = 0
         self._unknown: list[tuple[str, str]] = []
@@ -101,7 +103,7 @@ class AnswerChecker:
         if share == 1:
             raise R2medError(f"{line}; are they the ids of another collection?")
         if share > self._share:
-            raise R2medError(f"{line}; more than {self._share:.0%} is refused, unless unknown=... allows it")
+            raise R2medError(f"{line}; more than {self._share:.0%} is refused{self._hint}")
         context.warn(f"{line}; they are left out")
 
 

@@ -100,7 +100,7 @@ class ImportedLists(Retriever):
         if others:
             count = counted(len(others), "query", "queries")
             context.warn(f"{self.source.name}: {count} not of {collection.task.name} left out, the first {others[0]!r}")
-        checker = AnswerChecker(str(self.source), collection, _UNKNOWN)
+        checker = AnswerChecker(str(self.source), collection, _UNKNOWN, hint="")
         for query, ranking in run:
             if query in wanted.position:
                 checker.add(query, list(zip(ranking.documents, ranking.scores.tolist(), strict=True)))

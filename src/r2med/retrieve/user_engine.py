@@ -232,7 +232,10 @@ class _Asked:
             return
         except R2medError:
             raise
-        except Exception as error:  # a query on which a user's code fails must not take the others with it
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a query on which a user's code fails must not take the others with it
             debug(error)
             self._attempts.count(error)
             failure = error
@@ -256,7 +259,7 @@ class _Asked:
         self._answered += len(batch)
         return [(query, answer) for (query, _), answer in zip(batch, listed, strict=True)]
 
-    def _fail(self, query: str, error: Exception) -> None:
+    def _fail(self, query: str, error: BaseException) -> None:
         self.failed[query] = f"{self._name} failed: {blame(error)}"
         if not self._answered and len(self.failed) >= _HOPELESS:
             raise R2medError(self.failed[query]) from error
@@ -283,7 +286,7 @@ def latency(seconds: Sequence[float]) -> dict[str, Any]:
 def _searches(target: Any, taken: set[str]) -> bool:
     """Whether what a name stands for is an engine; a function with fewer parameters may make an encoder."""
     if inspect.isroutine(target):
-        return len(_required(target) - taken) == 2
+        return len(_required(target) - taken) == 2 or "queries" in _parameters(target)
     encodes = callable(getattr(target, "encode_queries", None))
     return callable(getattr(target, "search", None)) and not encodes
 
