@@ -201,6 +201,11 @@ def _one_vector(folder):
     (folder / "config_sentence_transformers.json").write_text("{}")
 
 
+def _failing_code(folder):
+    file = save_jina(folder) / "modeling_rotary.py"
+    file.write_text(file.read_text().replace("kind = self.embeddings", "raise TypeError; kind = self.embeddings"))
+
+
 _DROPPED = "1 weight of its files would be dropped, linear_64.weight among them"
 _DENSE = "1_Dense/model.safetensors"
 
@@ -252,6 +257,7 @@ def check_refused(system, line, context):
         (lambda folder: _add("linear_64.weight", save_jina(folder)), _DROPPED),
         (lambda folder: _drop("layers.1.", save_jina(folder)), "its files lack 12 weights of the model, encoder."),
         (_old_code, "without remote_code=true, transformers' own class runs this model"),
+        (_failing_code, "its own Python code does not run with transformers "),
     ],
 )
 def test_code_that_is_trusted_leaves_out_nothing_and_fails_in_one_line(spoil, line, tmp_path, context):

@@ -20,7 +20,15 @@ from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import INLINE, LateCard
 from r2med.errors import R2medError, require_extra
 from r2med.models.devices import find_devices, release_memory
-from r2med.models.loading import Build, accepted, load_dense, load_transformer, positions_of, stored_weight
+from r2med.models.loading import (
+    Build,
+    accepted,
+    inference,
+    load_dense,
+    load_transformer,
+    positions_of,
+    stored_weight,
+)
 from r2med.models.model_cache import MODEL_CACHE
 from r2med.models.source import ModelSource, locate
 from r2med.models.tokenizer import Ids, Style, Tokenizer, check_limit, pretrained_tokenizer
@@ -194,8 +202,7 @@ class LoadedTokenModel:
     def __init__(self, build: Build, inline: bool, device: str) -> None:
         import torch
 
-        self.device = torch.device(device)
-        self.normalize = build.normalize
+        self.build, self.device = build, torch.device(device)
         self.model = load_transformer(build, beside=(INLINE,) if inline else ()).to(self.device)
         layers = [_inline_projection(build)] if inline else load_dense(build)
         self.dense = [layer.to(self.device) for layer in layers]
@@ -210,17 +217,14 @@ class LoadedTokenModel:
         """A vector for every token of a batch, padding included; memory that runs out is a `MemoryError`."""
         import torch
 
-        try:
-            with torch.inference_mode():
-                vectors = self.model(**self._inputs(read)).last_hidden_state.float()
-                for layer in self.dense:
-                    vectors = layer(vectors)
-                if self.normalize:
-                    vectors = torch.nn.functional.normalize(vectors, dim=-1)
-                found: Vectors = vectors.cpu().numpy()
-                return found
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(f"{self.device} is full") from error
+        with inference(self.build, self.device):
+            vectors = self.model(**self._inputs(read)).last_hidden_state.float()
+            for layer in self.dense:
+                vectors = layer(vectors)
+            if self.build.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=-1)
+            found: Vectors = vectors.cpu().numpy()
+        return found
 
     def _inputs(self, read: TokenBatch) -> dict[str, Any]:
         import torch

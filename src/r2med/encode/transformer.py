@@ -21,7 +21,15 @@ from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.devices import find_devices, release_memory
-from r2med.models.loading import Build, accepted, load_autoencoder, load_dense, load_transformer, positions_of
+from r2med.models.loading import (
+    Build,
+    accepted,
+    inference,
+    load_autoencoder,
+    load_dense,
+    load_transformer,
+    positions_of,
+)
 from r2med.models.model_cache import MODEL_CACHE, Closable
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
@@ -159,16 +167,14 @@ class LoadedEncoder:
         """The vectors of a batch. Memory that runs out is reported as `MemoryError`, whatever the device."""
         import torch
 
-        try:
-            with torch.inference_mode():
-                vectors = self._own(texts, style) if self.build.pooling == "own" else self._pooled(texts, style)
-                if self.build.normalize:
-                    vectors = torch.nn.functional.normalize(vectors, dim=-1)
-                if self.sparsify is not None:
-                    vectors = self.sparsify(vectors)
-                return np.ascontiguousarray(vectors.cpu().numpy())
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(f"{self.device} is full") from error
+        with inference(self.build, self.device):
+            vectors = self._own(texts, style) if self.build.pooling == "own" else self._pooled(texts, style)
+            if self.build.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=-1)
+            if self.sparsify is not None:
+                vectors = self.sparsify(vectors)
+            found: Vectors = np.ascontiguousarray(vectors.cpu().numpy())
+        return found
 
     def _own(self, texts: Sequence[str], style: Style) -> torch.Tensor:
         encode = getattr(self.model, "encode", None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from r2med.errors import R2medError, counted, first_line, require_extra
-from r2med.models.devices import fix_rounding
+from r2med.models.devices import fix_rounding, out_of_memory
 from r2med.models.rotary_roberta import is_rotary_roberta, rotary_config
 from r2med.models.source import WEIGHTS
 
@@ -271,6 +271,24 @@ def load_errors(build: Build) -> Iterator[None]:
         raise R2medError(f"{build.folder}: not a model that can be loaded ({first_line(error)})") from error
     except Exception as error:  # whatever the code of a repository may raise
         if not build.remote_code:
+            raise
+        raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
+
+
+@contextmanager
+def inference(build: Build, device: object) -> Iterator[None]:
+    """Run a model, and have memory that runs out as `MemoryError`, and what its own code raises as one line."""
+    import torch
+
+    try:
+        with torch.inference_mode():
+            yield
+    except torch.OutOfMemoryError as error:
+        raise MemoryError(f"{device} is full") from error
+    except R2medError:
+        raise
+    except Exception as error:  # whatever the code of a repository may raise
+        if not build.remote_code or out_of_memory(error):
             raise
         raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
@@ -207,6 +207,14 @@ def looks_like_path(name: str) -> bool:
     (True, False)
     """
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
+    """Whether a name is a path, and the files of the folder there are of a kind; one that cannot be read is of none."""
+    try:
+        return looks_like_path(name) and of_kind(locate(name))
+    except R2medError:
+        return False
 
 
 def as_path(name: str) -> str:

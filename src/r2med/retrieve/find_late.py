@@ -6,8 +6,7 @@ A name is recognised without the code of late interaction, for most names that a
 from __future__ import annotations
 
 from r2med.encode.late_cards import source_is_late
-from r2med.errors import R2medError
-from r2med.models.source import locate, looks_like_path
+from r2med.models.source import folder_is
 from r2med.pipeline.registry import bind, named
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Retriever
@@ -15,14 +14,7 @@ from r2med.pipeline.stage import Retriever
 
 def find_late(call: Call) -> Retriever | None:
     """The stage of a call whose name is the folder of a late-interaction model, or None."""
-    if not looks_like_path(call.name) or not _holds_late(call.name):
+    if not folder_is(call.name, source_is_late):
         return None
     kind: type[Retriever] = named("r2med.retrieve.colbert:ColBERT")
     return bind(kind, Call("colbert", (call.name, *call.args), call.options))
-
-
-def _holds_late(name: str) -> bool:
-    try:
-        return source_is_late(locate(name))
-    except R2medError:
-        return False

@@ -21,8 +21,8 @@ from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore, StoredSparse
 from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.vector_store import text_hashes
-from r2med.errors import R2medError, SpecError, counted, suggest
-from r2med.models.source import existing_folder, locate, looks_like_path
+from r2med.errors import SpecError, counted, suggest
+from r2med.models.source import existing_folder, folder_is, looks_like_path
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
@@ -307,12 +307,5 @@ def find_sparse(call: Call) -> Splade | None:
     if call.name in cards():
         sparse = cards()[call.name].sparse
     else:
-        sparse = looks_like_path(call.name) and _holds_sparse(call.name)
+        sparse = folder_is(call.name, lambda source: states_sparse(stated_modules(source)))
     return bind(Splade, Call(call.name, (call.name, *call.args), call.options)) if sparse else None
-
-
-def _holds_sparse(name: str) -> bool:
-    try:
-        return states_sparse(stated_modules(locate(name)))
-    except R2medError:
-        return False
