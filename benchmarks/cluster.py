@@ -37,9 +37,12 @@ _SENTENCES = tuple(r2med.load("sample/Biology").collection.documents.texts)
 
 
 class _Passages(Sequence[str]):
-    """Passages made when they are looked at, none like another, so that only the driver's own memory grows."""
+    """Passages made when they are looked at, none like another, so that only the driver's own memory grows.
 
-    def __init__(self, count: int, start: int, sentences: int) -> None:
+    Without sentences they are ids, a number each.
+    """
+
+    def __init__(self, count: int, start: int, sentences: int = 0) -> None:
         self._count, self._start, self._sentences = count, start, sentences
 
     def __len__(self) -> int:
@@ -50,12 +53,11 @@ class _Passages(Sequence[str]):
             return [self[each] for each in range(*place.indices(self._count))]
         number = self._start + range(self._count)[place]
         chosen = (_SENTENCES[(number * 31 + step * 17) % len(_SENTENCES)] for step in range(self._sentences))
-        return f"{number} " + " ".join(chosen)
+        return " ".join([str(number), *chosen])
 
 
 def _texts(count: int, start: int, sentences: int) -> Texts:
-    names = [str(number) for number in range(start, start + count)]
-    return Texts(names, _Passages(count, start, sentences))
+    return Texts(_Passages(count, start), _Passages(count, start, sentences))
 
 
 def _engine(workers: int) -> Engine:

@@ -34,7 +34,7 @@ from chat_server import ChatServer
 from rerank_server import RerankServer
 
 from jsonserver import JsonServer
-from r2med.encode.vector_store import entry_count
+from r2med.encode.vector_shards import entry_count
 from r2med.runs.ledger import Ledger
 
 IN_A_HOME = 5

@@ -20,7 +20,8 @@ from encoders import HashEncoder, context, numbered
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.vector_store import StoredVectors, VectorStore, clear, sizes, text_hashes, vector_root
+from r2med.encode.text_hashes import text_hashes
+from r2med.encode.vector_store import StoredVectors, VectorStore, clear, sizes, vector_root
 from r2med.errors import R2medError
 
 

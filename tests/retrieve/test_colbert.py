@@ -21,9 +21,9 @@ from r2med.data.run import id_order
 from r2med.data.tasks import task
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.resolve import encoder_for
+from r2med.encode.text_hashes import text_hashes
 from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TokenStore
-from r2med.encode.vector_store import text_hashes
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.stage import Context

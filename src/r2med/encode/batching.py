@@ -17,12 +17,15 @@ from r2med.data.dataset import Texts
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.sparse_store import SparseStore, StoredSparse
 from r2med.encode.spread_encoding import SpreadEncoder, TextWorker
+from r2med.encode.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 from r2med.encode.vector_search import finite
-from r2med.encode.vector_store import ShardWriter, StoredVectors, VectorStore, text_hashes
+from r2med.encode.vector_shards import ShardWriter
+from r2med.encode.vector_store import StoredVectors, VectorStore
 from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
+from r2med.storage.scratch import rows_at, spans
 
 SHOWN = 500
 """Characters of the first string that a result remembers."""
@@ -84,7 +87,7 @@ def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Conte
     refuse_empty(job)
     hashes = text_hashes(job.texts.texts)
     found = store.find(hashes)
-    missing = first_of_each(hashes, np.flatnonzero(found < 0))
+    missing = first_of_each(hashes, lacking(found))
     encoded = 0
     if len(missing):
         with store.writer() as writer:
@@ -97,17 +100,17 @@ def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Conte
         check_share(job, store, hashes, found, context)
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
-    if (found < 0).any():
-        lost = job.texts.ids[int((found < 0).argmax())]
-        raise R2medError(f"the vector of {lost} cannot be read back from {store.folder}: is the disk failing?")
-    if job.role is Role.QUERY and encoded < len(np.unique(hashes, axis=0)):
+    if len(missing) and len(lost := lacking(found)):
+        name = job.texts.ids[int(lost[0])]
+        raise R2medError(f"the vector of {name} cannot be read back from {store.folder}: is the disk failing?")
+    if job.role is Role.QUERY and encoded < len(first_of_each(hashes)):
         context.reuse("vectors of queries")
     return _Filled(found, encoded)
 
 
 def _encode(
     work: BatchEncoder,
-    hashes: NDArray[np.uint64],
+    hashes: TextHashes,
     missing: NDArray[np.intp],
     rest: NDArray[np.intp],
     context: Context,
@@ -119,27 +122,24 @@ def _encode(
         work.run(hashes, missing, rest, context)
         return
     # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
-    wanted = np.zeros(len(hashes), dtype=np.bool_)
-    wanted[rest] = True
-    everything = first_of_each(hashes, np.arange(len(hashes)))
-    SpreadEncoder(work, spread, WINDOW).run(hashes, everything, wanted, context)
+    SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes), rest, context)
 
 
 def check_share(
-    job: EncodingJob, store: VectorStore, hashes: NDArray[np.uint64], found: NDArray[np.intp], context: Context
+    job: EncodingJob, store: VectorStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
 ) -> None:
     """Where only a share of the work was this command's, say what is left to others."""
-    spread, lacking = spread_of(context.engine), np.flatnonzero(found < 0)
-    if spread is not None and len(lacking):
+    spread = spread_of(context.engine)
+    if spread is not None and len(left := lacking(found)):
         name = f"{job.name} of {store.name}"
-        raise spread.unfinished(name, len(first_of_each(hashes, lacking)), len(np.unique(hashes, axis=0)))
+        raise spread.unfinished(name, len(first_of_each(hashes, left)), len(first_of_each(hashes)))
 
 
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """How many of these texts, each counted once, the store lacks; for a plan."""
     hashes = text_hashes(texts.texts)
     store = SparseStore(encoder.settings(role)) if encoder.sparse else VectorStore(encoder.settings(role), precision)
-    return len(first_of_each(hashes, np.flatnonzero(store.find(hashes) < 0)))
+    return len(first_of_each(hashes, lacking(store.find(hashes))))
 
 
 def refuse_empty(job: EncodingJob) -> None:
@@ -149,26 +149,21 @@ def refuse_empty(job: EncodingJob) -> None:
             raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
 
 
-def first_of_each(hashes: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Of several places with the same text, the first; in order."""
-    _, first = np.unique(hashes[places], axis=0, return_index=True)
-    return places[np.sort(first)]
-
-
 def _take_over(
-    store: VectorStore, writer: ShardWriter, hashes: NDArray[np.uint64], missing: NDArray[np.intp]
+    store: VectorStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """Round what is already there in single precision, which is what encoding anew would give; returns the rest."""
     full = VectorStore(store.settings, "float32", store.folder.parent)
-    found = full.find(hashes[missing])
-    there = np.flatnonzero(found >= 0)
-    for start in range(0, len(there), WINDOW):
-        rows = there[start : start + WINDOW]
+    found = full.find(rows_at(hashes, missing))
+    for some in spans(len(found), WINDOW):
+        rows = some.start + np.flatnonzero(found[some] >= 0)
+        if not len(rows):
+            continue
         vectors = full.vectors(found[rows])
         fit = _fits_half(vectors[:])
         writer.append(hashes[missing[rows[fit]]], rows[fit], vectors.tokens[fit], vectors[:][fit])
         found[rows[~fit]] = -1
-    return missing[found < 0]
+    return rows_at(missing, lacking(found))
 
 
 def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
@@ -286,15 +281,11 @@ class BatchEncoder(TextBatches[Encoder]):
         """What encodes elsewhere."""
         return TextWorker(self.encoder, self.job.role)
 
-    def keep(
-        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
-    ) -> None:
+    def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
         """Write a batch that was encoded elsewhere: one matrix."""
         self.writer.append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
 
-    def run(
-        self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context
-    ) -> None:
+    def run(self, hashes: TextHashes, missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
         """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
         with context.timed("load"):
             self.encoder.load()

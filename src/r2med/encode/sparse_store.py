@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.sparse_vectors import SparseVectors
-from r2med.encode.vector_store import Entries, Shard, ShardWriter, VectorStore
+from r2med.encode.vector_shards import Entries, Shard, ShardWriter
+from r2med.encode.vector_store import VectorStore
 
 _BLOCK = 4096
 """Vectors gathered at a time."""

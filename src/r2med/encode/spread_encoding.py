@@ -12,9 +12,11 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.text_hashes import TextHashes
 from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, Worker, block_key, carried, grouped
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
+from r2med.storage.scratch import scratch_column
 
 if TYPE_CHECKING:
     from r2med.encode.batching import PlannedBatch
@@ -46,9 +48,7 @@ class EncodingPlan(Protocol):
     def texts(self, places: NDArray[np.intp]) -> list[str]:
         """The texts at these places."""
 
-    def keep(
-        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
-    ) -> None:
+    def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
         """Check and write what a batch has given: the next of the matrices, as many as are its own."""
 
 
@@ -58,13 +58,13 @@ class SpreadEncoder:
     def __init__(self, work: EncodingPlan, spread: Spread, window: int) -> None:
         self._work, self._spread, self._window = work, spread, window
 
-    def run(
-        self, hashes: NDArray[np.uint64], everything: NDArray[np.intp], wanted: NDArray[np.bool_], context: Context
-    ) -> None:
-        """Encode what is wanted of the texts at the places `everything`."""
+    def run(self, hashes: TextHashes, everything: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
+        """Encode the texts at the places `rest`, which are some of the places `everything`."""
         work = self._work
         job = SpreadJob(work.label, work.worker())
-        with context.engine.progress(job.name, int(wanted.sum()), unit="texts") as bar:
+        wanted = scratch_column(len(hashes), np.bool_)
+        wanted[rest] = True
+        with context.engine.progress(job.name, len(rest), unit="texts") as bar:
             for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
                 batches: list[PlannedBatch] = block.about
                 matrices = unpacked(result)
@@ -74,7 +74,7 @@ class SpreadEncoder:
                     bar.advance(int(wanted[batch.places].sum()))
 
     def _blocks(
-        self, hashes: NDArray[np.uint64], everything: NDArray[np.intp], wanted: NDArray[np.bool_]
+        self, hashes: TextHashes, everything: NDArray[np.intp], wanted: NDArray[np.bool_]
     ) -> Iterator[WorkBlock]:
         """Blocks of whole batches, of which one text at least is wanted; a window is read when its turn comes."""
         for start in range(0, len(everything), self._window):
@@ -84,7 +84,7 @@ class SpreadEncoder:
                     if any(wanted[batch.places].any() for batch in batches):
                         yield self._block(hashes, batches)
 
-    def _block(self, hashes: NDArray[np.uint64], batches: list[PlannedBatch]) -> WorkBlock:
+    def _block(self, hashes: TextHashes, batches: list[PlannedBatch]) -> WorkBlock:
         work = self._work
         texts = [work.texts(batch.places) for batch in batches]
         key = block_key(work.setting.encode(), *(hashes[batch.places].tobytes() for batch in batches))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,4 +124,7 @@ def _load() -> tuple[Tokenizer, Vectors]:
     tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    # It does not cut texts into words, so that the library would remember whole texts: to no use, and without end.
+    with suppress(AttributeError):
+        tokenizer.model._resize_cache(0)
     return tokenizer, load_file(folder / _TABLE)["embedding.weight"].astype(np.float32)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from r2med.encode.encoder import Role, Vectors
+from r2med.encode.text_hashes import text_hashes
 from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TokenStore
-from r2med.encode.vector_store import text_hashes
 
 
 class TokenPiece(NamedTuple):

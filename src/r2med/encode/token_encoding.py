@@ -16,15 +16,14 @@ from r2med.encode.batching import (
     PlannedBatch,
     TextBatches,
     check_share,
-    first_of_each,
     refuse_empty,
     text_costs,
 )
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.spread_encoding import SpreadEncoder, TokenWorker
+from r2med.encode.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import SpanWriter, TokenStore, TokenVectors
-from r2med.encode.vector_store import text_hashes
 from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
@@ -40,7 +39,7 @@ def encode_tokens(
     store = TokenStore(encoder.settings(role), precision)
     hashes = text_hashes(texts.texts)
     found = store.find(hashes)
-    missing = first_of_each(hashes, np.flatnonzero(found < 0))
+    missing = first_of_each(hashes, lacking(found))
     if len(missing):
         with store.writer() as writer:
             _encode(_Batches(encoder, job, store, writer), hashes, missing, context)
@@ -49,11 +48,11 @@ def encode_tokens(
         check_share(job, store, hashes, found, context)
     for sentence in store.damage:
         context.warn(f"{sentence}; what was needed of them has been encoded anew")
-    if (found < 0).any():
-        lost = texts.ids[int((found < 0).argmax())]
-        raise R2medError(f"the vectors of {lost} cannot be read back from {store.folder}: is the disk failing?")
+    if len(missing) and len(lost := lacking(found)):
+        name = texts.ids[int(lost[0])]
+        raise R2medError(f"the vectors of {name} cannot be read back from {store.folder}: is the disk failing?")
     vectors = store.spans(found)
-    if role is Role.QUERY and len(missing) < len(np.unique(hashes, axis=0)):
+    if role is Role.QUERY and len(missing) < len(first_of_each(hashes)):
         context.reuse("vectors of queries")
     facts = context.notes.facts[job.name] = _facts(encoder, job, vectors, len(missing))
     if role is Role.QUERY and facts["truncated"]:
@@ -65,8 +64,8 @@ def encode_tokens(
 def tokens_to_encode(encoder: TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """How many of these texts, each counted once, the store lacks; for a plan."""
     hashes = text_hashes(texts.texts)
-    missing = np.flatnonzero(TokenStore(encoder.settings(role), precision).find(hashes) < 0)
-    return len(first_of_each(hashes, missing))
+    found = TokenStore(encoder.settings(role), precision).find(hashes)
+    return len(first_of_each(hashes, lacking(found)))
 
 
 def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encoded: int) -> dict[str, Any]:
@@ -88,16 +87,14 @@ def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encod
     }
 
 
-def _encode(work: _Batches, hashes: NDArray[np.uint64], missing: NDArray[np.intp], context: Context) -> None:
+def _encode(work: _Batches, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
     """Encode and keep the texts at the places `missing`, here or wherever the engine spreads work to."""
     spread = spread_of(context.engine)
     if spread is None or (spread.only_large and work.job.role is Role.QUERY):
         work.run(hashes, missing, context)
         return
     # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
-    wanted = np.zeros(len(hashes), dtype=np.bool_)
-    wanted[missing] = True
-    SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes, np.arange(len(hashes))), wanted, context)
+    SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes), missing, context)
 
 
 class _Batches(TextBatches[TokenEncoder]):
@@ -111,14 +108,12 @@ class _Batches(TextBatches[TokenEncoder]):
         """What encodes elsewhere."""
         return TokenWorker(self.encoder, self.job.role)
 
-    def keep(
-        self, hashes: NDArray[np.uint64], rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]
-    ) -> None:
+    def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
         """Write a batch that was encoded elsewhere: a matrix for each text."""
         spans = self._checked([next(vectors) for _ in batch.places], batch.places)
         self.writer.append_spans(hashes, batch.tokens, spans)
 
-    def run(self, hashes: NDArray[np.uint64], missing: NDArray[np.intp], context: Context) -> None:
+    def run(self, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
         """Encode and keep the texts at the places `missing`, batch by batch, in this process."""
         with context.timed("load"):
             self.encoder.load()

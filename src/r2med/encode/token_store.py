@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
-from r2med.encode.vector_store import SPAN, Entries, Shard, ShardWriter, VectorStore, entry_checks
+from r2med.encode.vector_shards import SPAN, Entries, Shard, ShardWriter, entry_checks
+from r2med.encode.vector_store import VectorStore
 from r2med.errors import R2medError
 
 TOKEN_PRECISIONS = ("float16", "int8", "float32")
@@ -98,10 +99,8 @@ class TokenStore(VectorStore):
 
     def spans(self, found: NDArray[np.intp]) -> TokenVectors:
         """The vectors at places that `find` gave, none of them missing."""
-        entries = self._index.entries[found]
-        row, count = entries["row"].astype(np.intp), entries["count"].astype(np.intp)
-        shards = tuple(shard.rows for shard in self._shards)
-        return TokenVectors(shards, self._index.shard[found], row, count, entries["tokens"].astype(np.int64))
+        columns = self.located(found, "row", "count", "tokens")
+        return TokenVectors(tuple(shard.rows for shard in self._shards), *columns)
 
     def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
         return shard.unchanged(entries, entries["count"].astype(np.int64))

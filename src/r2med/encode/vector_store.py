@@ -7,58 +7,32 @@ text is known by a hash of itself alone, so a small corpus after the large one i
 Several processes may write at once, each to a shard of its own. Of a text that is there more than once the newest
 vector counts: so does the one that replaced a damaged vector.
 
-Shards: the files of the vector store, each written by one process and readable at every moment.
-
-A shard is two files. `NAME.rows` is a plain matrix, a row a text, in the order in which the texts were asked for, so
-that a collection encoded in one go can be mapped and used as it lies. `NAME.log` says which text has which row: after
-a header, 32 bytes a text, appended batch by batch once the batch's rows are in the other file. A row without an entry
-does not exist. Entries and rows have checksums of their own, so one flipped bit costs one text.
-
-A text may have one row, or a span of rows that follow one another: the vectors of its tokens (`token_store`).
+Neither vectors nor what says where they are is held in memory: both are mapped, and looked up some thousands at a time.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
 import shutil
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
-from types import TracebackType
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
+from r2med.encode.text_hashes import SortedHashes, TextHashes
+from r2med.encode.vector_shards import ENTRY, Entries, Shard, ShardWriter, entry_count, read_shard
 from r2med.errors import R2medError, suggest
 from r2med.storage.cache import cache_key
 from r2med.storage.files import write_file
 from r2med.storage.home import home
+from r2med.storage.scratch import scratch_column, spans
 
 PRECISIONS = ("float32", "float16")
 _SETTINGS = "settings.json"
-_HASHED = 65_536  # texts hashed at a time, so that those of a large corpus are never all in memory
-
-
-def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """Each text's 16-byte hash, as two numbers.
-
-    >>> text_hashes(["a", "b"]).shape
-    (2, 2)
-    """
-    hashes = np.empty((len(texts), 2), dtype="<u8")
-    for start in range(0, len(texts), _HASHED):
-        some = texts[start : start + _HASHED]
-        digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in some]
-        hashes[start : start + _HASHED] = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
-    return hashes
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +113,7 @@ class VectorStore:
             sizes = " and ".join(map(str, sorted(dimensions)))
             raise R2medError(f"{self.name} has kept vectors of {sizes} dimensions in {self.folder}; remove that folder")
         self.dimension = dimensions.pop() if dimensions else 0
-        self._index = _Index([shard.entries for shard in self._shards])
+        self._index = _Index(self._shards)
 
     @property
     def name(self) -> str:
@@ -155,16 +129,26 @@ class VectorStore:
             self.damage.append(f"{shard.damaged} entries of {self.name} in {log.name} are damaged")
         return shard
 
-    def find(self, texts: NDArray[np.uint64]) -> NDArray[np.intp]:
+    def find(self, texts: TextHashes) -> NDArray[np.intp]:
         """Where each text's vector is, for `vectors`; -1 for a text that has none, or only a damaged one."""
         found = self._index.find(texts)
-        for number, shard in enumerate(self._shards):
-            here = np.flatnonzero((found >= 0) & (self._index.shard[found] == number))
-            wanted = np.unique(found[here])
-            broken = wanted[~self._intact(shard, self._index.entries[wanted])]
-            if len(broken):
-                found[here[np.isin(found[here], broken)]] = -1
-                self.damage.append(f"{len(broken)} vectors of {self.name} in {shard.path.name} are damaged")
+        broken: list[set[int]] = [set() for _ in self._shards]
+        for some in spans(len(found)):
+            found[some] = self._sound(found[some], broken)
+        for shard, places in zip(self._shards, broken, strict=True):
+            if places:
+                self.damage.append(f"{len(places)} vectors of {self.name} in {shard.path.name} are damaged")
+        return found
+
+    def _sound(self, found: NDArray[np.intp], broken: Sequence[set[int]]) -> NDArray[np.intp]:
+        """The same places with -1 for those whose vector is damaged, which are added to the shard's broken ones."""
+        wanted = np.unique(found[found >= 0])
+        shards = self._index.shard_of(wanted)
+        for number in np.unique(shards).tolist():
+            here = wanted[shards == number]
+            bad = here[~self._intact(self._shards[number], self._index.entries(here))]
+            broken[number].update(bad.tolist())
+            found = np.where(np.isin(found, bad), -1, found) if len(bad) else found
         return found
 
     def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
@@ -172,10 +156,18 @@ class VectorStore:
 
     def vectors(self, found: NDArray[np.intp]) -> StoredVectors:
         """The vectors at places that `find` gave, none of them missing."""
-        entries = self._index.entries[found]
-        shards = tuple(shard.rows for shard in self._shards)
-        rows, tokens = entries["row"].astype(np.intp), entries["tokens"].astype(np.int64)
-        return StoredVectors(shards, self._index.shard[found], rows, tokens)
+        shard, row, tokens = self.located(found, "row", "tokens")
+        return StoredVectors(tuple(shard.rows for shard in self._shards), shard, row, tokens)
+
+    def located(self, found: NDArray[np.intp], *fields: str) -> list[NDArray[Any]]:
+        """The number of the shard of each text, and some fields of its entry, as columns."""
+        columns = [scratch_column(len(found), np.int64) for _ in ("shard", *fields)]
+        for some in spans(len(found)):
+            entries = self._index.entries(found[some])
+            values = self._index.shard_of(found[some]), *(entries[name] for name in fields)
+            for column, value in zip(columns, values, strict=True):
+                column[some] = value
+        return columns
 
     def writer(self) -> ShardWriter:
         """A new shard of this setting."""
@@ -191,29 +183,24 @@ class VectorStore:
 
 
 class _Index:
-    """The entries of all shards, oldest first, with a way to find a text's newest without a loop over texts."""
+    """The entries of all shards, oldest first, as if they were one column; a text's newest is found by its hash."""
 
-    def __init__(self, logs: Sequence[Entries]) -> None:
-        self.shard = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
-        self.entries: Entries = np.concatenate(logs) if logs else np.empty(0, dtype=ENTRY)
-        keys = self.entries["text"]
-        self._order = np.lexsort((keys[:, 1], keys[:, 0]))
-        self._high, self._low = keys[self._order, 0], keys[self._order, 1]
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._logs = [shard.entries for shard in shards]
+        self._starts = np.cumsum([0, *map(len, self._logs)])
+        self.find = SortedHashes([log["text"] for log in self._logs]).find
 
-    def find(self, texts: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """The newest entry of each text, -1 where there is none."""
-        found = np.full(len(texts), -1, dtype=np.intp)
-        place = np.searchsorted(self._high, texts[:, 0], side="right") - 1
-        open_ = np.flatnonzero(place >= 0)
-        # One round, but for texts that share half of a hash with another one.
-        while len(open_):
-            at, wanted = place[open_], texts[open_]
-            open_, at, wanted = (part[self._high[at] == wanted[:, 0]] for part in (open_, at, wanted))
-            same = self._low[at] == wanted[:, 1]
-            found[open_[same]] = self._order[at[same]]
-            open_ = open_[~same]
-            place[open_] -= 1
-            open_ = open_[place[open_] >= 0]
+    def shard_of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The number of the shard that has the entry at each place."""
+        return np.searchsorted(self._starts, places, side="right") - 1
+
+    def entries(self, places: NDArray[np.intp]) -> Entries:
+        """The entries at these places."""
+        found = np.empty(len(places), dtype=self._logs[0].dtype if self._logs else ENTRY)
+        shards = self.shard_of(places)
+        for number in np.unique(shards).tolist():
+            here = shards == number
+            found[here] = self._logs[number][places[here] - self._starts[number]]
         return found
 
 
@@ -278,182 +265,3 @@ def _on_disk(path: Path) -> int:
     """The bytes a file takes: rows that were never written take none."""
     status = path.stat()
     return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size
-
-
-_MAGIC = b"r2medvec"
-_HEADER = struct.Struct("<8sIIII4xI")  # magic, version, numbers a row, bytes a number, layout, checksum
-_VERSION = 1
-_HEX = re.compile("[0-9a-f]{1,16}")
-ENTRY = np.dtype([("text", "<u8", (2,)), ("row", "<u4"), ("tokens", "<u4"), ("vector", "<u4"), ("check", "<u4")])
-"""What a log says of a text: its hash, row, length in tokens, and the checksums of its vector and of all this."""
-SPAN = np.dtype(
-    [("text", "<u8", (2,)), ("row", "<u8"), ("count", "<u4"), ("tokens", "<u4"), ("vector", "<u4"), ("check", "<u4")]
-)
-"""The same of a text with several rows: the first of them, and how many."""
-_LAYOUTS = (ENTRY, SPAN)
-_KINDS: Mapping[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.float16), 4: np.dtype(np.float32)}
-_MIX = np.array(
-    [0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D, 0xFD7046C5, 0xB55A4F09, 0x8F1BBCDD],
-    dtype=np.uint32,
-)
-
-Entries = NDArray[Any]
-"""Rows of `ENTRY` or `SPAN`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """A shard as it lies on disk: its good entries, and its rows, mapped."""
-
-    path: Path
-    rows: NDArray[Any]
-    entries: Entries
-    damaged: int = 0
-    """Entries that did not pass their checksum."""
-
-    def intact(self, entries: Entries) -> NDArray[np.bool_]:
-        """Which of these entries' vectors pass their checksum."""
-        return self.unchanged(entries, np.ones(len(entries), dtype=np.int64))
-
-    def unchanged(self, entries: Entries, extents: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these entries still have the content that was written, given how many rows each takes."""
-        width = self.rows.shape[1] * self.rows.itemsize
-        there = len(self.rows)
-        view = self.rows.data.cast("B") if there else memoryview(b"")
-        found = (
-            row + extent <= there and zlib.crc32(view[row * width : (row + extent) * width]) == check
-            for row, extent, check in zip(
-                entries["row"].tolist(), extents.tolist(), entries["vector"].tolist(), strict=True
-            )
-        )
-        return np.fromiter(found, dtype=np.bool_, count=len(entries))
-
-
-def read_shard(log: Path) -> Shard | None:
-    """The shard of a log; None when not even its header can be used."""
-    data = log.read_bytes()
-    layout = _read_header(data[: _HEADER.size])
-    if layout is None:
-        return None
-    dimension, kind, entry = layout
-    # A process that was killed may leave a part of an entry at the end.
-    count = (len(data) - _HEADER.size) // entry.itemsize
-    entries = np.frombuffer(data, entry, count, _HEADER.size)
-    good = entries["check"] == entry_checks(entries)
-    file = log.with_suffix(".rows")
-    size = file.stat().st_size // (dimension * kind.itemsize) if file.exists() else 0
-    # A plain array over the mapping: the mapping's own class makes every slice slow.
-    rows = np.asarray(np.memmap(file, kind, "r", shape=(size, dimension))) if size else np.empty((0, dimension), kind)
-    return Shard(file, rows, entries[good], int(count - good.sum()))
-
-
-class ShardWriter:
-    """A new shard. Nothing is on disk before the first batch; whatever was appended stays when the process dies."""
-
-    layout = 0
-
-    def __init__(self, folder: Path, kind: str) -> None:
-        self.kind = np.dtype(kind)
-        self.dimension = 0
-        self._path = folder / f"{_next_number(folder):016x}-{os.getpid():x}-{token_hex(4)}"
-        self._rows: BinaryIO | None = None
-        self._log: BinaryIO | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in (self._rows, self._log):
-            if file is not None:
-                file.close()
-
-    def append(
-        self, texts: NDArray[np.uint64], rows: NDArray[np.int64], tokens: NDArray[np.int64], vectors: Vectors
-    ) -> None:
-        """Keep a batch: text hashes, the rows they shall have, their lengths in tokens, and their vectors."""
-        try:
-            self._append(texts, rows, tokens, np.ascontiguousarray(vectors, dtype=self.kind))
-        except OSError as error:
-            raise R2medError(f"cannot keep vectors in {self._path.parent}: {error.strerror or error}") from error
-
-    def _append(
-        self,
-        texts: NDArray[np.uint64],
-        rows: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        vectors: NDArray[np.floating[Any]],
-    ) -> None:
-        matrix, log = self.files(self._columns(vectors))
-        entries = np.empty(len(texts), dtype=ENTRY)
-        entries["text"], entries["tokens"] = texts, tokens
-        entries["row"], entries["vector"] = self._lay_down(matrix, rows, vectors)
-        # The entries come last, in one piece: what they speak of is there already.
-        matrix.flush()
-        entries["check"] = entry_checks(entries)
-        log.write(entries.tobytes())
-
-    def _columns(self, vectors: NDArray[np.floating[Any]]) -> int:
-        """How many numbers a row of the file has."""
-        return int(vectors.shape[1])
-
-    def _lay_down(
-        self, matrix: BinaryIO, rows: NDArray[np.int64], vectors: NDArray[np.floating[Any]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """Write vectors to their rows; returns where each is, and its checksum."""
-        width = vectors.shape[1] * vectors.itemsize
-        checks = np.empty(len(rows), dtype=np.uint32)
-        for place, row in enumerate(rows.tolist()):
-            content = vectors[place].tobytes()
-            checks[place] = zlib.crc32(content)
-            matrix.seek(row * width)
-            matrix.write(content)
-        return rows, checks
-
-    def files(self, dimension: int) -> tuple[BinaryIO, BinaryIO]:
-        """The files of the rows and of the entries, made with the first batch."""
-        if self._rows is None or self._log is None:
-            self.dimension = dimension
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._rows = self._path.with_suffix(".rows").open("xb")
-            self._log = self._path.with_suffix(".log").open("xb", buffering=0)
-            self._log.write(_header(dimension, self.kind.itemsize, self.layout))
-        return self._rows, self._log
-
-
-def _next_number(folder: Path) -> int:
-    """A number above those of all shards that are there: of two vectors of a text the later one counts, by no clock."""
-    numbers = (log.stem.partition("-")[0] for log in folder.glob("*.log"))
-    return max((int(number, 16) for number in numbers if _HEX.fullmatch(number)), default=0) + 1
-
-
-def entry_count(log: Path) -> int:
-    """How many entries a log has, by its size."""
-    with log.open("rb") as file:
-        layout = _read_header(file.read(_HEADER.size))
-    return max(0, log.stat().st_size - _HEADER.size) // (layout[2] if layout else ENTRY).itemsize
-
-
-def _header(dimension: int, itemsize: int, layout: int) -> bytes:
-    bare = _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, layout, 0)
-    return _HEADER.pack(_MAGIC, _VERSION, dimension, itemsize, layout, zlib.crc32(bare[:-4]))
-
-
-def _read_header(data: bytes) -> tuple[int, np.dtype[Any], np.dtype[Any]] | None:
-    """How many numbers a row has, of which kind, and what an entry looks like."""
-    if len(data) < _HEADER.size:
-        return None
-    magic, version, dimension, itemsize, layout, check = _HEADER.unpack(data)
-    if magic != _MAGIC or version != _VERSION or check != zlib.crc32(data[:-4]) or dimension == 0:
-        return None
-    if itemsize not in _KINDS or layout >= len(_LAYOUTS):
-        return None
-    return dimension, _KINDS[itemsize], _LAYOUTS[layout]
-
-
-def entry_checks(entries: Entries) -> NDArray[np.uint32]:
-    """A checksum an entry: any change of one of its words changes it, and zeros do not pass."""
-    words = np.ascontiguousarray(entries).view("<u4").reshape(-1, entries.dtype.itemsize // 4)[:, :-1]
-    found: NDArray[np.uint32] = (words * _MIX[: words.shape[1]]).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995)
-    return found

@@ -20,7 +20,7 @@ from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
 from r2med.encode.sparse_encoder import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore, StoredSparse
 from r2med.encode.sparse_vectors import SparseVectors
-from r2med.encode.vector_store import text_hashes
+from r2med.encode.text_hashes import text_hashes
 from r2med.errors import SpecError, counted, suggest
 from r2med.models.source import existing_folder, folder_is, looks_like_path
 from r2med.pipeline.joins import query_copies
