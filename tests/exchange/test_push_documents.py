@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from r2med.encode.resolve import encoder_for
 from r2med.errors import R2medError
 from r2med.exchange.engine_index import TARGETS
 from r2med.exchange.push_documents import PushRequest, plan_push, push
+from r2med.pipeline.system import System
 
 pytest.importorskip("httpx")
 pytest.importorskip("wordllama")
@@ -73,6 +75,7 @@ def test_documents_arrive_with_our_ids_and_vectors(engine: str) -> None:
         again = push(PushRequest(TASK, engine, server.url, encoder="wordllama", batch=10))
         assert (again.sent, again.count) == (0, 64)
         assert server.requests - requests <= 6, "nothing is sent twice"
+        assert str(System.parse(result.system)) == result.system
         assert engine in result.system
 
 
@@ -169,8 +172,28 @@ def test_a_real_database_is_filled_and_searched(tmp_path: Path, monkeypatch: pyt
     assert not report.failures
     theirs, ours = (each.metrics for each in report.results)
     assert theirs == pytest.approx(ours, abs=1e-9)
+    pushed = runner.invoke(
+        app, ["index", TASK, "--to", "postgres", "--dsn-env", "PUSH_DSN", "--index", "My table"], catch_exceptions=False
+    )
+    show, run = pushed.stdout.splitlines()[-2:]
+    assert show == "r2med engines show postgres-text --table 'My table' > postgres-text.sql"
+    shown = runner.invoke(app, shlex.split(show)[1:-2], catch_exceptions=False)
+    assert shown.stdout.count('FROM "My table"') == 1
+    (tmp_path / "postgres-text.sql").write_text(shown.stdout)
+    searched = runner.invoke(app, [*shlex.split(run)[1:], "--json"], catch_exceptions=False)
+    assert json.loads(searched.stdout)["results"][0]["metrics"]["nDCG@10"] > 0
     with pytest.raises(R2medError, match="expected 256 dimensions, not 4"):
         push(PushRequest(TASK, "postgres", dsn_env="PUSH_DSN", encoder="my_short:Short", index="documents"))
+
+
+def test_what_was_pushed_is_known_by_the_database_and_not_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = PushRequest(TASK, "postgres", dsn_env="PUSH_DSN")
+    monkeypatch.setenv("PUSH_DSN", databases.dsn("pushed_here"))
+    assert push(request).count == 64
+    monkeypatch.setenv("PUSH_DSN", databases.dsn("pushed_there"))
+    assert push(PushRequest("sample/MedQA-Diag", "postgres", dsn_env="PUSH_DSN")).count == 64
+    with pytest.raises(R2medError, match="counts 128 documents in documents, sample/Biology has 64: it held 64 before"):
+        push(request)
 
 
 @pytest.fixture(autouse=True)

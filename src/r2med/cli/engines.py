@@ -10,7 +10,7 @@ from r2med.cli.options import json_option, output, write_json
 from r2med.errors import R2medError, suggest
 from r2med.render.grid import Column, Table, key
 from r2med.retrieve.engine_request import preset_text, presets, read_request
-from r2med.retrieve.sql_engine import EXAMPLES, example
+from r2med.retrieve.sql_engine import DEFAULT_TABLE, EXAMPLES, example
 
 
 @click.group("engines", invoke_without_command=True)
@@ -55,10 +55,11 @@ def _statement(name: str) -> dict[str, Any]:
 
 @command.command("show")
 @click.argument("name")
-def show(name: str) -> None:
+@click.option("--table", default=DEFAULT_TABLE, show_default=True, help="The table that a statement searches.")
+def show(name: str, table: str) -> None:
     """Print how an engine is asked: a preset as a file engine.toml to start from, or an example statement."""
     if name in EXAMPLES:
-        click.echo(example(name), nl=False)
+        click.echo(example(name, table), nl=False)
     elif name in presets():
         click.echo(preset_text(name), nl=False)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from r2med.errors import counted
 from r2med.exchange.engine_index import TARGETS
 from r2med.exchange.push_documents import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
 from r2med.pipeline.engine import Engine
+from r2med.retrieve.sql_engine import DEFAULT_TABLE
 
 
 @click.command("index")
@@ -82,5 +84,6 @@ def _show_result(result: PushResult, task: str) -> None:
     )
     if result.engine == POSTGRES:
         name = result.system.partition("(")[2].partition(".sql")[0]
-        click.echo(f"r2med engines show {name} > {name}.sql")
-    click.echo(f'r2med run "{result.system}" --tasks {task}')
+        table = "" if result.index == DEFAULT_TABLE else f" --table {quote(result.index)}"
+        click.echo(f"r2med engines show {name}{table} > {name}.sql")
+    click.echo(f"r2med run {quote(result.system)} --tasks {quote(task)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -27,7 +27,9 @@ from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.retrieve.dense import Dense
 from r2med.retrieve.engine_request import read_request
+from r2med.retrieve.http_engine import HttpEngine
 from r2med.retrieve.postgres import Postgres
+from r2med.retrieve.sql_engine import DEFAULT_TABLE
 from r2med.storage.cache import Cache, cache_key
 from r2med.storage.home import home
 from r2med.storage.sqlite import Database, Format, StoreError
@@ -127,7 +129,7 @@ class _Work:
     def key(self) -> str:
         """What has been pushed is known under it: the place, and all that a pushed document is made of."""
         request = self.request
-        place = server_name(request.url) if request.url else request.dsn_env
+        place = server_name(request.url) if request.url else _database(request).identity()
         settings = sorted(self.encoder.settings(Role.DOCUMENT).items()) if self.encoder else []
         parts = (request.engine, place, self.index, self.documents.fingerprint, settings)
         return cache_key(push=parts)
@@ -202,7 +204,7 @@ def _work(request: PushRequest) -> _Work:
     for name, text in documents if longest else ():
         if len(text.encode("utf-8", "replace")) > longest:
             raise R2medError(f"{request.engine} holds texts of {longest:,} bytes, {shorten(name)!r} is longer")
-    default = TARGETS[request.engine].default_name(collection.task.name) if request.engine in TARGETS else "documents"
+    default = TARGETS[request.engine].default_name(collection.task.name) if request.engine in TARGETS else DEFAULT_TABLE
     return _Work(request, collection, documents, encoder, request.index or default, left_out)
 
 
@@ -220,10 +222,14 @@ def _example(work: _Work, place: int, dimension: int) -> PushedDocument:
     return PushedDocument(work.documents.ids[place], work.documents.texts[place], vector)
 
 
+def _database(request: PushRequest) -> Postgres:
+    return Postgres(request.dsn_env, RequestLimits.configured())
+
+
 def _sink(work: _Work, dimension: int) -> Sink:
     request = work.request
     if request.engine == POSTGRES:
-        return PostgresSink(work.index, dimension, Postgres(request.dsn_env, RequestLimits.configured()))
+        return PostgresSink(work.index, dimension, _database(request))
     similarity = work.encoder.similarity if work.encoder else "cosine"
     target: IndexTarget = TARGETS[request.engine](work.index, dimension, similarity)
     asked = read_request(request.engine, vector=bool(dimension))
@@ -241,9 +247,8 @@ def _system(work: _Work) -> str:
         encoder = f", encoder={request.encoder}" if work.encoder else ""
         return f"sql({name}.sql, dsn_env={request.dsn_env}{encoder})"
     target = TARGETS[request.engine](work.index, int(work.encoder is not None))
-    given: Mapping[str, str] = {"url": request.url, "index": work.index, **target.options()}
-    given = {**given, "encoder": request.encoder} if work.encoder else given
-    return f"http({request.engine}, {', '.join(f'{name}={value}' for name, value in given.items())})"
+    given: dict[str, Any] = {"url": request.url, "index": work.index, "encoder": request.encoder, **target.options()}
+    return str(HttpEngine(request.engine, **given))
 
 
 def _spans(gap: tuple[int, int], size: int) -> list[tuple[int, int]]:

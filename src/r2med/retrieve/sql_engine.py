@@ -42,15 +42,20 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("postgres-text", "postgres-vector", "postgres-hybrid")
 """Statements that ship with the package, over the table that `r2med index --to postgres` fills."""
+DEFAULT_TABLE = "documents"
 _PLACE = re.compile(r"%(?:\((?P<name>[^)]*)\)(?P<kind>.?)|(?P<other>.?))", re.DOTALL)
 _KNOWN = ("query", "k", "vector")
 _HOPELESS = 3
 """Queries that come to nothing, with none answered, until the statement counts as no good."""
 
 
-def example(name: str) -> str:
-    """A statement that ships with the package."""
-    return (files("r2med.retrieve") / "sql" / f"{name}.sql").read_text("utf-8")
+def example(name: str, table: str = DEFAULT_TABLE) -> str:
+    """A statement that ships with the package, over a table of that name."""
+    text = (files("r2med.retrieve") / "sql" / f"{name}.sql").read_text("utf-8")
+    if table == DEFAULT_TABLE:
+        return text
+    quoted = table.replace('"', '""').replace("%", "%%")
+    return text.replace(f"FROM {DEFAULT_TABLE}", f'FROM "{quoted}"')
 
 
 @dataclass(frozen=True)
