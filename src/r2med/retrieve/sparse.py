@@ -174,17 +174,16 @@ class Splade(Retriever):
             index = self._index(documents, names, collection, encoder, context)
             scorer = ImpactScorer(pruned(index, self.document_terms) if self.document_terms else index)
         stored = encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)
-        whole = _ready(stored[:], encoder)
+        whole = _comparable(stored[:], encoder)
         queries = whole.heaviest(self.query_terms)
         self._note(scorer.index, queries, context)
         hidden = self._hidden(collection)
         found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
         if self.document_terms or self.query_terms:
-            exact = ImpactScorer(index)
             chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _CHECKED)).astype(np.intp)).tolist()
-            wanted = _weights(whole, names, index)
-            lists = exact.best([wanted[place] for place in chosen], self.depth, [hidden[place] for place in chosen])
-            context.notes.facts["recall_lost"] = _lost([found[place] for place in chosen], lists)
+            weights = _weights(whole, names, index)
+            exact = ImpactScorer(index).best([weights[at] for at in chosen], self.depth, [hidden[at] for at in chosen])
+            context.notes.facts["recall_lost"] = _recall_lost([found[at] for at in chosen], exact)
         ids = collection.documents.ids
         lists_of = {
             query: ([ids[place] for place in best.places.tolist()], best.scores)
@@ -193,6 +192,7 @@ class Splade(Retriever):
         return Run.from_lists(lists_of)
 
     def _hidden(self, collection: Collection) -> list[int]:
+        """For each query the place of the document that is left out of its list, or -1."""
         position = collection.documents.position if self.drop_self else {}
         return [position.get(query, -1) for query in collection.queries.ids]
 
@@ -211,7 +211,7 @@ class Splade(Retriever):
 
         def build(folder: Path) -> None:
             with context.engine.progress("indexing", len(documents)) as bar:
-                blocks = (_ready(block, encoder) for block in documents.blocks())
+                blocks = (_comparable(block, encoder) for block in documents.blocks())
                 write_vector_index(blocks, names, ids.ids, folder, context.engine.memory, bar.advance)
 
         return InvertedIndex.open(context.cache.sound_entry("sparse", key, build))
@@ -234,17 +234,17 @@ class Splade(Retriever):
         """
         encoder = self.encoder(collection.task)
         asked = _queries(collection, self.join)
-        one = _kept(encoder, Texts([query], [asked.text(query)]), Role.QUERY)
+        one = _stored_vectors(encoder, Texts([query], [asked.text(query)]), Role.QUERY)
         texts = Texts(list(documents), [collection.documents.text(name) for name in documents])
-        many = _kept(encoder, texts, Role.DOCUMENT)
+        many = _stored_vectors(encoder, texts, Role.DOCUMENT)
         if not one or not many:
             return {}
-        terms = _ready(one[query], encoder).heaviest(self.query_terms).terms(0)
+        terms = _comparable(one[query], encoder).heaviest(self.query_terms).terms(0)
         own = encoder.own_terms(asked.text(query), Role.QUERY)
         largest = max((int(vector.dimensions.max(initial=0)) for vector in (one[query], *many.values())), default=0)
         names = encoder.term_names(largest + 1)
         return {
-            name: self._matched(terms, own, _ready(vector, encoder), texts.text(name), encoder, names)
+            name: self._matched(terms, own, _comparable(vector, encoder), texts.text(name), encoder, names)
             for name, vector in many.items()
         }
 
@@ -272,7 +272,7 @@ def _queries(collection: Collection, join: str) -> Texts:
     return Texts(list(collection.queries.ids), search_texts(collection, join))
 
 
-def _ready(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVectors:
+def _comparable(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVectors:
     """Vectors whose dot product is what is asked for."""
     return vectors.unit() if encoder.similarity == "cosine" else vectors
 
@@ -286,14 +286,14 @@ def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex)
     ]
 
 
-def _lost(found: Sequence[BestDocuments], exact: Iterator[BestDocuments]) -> float:
+def _recall_lost(found: Sequence[BestDocuments], exact: Iterator[BestDocuments]) -> float:
     """The share of the exact lists that a pruned search did not find."""
     pairs = [(set(one.places.tolist()), set(other.places.tolist())) for one, other in zip(found, exact, strict=True)]
     wanted = sum(len(other) for _, other in pairs)
     return round(1 - sum(len(one & other) for one, other in pairs) / wanted, 6) if wanted else 0.0
 
 
-def _kept(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
+def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
     """The vectors that the store has of some texts, by id."""
     store = SparseStore(encoder.settings(role))
     found = store.find(text_hashes(texts.texts))
