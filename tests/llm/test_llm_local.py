@@ -135,6 +135,9 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
         else:
             assert "context" in another.reason
     assert not [file for file in (tmp_path / "blocks").rglob("*") if file.is_file()]
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "other"))
+    with Client(Limits(timeout=120)) as other, SpreadingEngine(SentShards(1, 1)).working("a system", "a task"):
+        assert account(other.ask_all([requests[0], requests[0]])).cached == 1, "as if asked one after the other"
 
 
 def test_what_is_little_counted_or_asked_of_servers_is_asked_from_here():

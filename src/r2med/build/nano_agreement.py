@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from r2med.data.tasks import Task, resolve
+from r2med.engine.spreading import every_share
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, resampled_means
 from r2med.measure.correlation import Floats, flipped, kendall, kendalls, spearman
@@ -69,7 +71,10 @@ class _Runs(NamedTuple):
 
 
 def _run(tasks: tuple[Task, Task], systems: Sequence[System | Stage | str], options: Options) -> _Runs:
-    return _Runs(*tasks, *(evaluate(list(systems), task, options) for task in tasks))
+    def run(task: Task) -> Report:
+        return evaluate(list(systems), task, options).whole()
+
+    return _Runs(*tasks, *every_share(partial(run, task) for task in tasks))
 
 
 def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task]]:

@@ -14,7 +14,7 @@ from r2med.cli.options import messages
 from r2med.engine.choose import choose_engine
 from r2med.engine.shards import Shards
 from r2med.engine.spreading import spread_of, spreading
-from r2med.errors import Postponed
+from r2med.errors import Postponed, R2medError
 from r2med.pipeline.engine import Engine
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -27,21 +27,24 @@ def engine_option() -> Callable[[_Command], _Command]:
     )
 
 
-def open_engine(text: str, settings: Mapping[str, object]) -> Engine:
-    """Where the work runs; a shard whose siblings were given other settings is refused."""
+def open_engine(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Engine:
+    """Where the work runs; a shard whose siblings were given other settings is refused, and all where there is a reason
+    that shards make no sense."""
     engine = choose_engine(text, messages())
     spread = spread_of(engine)
     if isinstance(spread, Shards):
+        if no_shards:
+            raise R2medError(f"this cannot be shared by shards, for {no_shards}; use --engine ray or local")
         command = click.get_current_context().command_path
         spread.check_siblings({"command": command, **settings, "r2med": r2med.__version__})
     return engine
 
 
 @contextmanager
-def one_engine(text: str) -> Iterator[Engine]:
+def one_engine(text: str, *, no_shards: str = "") -> Iterator[Engine]:
     """Where the work of a command runs, and answers of local models too; shards must be given the same but for the
     number, end well where the rest is left to others, and close their batch where they merged."""
-    engine = open_engine(text, _same_for_all(click.get_current_context().params))
+    engine = open_engine(text, _same_for_all(click.get_current_context().params), no_shards=no_shards)
     try:
         with spreading(engine):
             yield engine

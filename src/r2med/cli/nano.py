@@ -11,6 +11,7 @@ from r2med.build.nano_agreement import agree
 from r2med.build.nano_profile import profile
 from r2med.build.nano_recipe import Recipe
 from r2med.build.nano_set_builder import build
+from r2med.cli.engine_option import engine_option, one_engine
 from r2med.cli.options import ManyValues, json_option, messages, output, write_json
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.engine import Engine
@@ -107,14 +108,16 @@ def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
 @click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
+@engine_option()
 @json_option()
-def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, as_json: bool) -> None:
+def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, engine: str, as_json: bool) -> None:
     """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
     measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
-    found = agree(nano, full, systems, Options(measures=measures, engine=Engine(messages())))
+    with one_engine(engine) as chosen:
+        found = agree(nano, full, systems, Options(measures=measures, engine=chosen))
     if as_json:
         write_json(found.as_dict())
     else:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.board.reproduce import check_needs, compare, needs, reproductions
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.engine_option import engine_option, one_engine
+from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.data.tasks import resolve
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.render.grid import Column, Table, key, numbers
 from r2med.runs.report import failure_lines
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Where to run (default: as published).")
 @click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
 @click.option("--generate", is_flag=True, help="Ask the language model anew instead of replaying its published texts.")
+@engine_option()
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Say what would run and what it needs, and do nothing.")
 @json_option()
@@ -83,10 +84,9 @@ def _facts(each: Reproduction) -> dict[str, Any]:
 
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
     measure = Measure.parse(given["metric"])
-    options = Options(
-        measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], engine=Engine(messages())
-    )
-    report = evaluate([each.system for each in found], _tasks(found, given), options)
+    with one_engine(given["engine"]) as engine:
+        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], engine=engine)
+        report = evaluate([each.system for each in found], _tasks(found, given), options).whole()
     compared = {each.system: compare(each, report, str(measure)) for each in found}
     if given["as_json"]:
         rows = [one.as_dict() for several in compared.values() for one in several]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from r2med.cli.options import ManyValues, json_option, messages, output, write_json
+from r2med.cli.engine_option import engine_option, one_engine
+from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.diagnose.tuning import TuneOptions, read_over, tune
 from r2med.measure.metrics import Measure
-from r2med.pipeline.engine import Engine
 from r2med.render.saving_tables import show_tuned
 
 
@@ -29,6 +31,7 @@ from r2med.render.saving_tables import show_tuned
     help="The most that a route may send to its dear system.",
 )
 @click.option("--trials", type=click.IntRange(1), help="Let Optuna suggest so many; without, all combinations.")
+@engine_option()
 @json_option()
 def command(
     system: str,
@@ -39,6 +42,7 @@ def command(
     halves: int | None,
     budget: float,
     trials: int | None,
+    engine: str,
     as_json: bool,
 ) -> None:
     """Choose a system's options on some of the queries, and measure it on the others.
@@ -56,15 +60,9 @@ def command(
       r2med tune "rrf(bm25, wordllama)" --over weights=[1,1],[2,1],[1,2] --tasks sample
       r2med tune "route(bm25, replay >> bm25, by=nqc)" --budget 0.5 --halves 20 --tasks sample
     """
-    options = TuneOptions(
-        measure=Measure.parse(metric),
-        folds=folds,
-        halves=halves or 0,
-        budget=budget,
-        trials=trials or 0,
-        engine=Engine(messages()),
-    )
-    found = tune(system, tasks, read_over(over), options)
+    options = TuneOptions(Measure.parse(metric), folds=folds, halves=halves or 0, budget=budget, trials=trials or 0)
+    with one_engine(engine, no_shards="one candidate is tried after another") as chosen:
+        found = tune(system, tasks, read_over(over), replace(options, engine=chosen))
     if as_json:
         write_json(found.as_dict())
     else:
