@@ -18,6 +18,7 @@ from r2med.cli.main import app
 from r2med.data import load
 from r2med.errors import DataError
 from r2med.train import leakage_gate
+from r2med.train.data_settings import read_settings
 from r2med.train.judged_rows import JudgedPassage, spread
 from r2med.train.training_file import read_training_file, write_training_file
 from r2med.train.writing import copied_run
@@ -76,6 +77,14 @@ def test_the_source_is_no_positive_and_everything_is_kept(tmp_path: Path, near_t
         assert (row["licence"], row["writer"], row["judges"]) == ("CC BY 4.0", "thinker", ["thinker"])
     assert len(set(rows["style"])) == 4
     assert len(set(rows["length"])) == 3
+    assert len(set(rows["difficulty"])) == 3
+    for drawn, prompt in ((rows[name][0], "\n".join(brain.asked)) for name in ("length", "style", "difficulty")):
+        assert drawn in prompt
+    assert len(read_settings(None, {}).negatives.types) >= 3
+    kinds = " ".join(read_settings(None, {}).negatives.types)
+    assert all(
+        why in kinds for why in ("another diagnosis", "another indication", "the right disease, but another stage")
+    )
     card = (tmp_path / "bridge.md").read_text()
     for words in ("CC BY 4.0", "| sample/Biology | 0 of", "No row holds a query or a positive", "| same-topic |"):
         assert words in card

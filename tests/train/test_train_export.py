@@ -94,9 +94,10 @@ def test_an_export_carries_the_record_and_never_the_held_out_part(data: Path, tm
     assert said["questions"] == {"train": len(truth(data)), "dev": len(truth(data, "dev"))}
     record = json.loads((tmp_path / "out" / "r2med.json").read_text())
     assert record[0]["leakage"]["checked"] == ["sample/Biology"]
-    train = b"".join(file.read_bytes() for file in (tmp_path / "out").glob("train*.jsonl")).decode()
-    for query in truth(data, "dev"):
-        assert query not in train
+    train = "".join(file.read_text() for file in (tmp_path / "out").glob("train*.jsonl"))
+    train += "".join(str(pl.read_parquet(file).to_dicts()) for file in (tmp_path / "out").glob("train*.parquet"))
+    assert all(query in train for query in truth(data))
+    assert not any(query in train for query in truth(data, "dev"))
     assert "exists already" in export(data, tmp_path / "out", form, status=1)
 
 

@@ -138,6 +138,22 @@ def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Pa
     assert "exists already" in str(CliRunner().invoke(app, words).exception)
 
 
+def test_the_trainers_of_sentence_transformers_take_the_exports(place: Path, tmp_path: Path) -> None:
+    for form in ("sentence-transformers", "cross-encoder", "cross-encoder-lists"):
+        words = ["train", "export", str(place / "bridge.parquet"), "--to", form, "--out", str(tmp_path / form)]
+        assert CliRunner().invoke(app, words).exit_code == 0
+    children.finish(children.train_on_exports, place / "tiny", tmp_path, tmp_path / "said.json")
+    done = json.loads((tmp_path / "said.json").read_text())
+    assert [(name, rows) for _, name, rows, _ in done] == [
+        ("SentenceTransformer", 9),
+        ("SparseEncoder", 9),
+        ("MultiVectorEncoder", 9),
+        ("CrossEncoder", 9 * 12),
+        ("CrossEncoder", 9),
+    ]
+    assert all(0 < loss < 1e4 for *_, loss in done), done
+
+
 @packages("FlagEmbedding", "pylate")
 def test_other_trainers_read_the_files(place: Path, tmp_path: Path) -> None:
     for form in ("flagembedding", "pylate"):
@@ -180,9 +196,26 @@ def test_wrong_settings_are_one_line(place: Path, tmp_path: Path, table: str, sa
     assert not (tmp_path / "out").exists()
 
 
+def test_what_cannot_be_trained_is_one_line_and_leaves_nothing_behind(place: Path, tmp_path: Path) -> None:
+    wrong = {
+        "[loss]\nmatryoshka = [999]": "the vectors of the base have 32",
+        "[train]\nmax_length = 65": "has places for 64 tokens, not for 65",
+    }
+    commands = [training(place, "dense", tmp_path / f"wrong-{number}") for number in range(len(wrong))]
+    for words, settings in zip(commands, wrong, strict=True):
+        Path(words[-1]).write_text(settings)
+    children.finish(children.call_all, commands, tmp_path / "said")
+    for number, line in enumerate(wrong.values()):
+        status, _, error, _ = json.loads((tmp_path / f"said-{number}").read_text())
+        assert status
+        assert line in error
+        assert not (tmp_path / f"wrong-{number}.work").exists(), "the next try would be another training"
+
+
 def test_an_unknown_base_is_one_line(place: Path, tmp_path: Path) -> None:
     words = ["train", "run", str(place / "bridge.parquet"), "--kind", "dense", "--out", str(tmp_path / "out"), "--base"]
     assert "minilm" in str(CliRunner().invoke(app, [*words, "minilmm"]).exception)
+    assert "openai cannot be trained" in str(CliRunner().invoke(app, [*words, "openai"]).exception)
     assert "no such folder" in str(CliRunner().invoke(app, [*words, "./nowhere"]).exception)
     (tmp_path / "empty").mkdir()
     assert "empty: not a model (no config.json)" in str(

@@ -80,6 +80,45 @@ def train_quietly(words: list[str]) -> None:
         call(words, Path(os.devnull))
 
 
+def train_on_exports(base: Path, folder: Path, said: Path) -> None:
+    """A step of each of sentence-transformers' trainers on the files as they are, without a column of ours."""
+    import sentence_transformers as library
+    from datasets import Dataset
+    from sentence_transformers.cross_encoder import losses as pairs
+    from sentence_transformers.multi_vector_encoder import losses as late
+    from sentence_transformers.sentence_transformer import losses as dense
+    from sentence_transformers.sparse_encoder import losses as sparse
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    def splade_loss(model: object) -> object:
+        return sparse.SpladeLoss(model, sparse.SparseMultipleNegativesRankingLoss(model), 3e-5, 5e-5)
+
+    splade = [library.sentence_transformer.modules.Transformer(str(base), transformer_task="fill-mask")]
+    models = {
+        "SentenceTransformer": library.SentenceTransformer(str(base)),
+        "SparseEncoder": library.SparseEncoder(modules=[*splade, SpladePooling()]),
+        "MultiVectorEncoder": library.MultiVectorEncoder(str(base)),
+        "CrossEncoder": library.CrossEncoder(str(base), num_labels=1),
+    }
+    jobs = (
+        ("sentence-transformers", "SentenceTransformer", dense.MultipleNegativesRankingLoss),
+        ("sentence-transformers", "SparseEncoder", splade_loss),
+        ("sentence-transformers", "MultiVectorEncoder", late.MultiVectorMultipleNegativesRankingLoss),
+        ("cross-encoder", "CrossEncoder", pairs.BinaryCrossEntropyLoss),
+        ("cross-encoder-lists", "CrossEncoder", pairs.LambdaLoss),
+    )
+    found = []
+    for form, name, loss in jobs:
+        told = {"max_steps": 1, "per_device_train_batch_size": 2, "save_strategy": "no", "report_to": "none"}
+        arguments = getattr(library, f"{name}TrainingArguments")(str(said.with_suffix("")), use_cpu=True, **told)
+        data = Dataset.from_parquet(str(folder / form / "train.parquet"), cache_dir=str(said.with_suffix(".cache")))
+        trainer = getattr(library, f"{name}Trainer")(
+            model=models[name], args=arguments, train_dataset=data, loss=loss(models[name])
+        )
+        found.append([form, name, data.num_rows, trainer.train().training_loss])
+    said.write_text(json.dumps(found))
+
+
 def read_by_flagembedding(file: Path, said: Path) -> None:
     """What FlagEmbedding's own dataset makes of a file."""
     from FlagEmbedding.abc.finetune.embedder import AbsEmbedderDataArguments, AbsEmbedderTrainDataset

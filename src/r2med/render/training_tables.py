@@ -9,6 +9,7 @@ from r2med.errors import counted
 from r2med.render.consoles import say
 from r2med.render.grid import Table, key, numbers
 from r2med.runs.cost import money
+from r2med.train.trained_card import steps_taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ def show_training(trained: TrainedModel, console: Console) -> None:
     """Print how the held-out questions fared before and after."""
     record = trained.record
     questions = record["questions"]
-    told = f"{questions['train']:,} questions, {record['steps']:,} steps of {record['loss']}"
+    told = f"{questions['train']:,} questions, {steps_taken(record)} of {record['loss']}"
     say(console, f"{record['kind']} from {record['base']['name']}: {told}")
     if not record["dev"]["after"]:
         say(console, "no question is held out, so that nothing was measured")

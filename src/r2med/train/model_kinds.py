@@ -22,6 +22,8 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from sentence_transformers.util import pairwise_cos_sim
 
 from r2med.errors import R2medError
+from r2med.models.loading import positions_of
+from r2med.models.tokenizer import check_limit
 from r2med.train.judged_rows import pick_evenly
 from r2med.train.run_settings import DENSE, DISTILL, LATE, RERANKER, SPARSE, RunSettings
 from r2med.train.trainer_rows import TrainerRow, common_negatives, labelled_pairs, triplets
@@ -43,12 +45,19 @@ def make_model(kind: str, base: Path, settings: RunSettings) -> Any:
     model.model_card_data.widget = [{"text": ""}]  # no examples are looked for: the card is ours
     wanted = settings.train
     if wanted.max_length:
+        _check_places(model[0].model, base, wanted.max_length)
         model.max_seq_length = wanted.max_length
     if kind != RERANKER and (wanted.query_prompt or wanted.document_prompt):
         model.prompts |= {"query": wanted.query_prompt, "document": wanted.document_prompt}
     if settings.lora.rank:
         _add_lora(model, settings, kind)
     return model
+
+
+def _check_places(transformer: Any, base: Path, tokens: int) -> None:
+    """Refuse to read more tokens than the base has places for."""
+    inner = getattr(transformer, str(transformer.base_model_prefix), transformer)
+    check_limit(base.name, tokens, positions_of(inner), "a lower [train] max_length")
 
 
 def _is_sparse(base: Path) -> bool:

@@ -32,7 +32,7 @@ def _lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     base, questions = record["base"], record["questions"]
     yield from ("---", "library_name: sentence-transformers", "tags:", f"- {_TAGS[record['kind']]}", "---", "")
     yield from (f"# {name}", "", f"A {_NOUNS[record['kind']]} trained with r2med {record['r2med']}.", "")
-    yield f"Base: {base['name']} ({base['version']}). Loss: {record['loss']}, {record['steps']:,} steps on"
+    yield f"Base: {base['name']} ({base['version']}). Loss: {record['loss']}, {steps_taken(record)} on"
     yield f"{questions['train']:,} questions; {questions['dev']:,} were held out."
     yield ""
     system = f"bm25 >> ./{name}" if record["kind"] == RERANKER else f"./{name}"
@@ -48,6 +48,20 @@ def _lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## Settings", "", versions, "", "```json")
     yield orjson.dumps(record["settings"], option=orjson.OPT_INDENT_2).decode()
     yield "```"
+
+
+def steps_taken(record: Mapping[str, Any]) -> str:
+    """How many steps were taken; and of how many, where the data gave no further batch.
+
+    >>> steps_taken({"steps": 2, "settings": {"train": {"steps": 4}}})
+    '2 steps of the 4 asked for, as no further batch could be made,'
+    """
+    wanted, taken = record["settings"]["train"]["steps"], f"{record['steps']:,} steps"
+    return (
+        taken
+        if record["steps"] >= wanted
+        else f"{taken} of the {wanted:,} asked for, as no further batch could be made,"
+    )
 
 
 def _leakage_lines(data: Mapping[str, Any]) -> Iterator[str]:

@@ -60,7 +60,7 @@ class TrainingLoop:
             _show_steps(trainer, bar)
             trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
         if not trainer.state.global_step:
-            raise R2medError("no batch could be made: texts repeat in all rows, or a batch is larger than the data")
+            raise R2medError(_no_batch(trainer.args.world_size))
         if settings.lora.rank:
             merge_lora(model)
         record = self._record(trainer.state, before, self._measured(model))
@@ -143,6 +143,13 @@ class TrainingLoop:
             "dev": {"before": dict(before), "after": dict(after)},
             "libraries": {name: version_of(name) for name in _LIBRARIES},
         }
+
+
+def _no_batch(processes: int) -> str:
+    """Why there was nothing to train on."""
+    full = f"; with {processes} processes every batch must be full: lower [train] batch or negatives"
+    told = "no batch could be made: texts repeat in all rows, or a batch is larger than the data"
+    return told + (full if processes > 1 else "")
 
 
 def _steps(trainer: Any) -> int:

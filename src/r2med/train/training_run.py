@@ -6,6 +6,7 @@ checkpoint and ends with the same weights; DIR itself is there only when all is 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,10 @@ class TrainingPlan:
         if not known(self.base):
             raise R2medError(f"no model {self.base!r}; name a card, hf:ORG/NAME or a folder")
         card = card_for(self.base, {})
+        if card.backend != "torch":
+            raise R2medError(
+                f"{self.base} cannot be trained: it is no model of torch, but of the backend {card.backend}"
+            )
         return locate(card.id, card.revision, card.package)
 
 
@@ -66,17 +71,22 @@ class TrainedModel:
 def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> TrainedModel:
     """Train, or go on where a training of the same was stopped."""
     require_extra("train", "sentence_transformers", "accelerate", "datasets")
-    from r2med.train.training_loop import TrainingLoop
-
     if folder.exists():
         raise R2medError(f"{folder}: exists already; name a new folder")
     source = plan.source()
     if source.read_json("config.json") is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
+    from r2med.train.training_loop import TrainingLoop
+
     work = folder.with_name(f"{folder.name}.work")
     training = TrainingLoop(plan, source, work, engine or quiet())
     _begin(work, plan, source.version)
-    return training.run(folder)
+    try:
+        return training.run(folder)
+    except R2medError:
+        if not list(work.glob("checkpoint-*")):  # nothing to go on from, and the next try may be another training
+            shutil.rmtree(work, ignore_errors=True)
+        raise
 
 
 def _begin(work: Path, plan: TrainingPlan, version: str) -> None:
