@@ -219,8 +219,9 @@ def engine_settings() -> EngineSettings:
         for name, value in table.items():
             if name not in known:
                 raise R2medError(f"{path}: [engine] has an unknown key {name!r}{suggest(name, known)}")
-            if type(value) is not type(getattr(found, name)) or (name == "threads" and value < 1) or value == -1:
-                kind = "a text" if isinstance(getattr(found, name), str) else "a whole number of 1 or more"
+            least = {"workers": 0, "threads": 1}.get(name)
+            if type(value) is not type(getattr(found, name)) or (least is not None and value < least):
+                kind = "a text" if least is None else f"a whole number of {least} or more"
                 raise R2medError(f"{path}: [engine] {name} must be {kind}, not {value!r}")
         found = replace(found, **table)
     return found

@@ -143,7 +143,7 @@ def test_a_shard_with_other_settings_than_its_siblings_is_refused(own_home: Path
             ("wordllama(max_length=9)", "--engine", "shard:2/2"),
             "has systems wordllama(max_length=9), its siblings have",
         ),
-        (("wordllama", "--engine", "shard:2/4"), "shard 2/4 has shards 4, its siblings have 2"),
+        (("wordllama", "--engine", "shard:2/4"), "shard 2/4 has 4 shards in all, its siblings have 2 shards in all"),
     ):
         with pytest.raises(R2medError) as caught:
             command(*words)
@@ -167,6 +167,7 @@ def test_unknown_engines_and_settings_are_one_line(tmp_path: Path) -> None:
     assert "shard 1/2" in command("wordllama").stderr
     for table, words in (
         ("[engine]\nuze = 'ray'", "[engine] has an unknown key 'uze'; did you mean use?"),
+        ("[engine]\nworkers = -2", "[engine] workers must be a whole number of 0 or more, not -2"),
         ("[engine]\nthreads = 0", "[engine] threads must be a whole number of 1 or more, not 0"),
         ("[engine]\nworkers = 'many'", "[engine] workers must be a whole number"),
         ("engine = 'ray'", "[engine] must be a table with use, workers, threads, blocks"),

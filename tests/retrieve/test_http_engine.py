@@ -6,15 +6,18 @@ import json
 import re
 import sqlite3
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from click.testing import CliRunner
 from engine_server import HEADERS, KEY, Backend, EngineServer
 
 import r2med
 from jsonserver import Say
+from r2med.cli.main import app
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.system import System
 from r2med.retrieve.engine_request import presets
@@ -136,6 +139,21 @@ def test_errors_and_time_outs_are_counted_also_where_a_retry_made_up_for_them(ba
     assert f"{result['system']}: failed attempts: 1, time-outs: 1" in str(report)
 
 
+def test_no_more_requests_are_sent_than_allowed_at_a_time_and_in_a_minute(backend: Backend, tmp_path: Path) -> None:
+    (tmp_path / "r2med.toml").write_text("[requests]\nconcurrency = 2\nrequests_per_minute = 600\n")
+    fine = Say(body=b'{"hits": {"hits": [{"_id": "bio-d001", "_score": 2}]}}', delay=0.3)
+    with EngineServer("elasticsearch", backend, lambda nth, body: fine) as server:
+        started = time.monotonic()
+        only_result(spec(server))
+        assert server.busiest <= 2
+        assert all(when - started >= 0.1 * nth for nth, when in enumerate(server.times))
+    with EngineServer("elasticsearch", backend, lambda nth, body: fine) as server:
+        options = ["--concurrency", "4", "--rpm", "6000", "--tasks", TASK, "--json"]
+        done = CliRunner().invoke(app, ["run", spec(server), *options], catch_exceptions=False)
+        assert done.exit_code == 0
+        assert 2 < server.busiest <= 4, "an option of the command wins"
+
+
 def test_a_key_goes_into_the_headers_that_name_it_and_no_other(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,10 +175,6 @@ def test_an_engine_that_finds_nothing_for_any_query_is_warned_of(backend: Backen
 
 
 def test_kept_replies_are_counted_and_forgotten_by_name_alone(backend: Backend, own_home: Path) -> None:
-    from click.testing import CliRunner
-
-    from r2med.cli.main import app
-
     def told(*arguments: str) -> str:
         done = CliRunner().invoke(app, ["cache", *arguments], env={"COLUMNS": "120", "NO_COLOR": "1"})
         assert done.exit_code == 0, done.output

@@ -171,7 +171,13 @@ def test_a_query_that_fails_is_incomplete_and_asked_again(sample: str, tmp_path:
     )
     result = only_result(f"sql(odd.sql, dsn_env={DSN})")
     assert [reason.endswith("division by zero") for reason in result.incomplete.values()] == [True]
-    assert kept_replies() == 8
+    assert (result.record.failed_attempts, kept_replies()) == ({"errors": 1, "timeouts": 0}, 8)
+    (tmp_path / "r2med.toml").write_text("[requests]\ntimeout = 0.4\n")
+    slow = (tmp_path / "odd.sql").read_text().replace("1 / (length(%(query)s) * 0)", "pg_sleep(60)::text::int")
+    (tmp_path / "slow.sql").write_text(slow)
+    result = only_result(f"sql(slow.sql, dsn_env={DSN})")
+    assert [reason.endswith("within 0.4 s") for reason in result.incomplete.values()] == [True]
+    assert result.as_dict()["timeouts"] == 1
 
 
 @pytest.mark.parametrize(

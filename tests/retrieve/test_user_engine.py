@@ -351,6 +351,7 @@ def test_a_query_that_failed_is_incomplete_and_the_others_survive(here: Path) ->
         assert dict(result.incomplete) == {
             "bio-q01": "bad_engine:picky failed: bad_engine.py:4: TimeoutError: too slow"
         }
+        assert (result.as_dict()["errors"], result.as_dict()["timeouts"]) == (0, 2), "with the others, and alone"
     assert "*" in str(report)
     strict = r2med.evaluate("bad_engine:picky", "sample/Biology", r2med.Options(strict=True, fresh=True))
     assert "1 of 9 queries could not be searched" in strict.failures[0].message

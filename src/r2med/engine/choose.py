@@ -13,7 +13,7 @@ from r2med.pipeline.engine import Engine
 if TYPE_CHECKING:
     from rich.console import Console
 
-_KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray://host:10001")
+_KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray://host:10001")
 
 
 def choose_engine(text: str = "", console: Console | None = None, memory: int | None = None) -> Engine:

@@ -127,7 +127,11 @@ class Shards:
 
 def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
     shown = [", ".join(map(str, each)) if isinstance(each, list) else str(each) for each in (mine, theirs)]
-    return f"{shard} has {name} {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
+    if name == "shards":
+        shown = [f"{total} shards in all" for total in shown]
+    else:
+        shown[0] = f"{name} {shown[0]}"
+    return f"{shard} has {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
 
 
 def _write_first(path: Path, content: bytes) -> None:
