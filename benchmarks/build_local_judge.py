@@ -19,7 +19,8 @@ from collections import Counter
 from pathlib import Path
 
 from r2med.build.build_plan import SelectSettings
-from r2med.build.builder import Builder, init, status
+from r2med.build.build_progress import status
+from r2med.build.builder import Builder, init
 from r2med.build.item_store import ItemStore
 from r2med.build.select_questions import POSITIVE, verdict
 from r2med.data import load

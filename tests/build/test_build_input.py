@@ -16,7 +16,8 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from r2med.build.build_items import Document, Question
 from r2med.build.build_plan import RuleSettings, read_plan
-from r2med.build.builder import Builder, init, show
+from r2med.build.build_progress import show
+from r2med.build.builder import Builder, init
 from r2med.build.chunks import count_tokens, cut, passages_of
 from r2med.build.fold_duplicates import NEAR, SAME, find_duplicates
 from r2med.build.judging import occurs
@@ -239,7 +240,7 @@ def test_a_file_that_changed_is_read_again_and_no_other(folder, monkeypatch):
     (folder / "documents" / "b.txt").write_text("Iodine is needed.")
     read = []
     monkeypatch.setattr(
-        "r2med.build.builder.read_file", lambda path, place: read.append(path.name) or read_file(path, place)
+        "r2med.build.corpus_reading.read_file", lambda path, place: read.append(path.name) or read_file(path, place)
     )
     Builder(folder).run("chunk")
     assert read == ["b.txt"]

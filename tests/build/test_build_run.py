@@ -22,7 +22,8 @@ from click.testing import CliRunner
 
 import r2med
 from llm.chat_server import ChatServer, Say
-from r2med.build.builder import Builder, show, status
+from r2med.build.build_progress import show, status
+from r2med.build.builder import Builder
 from r2med.build.item_store import ItemStore, Outcome
 from r2med.cli.main import app
 from r2med.data import load

@@ -17,12 +17,12 @@ import orjson
 import polars as pl
 
 from r2med.build.build_plan import PLAN, BuildPlan, read_plan
-from r2med.build.builder import Foreseen
 from r2med.build.item_store import FAILED, STORE, ItemStore, Spent
 from r2med.build.judged_pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
 from r2med.build.judging import Pair, foresee_judging, judging_step
 from r2med.build.package import plan_settings
 from r2med.build.select_questions import BAND, NEGATIVE, POSITIVE, UNJUDGED, verdict
+from r2med.build.step_pricing import Foreseen
 from r2med.build.step_runner import open_items, run_step
 from r2med.errors import R2medError
 from r2med.llm import current_client

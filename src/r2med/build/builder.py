@@ -1,53 +1,34 @@
-"""A build from its plan to the finished task: the steps in order, what they would cost, what became of each item."""
+"""A build from its plan to the finished task: the steps in order, run or priced."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from r2med.build.build_items import Document, Heading, Passage, Question
+from r2med.build.build_items import Question
 from r2med.build.build_plan import GUIDELINE, PLAN, BuildPlan, read_plan
+from r2med.build.build_progress import STEPS, BuildProgress, active_steps
 from r2med.build.build_seal import build_key, is_finished, seal_build
-from r2med.build.chunks import Span, cut, passages_of
-from r2med.build.fold_duplicates import find_duplicates, fold
+from r2med.build.corpus_reading import CorpusReader
 from r2med.build.hub_sources import fetch_sources
-from r2med.build.item_store import (
-    KEPT,
-    STORE,
-    Count,
-    ItemStore,
-    Outcome,
-    collector_paused,
-    count_outcomes,
-    count_reasons,
-)
+from r2med.build.item_store import KEPT, Count, ItemStore, Outcome, collector_paused, count_outcomes
 from r2med.build.judged_pool import TASK
 from r2med.build.judging import Pair, foresee_judging, judging_step
-from r2med.build.mining import PassageCorpus, guessed_pool, mining_step, names_of
+from r2med.build.mining import PassageCorpus, guessed_pool, mining_step
 from r2med.build.package import Package
 from r2med.build.prompt_files import check_prompts
 from r2med.build.question_steps import QuestionStep, label_step, question_steps
-from r2med.build.read_files import UnreadableFile, file_hash, list_files, read_file
-from r2med.build.read_tables import is_task_folder, read_questions, read_table_documents
+from r2med.build.read_tables import read_questions
 from r2med.build.select_questions import Selection, select, select_question, verdict
+from r2med.build.step_pricing import Foreseen, price_step
 from r2med.build.step_runner import Step, make_items, open_items, refuse_silence, run_step, step_key
-from r2med.data.dataset import text_fingerprint
-from r2med.errors import DataError, R2medError, suggest
-from r2med.llm import Estimate, Request, current_client
+from r2med.errors import R2medError, suggest
 from r2med.pipeline.engine import Engine, quiet
 from r2med.storage.files import write_file
 
-STEPS = (
-    "read", "documents", "fold", "chunk", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "judge",
-    "select", "label",
-)  # fmt: skip
-"""Every step in order; those that the plan has no model for are passed over."""
-_SAMPLE = 2000
-"""Of more requests than this, a part is priced and the rest reckoned from it."""
-_NO_TEXT = "no text in it"
 Item = TypeVar("Item")
 
 
@@ -65,28 +46,6 @@ def init(folder: Path) -> list[Path]:
     for name, source in places.items():
         write_file(folder / name, template.joinpath(source).read_bytes(), parents=True)
     return [folder / name for name in places]
-
-
-@dataclass(frozen=True, repr=False)
-class BuildProgress:
-    """How far a build is."""
-
-    folder: Path
-    counts: Sequence[Count]
-    task: Path | None = None
-    """The finished task; None where the build ended before."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The build for JSON."""
-        return {
-            "folder": str(self.folder),
-            "steps": [asdict(count) for count in self.counts],
-            "task": str(self.task) if self.task else None,
-        }
-
-    def __repr__(self) -> str:
-        last = f"{self.counts[-1].kept} kept by {self.counts[-1].step}" if self.counts else "nothing done"
-        return f"BuildProgress({str(self.folder)!r}: {last}{', task written' if self.task else ''})"
 
 
 class _Until(Exception):
@@ -214,73 +173,7 @@ class Builder:
         return questions, self._read_corpus()
 
     def _read_corpus(self) -> PassageCorpus:
-        documents = self._read_documents()
-        folded = self._find_folded(documents)
-        with collector_paused():
-            stay = fold(documents, folded)
-            return PassageCorpus(self._chunk(stay), names_of(documents, folded))
-
-    def _read_documents(self) -> list[Document]:
-        source = self.plan.documents
-        if source.path.is_file() or is_task_folder(source.path):
-            with collector_paused():
-                documents = read_table_documents(source)
-            self._done(count_reasons("documents", ["" if each.text else _NO_TEXT for each in documents]))
-            found = [document for document in documents if document.text]
-        else:
-            files = list_files(source.path)
-
-            def make(batch: Sequence[Path]) -> list[Outcome]:
-                return [_read_one(path, source.path) for path in batch]
-
-            def identify(path: Path) -> str:
-                return path.relative_to(source.path).as_posix()
-
-            outcomes = self._step(Step("documents", identify, _file_key, make=make, batch=16), files)
-            found = [_document(outcome.value) for outcome in outcomes.values() if not outcome.dropped]
-        if not found:
-            raise DataError(f"{source.path}: holds no document with a text")
-        return found
-
-    def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
-        """Documents that repeat an earlier one, with which."""
-        near = self.plan.documents.near
-        ids, texts = [each.id for each in documents], [each.text for each in documents]
-
-        def make(_: Sequence[str]) -> list[Outcome]:
-            found = find_duplicates(texts, near)
-            return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in found.items()}})]
-
-        step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
-        folded = run_step(step, ["documents"], self._store, self.engine)["documents"].value["duplicates"]
-        self._done(count_reasons("fold", [folded[name][1] if name in folded else "" for name in ids]))
-        return {name: first for name, (first, _) in folded.items()}
-
-    def _chunk(self, documents: Sequence[Document]) -> list[Passage]:
-        passages: dict[str, Passage] = {}
-        for document, spans in zip(documents, self._find_spans(documents), strict=True):
-            for passage in passages_of(document, [Span(*span) for span in spans]):
-                if passages.setdefault(passage.id, passage) is not passage:
-                    raise DataError(f"two passages would have the id {passage.id!r}; give the documents other ids")
-        first = {passage.shown: passage.id for passage in reversed(passages.values())}
-        repeats = {name for name, passage in passages.items() if first[passage.shown] != name}
-        self._done(count_reasons("chunk", ["same text" if name in repeats else "" for name in passages]))
-        return [passage for name, passage in passages.items() if name not in repeats]
-
-    def _find_spans(self, documents: Sequence[Document]) -> list[Any]:
-        """Where the passages of each document are: one item, for they are looked up faster than sixty thousand."""
-        tokens = self.plan.chunk.tokens
-        headings = [[(heading.start, heading.end, heading.text) for heading in each.headings] for each in documents]
-
-        def make(_: Sequence[str]) -> list[Outcome]:
-            return [Outcome({"spans": [cut(document, tokens) for document in documents]})]
-
-        def key(_: str) -> str:
-            texts = text_fingerprint([document.text for document in documents])
-            return step_key("chunk", tokens=tokens, texts=texts, at=headings)
-
-        found = run_step(Step("chunk", str, key, make=make), ["documents"], self._store, self.engine)
-        return list(found["documents"].value["spans"])
+        return CorpusReader(self.plan, self._store, self.engine, self._step, self._done).read()
 
     def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """The questions that get through a step, with what it found."""
@@ -351,125 +244,3 @@ class Builder:
         count = count_outcomes(step.name, outcomes())
         refuse_silence(count)
         self._done(count)
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """What a step would take."""
-
-    step: str
-    items: int
-    """Those that are not kept yet, or might have to be made."""
-    guess: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """The estimate for JSON."""
-        return {"step": self.step, "items": self.items, **asdict(self.guess)}
-
-
-def price_step(
-    step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]], store: ItemStore
-) -> Foreseen:
-    """What a step would take for the items that are not kept; of very many, a part is asked about."""
-    missing = open_items(step, items, store)
-    chosen = missing[:: max(1, len(missing) // _SAMPLE)]
-    guess = current_client().estimate([request for item in chosen for request in foresee(item)])
-    return Foreseen(step.name, len(missing), _scaled(guess, len(missing) / max(1, len(chosen))))
-
-
-def _scaled(guess: Estimate, factor: float) -> Estimate:
-    """An estimate of a part, for the whole."""
-    return Estimate(
-        round(guess.requests * factor),
-        round(guess.cached * factor),
-        round(guess.prompt_tokens * factor),
-        round(guess.completion_tokens * factor),
-        None if guess.cost is None else guess.cost * factor,
-        None if guess.cost_limit is None else guess.cost_limit * factor,
-    )
-
-
-def _file_key(path: Path) -> str:
-    return step_key("documents", content=file_hash(path), kind=path.suffix.lower())
-
-
-def _read_one(path: Path, folder: Path) -> Outcome:
-    try:
-        return Outcome(asdict(read_file(path, folder)))
-    except UnreadableFile as error:
-        return Outcome(dropped=f"{path.suffix.lower().lstrip('.')}: {error}")
-
-
-def _document(value: Mapping[str, Any]) -> Document:
-    headings = tuple(Heading(**heading) for heading in value["headings"])
-    return Document(value["id"], value["title"], value["text"], value["source"], headings)
-
-
-def status(folder: Path) -> BuildProgress:
-    """How far a build is, by what is kept of it; nothing is run."""
-    plan = read_plan(folder)
-    _check_begun(folder)
-    with ItemStore(folder) as store:
-        finished, counts = store.counts(), []
-        for step in active_steps(plan):
-            if step in finished:
-                counts.append(finished[step])
-                continue
-            count = count_outcomes(f"{step} (so far)", (outcome for _, outcome in store.stream(step)))
-            if count.items and step not in ("fold", "chunk"):
-                counts.append(count)
-            break
-    task = folder / TASK
-    return BuildProgress(folder, counts, task if task.is_dir() else None)
-
-
-def active_steps(plan: BuildPlan) -> list[str]:
-    """The steps that the plan has on, in order."""
-    asked = [each.step.name for each in question_steps(plan)]
-    label = ["label"] if plan.label.model else []
-    return ["read", "documents", "fold", "chunk", *asked, "mine", "judge", "select", *label]
-
-
-def _check_begun(folder: Path) -> None:
-    if not (folder / STORE).is_file():
-        raise R2medError(f"{folder}: nothing is built yet; run: r2med build run {folder}")
-
-
-def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any]:
-    """Everything about one question: what each step made of it, and its candidates with their scores, best first."""
-    plan = read_plan(folder)
-    _check_begun(folder)
-    with ItemStore(folder) as store:
-        read = store.outcome("read", identifier)
-        if read is None:
-            raise R2medError(f"{folder}: no question {identifier!r}{suggest(identifier, store.kept('read'))}")
-        steps = {step: store.outcome(step, identifier) for step in active_steps(plan) if step not in _IN_PARTS}
-        mined, chosen = steps.pop("mine", None), steps.pop("select", None)
-        verdicts = chosen.value["verdicts"] if chosen is not None else {}
-        candidates = [
-            _candidate(name, ways, store.outcome("judge", f"{identifier}\t{name}"), verdicts.get(name))
-            for name, ways in (mined.value.get("candidates", {}) if mined is not None else {}).items()
-        ]
-    candidates.sort(key=lambda candidate: -candidate.get("answers", -1.0) - candidate.get("supports", -1.0))
-    found = {step: _shown(outcome) for step, outcome in steps.items() if outcome is not None}
-    ended = steps | {"mine": mined, "select": chosen}
-    dropped = [f"{step}: {each.dropped}" for step, each in ended.items() if each is not None and each.dropped]
-    return {"id": identifier, "steps": found, "candidates": candidates[:top], "dropped": "; ".join(dropped[:1])}
-
-
-_IN_PARTS = ("documents", "fold", "chunk", "judge")
-"""Steps whose items are not questions."""
-
-
-def _shown(outcome: Outcome) -> dict[str, Any]:
-    extra = {name: value for name in ("dropped", "failed") if (value := getattr(outcome, name))}
-    return {**outcome.value, **extra}
-
-
-def _candidate(name: str, ways: Sequence[Sequence[Any]], judged: Outcome | None, verdict: str | None) -> dict[str, Any]:
-    return {
-        "passage": name,
-        "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
-        "verdict": verdict,
-        **(_shown(judged) if judged is not None else {}),
-    }

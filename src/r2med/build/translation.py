@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from r2med.build.builder import Foreseen
 from r2med.build.item_store import FAILED, ItemStore, Outcome, Spent
+from r2med.build.step_pricing import Foreseen
 from r2med.build.step_runner import AskedModel, Asking, Step, answered, open_items, run_step, step_key
 from r2med.build.translation_gates import Language, find_problems, language
 from r2med.data.dataset import Dataset

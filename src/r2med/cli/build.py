@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 from r2med.build.asking_again import SecondAsking
-from r2med.build.builder import Builder, BuildProgress, Foreseen, init, show, status
+from r2med.build.build_progress import BuildProgress, show, status
+from r2med.build.builder import Builder, init
 from r2med.build.health_check import check_health
 from r2med.build.health_report import markdown_lines, refresh_card
 from r2med.build.judged_pool import read_built_task
 from r2med.build.publish import publish
+from r2med.build.step_pricing import Foreseen
 from r2med.build.translation import TranslationSettings, Translator
 from r2med.build.translation_files import check_place, write_translation
 from r2med.cli.asking import asking, asking_options

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from r2med.build.builder import BuildProgress, Foreseen
+    from r2med.build.build_progress import BuildProgress
+    from r2med.build.step_pricing import Foreseen
 
 
 def show_funnel(built: BuildProgress, console: Console) -> None:

@@ -18,12 +18,13 @@ import polars as pl
 import r2med
 from r2med.build.build_items import Question
 from r2med.build.build_plan import PLAN, ReasonSettings
-from r2med.build.builder import Builder, Foreseen, price_step
+from r2med.build.builder import Builder
 from r2med.build.item_store import DROPPED, KEPT, Count, ItemStore, KeptRow, count_outcomes, count_reasons
 from r2med.build.judged_pool import MANIFEST, TASK, BuiltTask, read_built_task
 from r2med.build.judging import Pair
 from r2med.build.prompt_files import prompt
 from r2med.build.question_steps import question_steps
+from r2med.build.step_pricing import Foreseen, price_step
 from r2med.build.step_runner import run_step
 from r2med.errors import R2medError
 from r2med.models.prompts import bundled

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r2med.build.builder import Builder, BuildProgress
+from r2med.build.build_progress import BuildProgress
+from r2med.build.builder import Builder
 from r2med.config import RequestSettings, requesting
 from r2med.llm import Limits, session
 from r2med.storage.files import expanded
