@@ -105,7 +105,8 @@ def _config(build: Build) -> Any:
 
 def _stated_config(build: Build) -> dict[str, Any]:
     file = build.transformer / "config.json"
-    return orjson.loads(file.read_bytes()) if file.is_file() else {}
+    told = orjson.loads(file.read_bytes()) if file.is_file() else {}
+    return told if isinstance(told, dict) else {}
 
 
 def _check_weights(build: Build, loaded: dict[str, Any], beside: Sequence[str] | None) -> None:
@@ -270,7 +271,7 @@ def load_errors(build: Build) -> Iterator[None]:
             ) from error
         raise R2medError(f"{build.folder}: not a model that can be loaded ({first_line(error)})") from error
     except Exception as error:  # whatever the code of a repository may raise
-        if not build.remote_code:
+        if not _is_of_code(build, error):
             raise
         raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
 
@@ -285,12 +286,14 @@ def inference(build: Build, device: object) -> Iterator[None]:
             yield
     except torch.OutOfMemoryError as error:
         raise MemoryError(f"{device} is full") from error
-    except R2medError:
-        raise
     except Exception as error:  # whatever the code of a repository may raise
-        if not build.remote_code or out_of_memory(error):
+        if not _is_of_code(build, error):
             raise
         raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
+
+
+def _is_of_code(build: Build, error: Exception) -> bool:
+    return build.remote_code and not isinstance(error, R2medError) and not out_of_memory(error)
 
 
 def _code_failure(build: Build, error: Exception) -> str:
