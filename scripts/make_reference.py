@@ -117,7 +117,7 @@ def cards_page() -> str:
             "that the hub gives only to users who have accepted a licence."
         ),
         "## Encoders",
-        "`r2med models show NAME` prints a card in full. Lengths are in tokens.",
+        "`r2med models show NAME` prints any card of this page in full. Lengths are in tokens.",
         _encoders(),
         "## Late-interaction models",
         _wrapped(

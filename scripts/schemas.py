@@ -1234,6 +1234,16 @@ MODEL = {
     "oneOf": [
         record({**ENCODER, "task": string("Whose words the prompts are made of."), "strings": STRINGS}),
         record(LATE, "A late-interaction model, as published."),
+        record(
+            RERANKER
+            | {
+                "prompt": unknown(string("What it reads; null where only its server knows.")),
+                "answer": unknown(string("What it answers.")),
+                "notes": string(),
+            },
+            "A reranker.",
+        ),
+        record(CHAT, "A language model."),
     ]
 }
 
@@ -1750,7 +1760,11 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "index": ("r2med index --json, with or without --dry-run", "What was or would be pushed to an engine.", INDEX),
     "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
-    "model": ("r2med models show --json", "One model; an encoder with the exact strings that are encoded.", MODEL),
+    "model": (
+        "r2med models show --json",
+        "One model; an encoder with the exact strings that are encoded, a reranker with its prompt.",
+        MODEL,
+    ),
     "cache": ("r2med cache --json", "What is kept beside the ledger.", CACHE),
     "doctor": ("r2med doctor --json", "Versions, extras, devices, keys and storage.", DOCTOR),
 }

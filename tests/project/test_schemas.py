@@ -187,6 +187,8 @@ COMMANDS = {
     "models (reranker)": ("models", "--reranker", "--json"),
     "models (late)": ("models", "--late", "--json"),
     "model (late)": ("models", "show", "colbertv2", "--json"),
+    "model (reranker)": ("models", "show", "listwise(reasonrank-7b)", "--json"),
+    "model (language model)": ("models", "show", "gpt-4o", "--json"),
     "models (all)": ("models", "--all", "--json"),
     "model": ("models", "show", "bge", "--json"),
     "cache": ("cache", "--json"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rerank_parts import collection, context, order, run_over
 
 import r2med
+from r2med.cli.main import app
 from r2med.errors import SpecError
 from r2med.pipeline.spec import Call
 from r2med.pipeline.system import System
@@ -160,6 +163,21 @@ def test_every_card_is_a_stage() -> None:
         assert stage.requirements.hub[0] == found.id
     assert {"bge-reranker", "monobert", "rankllama"} <= set(cards())
     assert {"cohere", "jina"} <= set(api_cards())
+
+
+def test_every_reranker_that_is_listed_is_shown_with_what_it_reads_and_answers() -> None:
+    listed = json.loads(CliRunner().invoke(app, ["models", "--reranker", "--json"]).stdout)
+    assert len(listed) > 20
+    for row in listed:
+        inside = row["name"].rpartition("(")[2].removesuffix(")")
+        for name in {row["name"], inside} - {"voyage"}:  # which is an encoder, too
+            shown = json.loads(CliRunner().invoke(app, ["models", "show", name, "--json"]).stdout)
+            assert {key: shown[key] for key in row} == row
+            assert row["name"].startswith("api-rerank") or (shown["prompt"] and shown["answer"])
+    told = CliRunner().invoke(app, ["models", "show", "rank1-7b"]).stdout
+    assert "answer           true or false" in told
+    assert "Passage: {passage}" in told
+    assert "o3-mini" in CliRunner().invoke(app, ["models", "show", "o3-mini"]).stdout
 
 
 def test_the_published_three_are_as_published() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from r2med.data.tasks import task as find_task
 from r2med.encode.late_cards import late_cards
 from r2med.encode.resolve import describe_model, export_model, list_models
 from r2med.llm.llm_cards import find_model, model_names
-from r2med.models.prompts import Template
+from r2med.models.prompts import Template, bundled
 from r2med.render.grid import Column, Table, key, numbers
 from r2med.rerank.reranker_cards import api_cards, cards
 from r2med.rerank.served_models import served_cards
@@ -153,10 +153,16 @@ def _plain(card: EncoderCard) -> dict[str, Any]:
 @click.option("--task", default="MedQA-Diag", show_default=True, help="The task whose words the prompts are made of.")
 @json_option()
 def show(model: str, task: str, as_json: bool) -> None:
-    """All about one model, with the exact strings that would be encoded for a task."""
-    late = {row["name"].removeprefix("colbert(").removesuffix(")"): row for row in _late_models()}
-    if model in late:
-        _show_late(late[model], as_json)
+    """All about one model: the exact strings that an encoder reads for a task, how a reranker is asked and read.
+
+    \b
+    Examples:
+      r2med models show bge --task PMC-Treatment
+      r2med models show reasonrank-7b
+    """
+    known = _known_otherwise()
+    if model in known:
+        _show_facts(known[model], as_json)
         return
     found = describe_model(model, find_task(task))
     facts = _plain(found.card)
@@ -172,15 +178,41 @@ def show(model: str, task: str, as_json: bool) -> None:
         click.echo(f"{name:16} {text!r}")
 
 
-def _show_late(facts: Mapping[str, Any], as_json: bool) -> None:
-    """What is published of a late-interaction model; its own files decide what is encoded."""
+def _known_otherwise() -> dict[str, dict[str, Any]]:
+    """What there is to show of every card that is no encoder's, by its name and as systems write it."""
+    forms = {name: {"prompt": prompt, "answer": answer, "notes": notes} for name, prompt, answer, notes in _forms()}
+    nothing = {"prompt": None, "answer": None, "notes": ""}
+    rows = [*_llms(), *({**row, **forms.get(row["name"], nothing)} for row in _rerankers()), *_late_models()]
+    encoders = {card.name for card in list_models()}
+    inside = {row["name"].rpartition("(")[2].removesuffix(")"): row for row in rows}
+    return {name: row for name, row in inside.items() if name not in encoders} | {
+        row["name"]: row for row in rows if row["name"] not in inside
+    }
+
+
+def _forms() -> Iterator[tuple[str, str, str, str]]:
+    """Of every reranker that runs here or is served: its name, what it reads, what it answers, and notes."""
+    for card in cards().values():
+        reads = "".join(card.pieces) or f"{card.query} and {card.document}, as a pair"
+        answers = f"{' or '.join(card.answers)}, by their logits" if card.answers else f"logits ({card.head})"
+        yield card.name, reads, answers, card.notes
+    for served in served_cards().values():
+        prompt = bundled(served.prompt, "r2med.rerank").text
+        yield f"{served.stage}({served.name})", prompt, served.answer, served.notes
+
+
+def _show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
+    """A card that is no encoder's. Of a late-interaction model, its own files decide what is encoded."""
     if as_json:
         write_json(facts)
         return
     for name, value in facts.items():
-        if value not in ("", None):
+        if value not in ("", None) and name != "prompt":
             click.echo(f"{name:16} {value}")
-    click.echo("as published; the checkpoint's own files decide, and r2med run ... --dry-run shows what they say")
+    if facts.get("prompt"):
+        click.echo(f"what it reads:\n\n{facts['prompt']}")
+    if "dimension" in facts:
+        click.echo("as published; the checkpoint's own files decide, and r2med run ... --dry-run shows what they say")
 
 
 @command.command("export")
