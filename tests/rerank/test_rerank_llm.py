@@ -282,6 +282,7 @@ def test_an_unreadable_group_is_asked_for_again_and_counted() -> None:
     assert (own.notes.facts["groups"], own.notes.facts["asked_again"], own.notes.facts["unusable"]) == (4, 4, 0)
     assert own.notes.facts["account"]["requests"] == 8 == len(asked)
     assert not own.notes.incomplete
+    assert own.notes.warnings == ["groupwise: groups without all their grades were asked for again, 4 requests in all"]
     assert Groupwise("gpt-4o", size=5, rounds=2).forecast(data, context()) == {"requests": 4, "requests at most": 12}
 
 

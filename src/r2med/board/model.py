@@ -20,7 +20,9 @@ SUBMITTED = "submitted"
 """The source of a row whose lists somebody submitted, and whose figures were computed from them here."""
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
-RECALL_LOST = "≈: so many of 100 documents of the exact lists were not found by approximate search"
+RECALL_LOST = (
+    "≈: so many of 100 documents of the exact lists were not found: the index is approximate, or terms are left out"
+)
 FAR_APART = 0.10
 """From this difference of averages on, sources do not only disagree: they are told to be so many points apart."""
 FIRST_STAGE, TOKENS = "first stage", "tokens"

@@ -240,6 +240,10 @@ class Groupwise(ModelReranker):
                 break
         self.note(first, replies, seconds, context)
         context.notes.facts["asked_again"] = again
+        if again:
+            context.warn(
+                f"{self.name}: groups without all their grades were asked for again, {again:,} requests in all"
+            )
         return found
 
     def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
