@@ -18,11 +18,11 @@ Grades in JSON: {_GRADES}
 Write the grades in JSON again.
 """
 _DOCUMENTS = {
-    "scurvy": "Gums bleed when vitamin C is missing.",
+    "scurvy": "Gums bleed at night when vitamin C is missing.",
     "gout": "Crystals of uric acid swell a toe at night.",
 }
 _QUESTIONS = {
-    "q1": ("A sailor's gums bleed after months at sea, why?", "Vitamin C"),
+    "q1": ("A sailor's gums bleed at night after months at sea, why?", "Vitamin C"),
     "q2": ("A man wakes at night with a swollen toe, why?", "Uric acid"),
 }
 _PLAN = """
