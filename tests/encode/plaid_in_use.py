@@ -14,8 +14,8 @@ from r2med.data.run import id_order
 from r2med.encode.approximate import recall_lost
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.plaid import PlaidSettings
+from r2med.encode.text_hashes import text_hashes
 from r2med.encode.token_store import TokenStore, TokenVectors
-from r2med.encode.vector_store import text_hashes
 from r2med.errors import R2medError
 
 DEPTH = 10

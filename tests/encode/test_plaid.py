@@ -14,6 +14,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import plaid_in_use
 import pytest
 from click.testing import CliRunner
 
@@ -290,7 +291,7 @@ def test_fast_plaid_itself_finds_what_exact_search_does_and_is_the_same_every_ti
         return json.loads(done.stdout)
 
     (tmp_path / "work").mkdir()
-    found = ran(str(Path(__file__).with_name("plaid_in_use.py")), str(tmp_path / "work"))
+    found = ran(plaid_in_use.__file__, str(tmp_path / "work"))
     for promise in ("randomness kept", "same index again", "seed counts", "scores are exact", "unchanged by searching"):
         assert found[promise], promise
     assert found["lost"]["n_ivf_probe=1, rescore=30"] < found["lost"]["n_ivf_probe=1, rescore=1"]
