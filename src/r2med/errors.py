@@ -145,7 +145,7 @@ def blame(error: BaseException) -> str:
     True
     """
     places = list(_places(error))
-    own = [place for place in places if not place[0].startswith(_others())] or places[-1:]
+    own = [place for place in places if not place[0].startswith(code_of_others())] or places[-1:]
     where = f"{own[-1][0].rpartition(os.sep)[2]}:{own[-1][1]}: " if own else ""
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return f"{where}{type(error).__name__}{f': {said}' if said else ''}"
@@ -160,7 +160,7 @@ def _places(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 @cache
-def _others() -> tuple[str, ...]:
+def code_of_others() -> tuple[str, ...]:
     """Where the code of others is: this package, Python's own and what is installed."""
     import sysconfig  # nothing that a command without errors needs
 

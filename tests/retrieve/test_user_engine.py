@@ -222,6 +222,37 @@ def test_an_edited_function_never_meets_its_old_result(here: Path) -> None:
     assert cached()
 
 
+def test_an_edited_module_that_the_code_imports_counts_too(here: Path) -> None:
+    """Directly or by way of another one, from a package, inside a function; of functions, classes and objects alike."""
+    (here / "tried_parts").mkdir()
+    files = {
+        "tried_engine.py": "import tried_ranks\nfrom tried_parts import *\n\n"
+        "def search(queries, k):\n    return [tried_ranks.best() for _ in queries]\n\n"
+        "class Engine:\n    def search(self, queries, k):\n        return search(queries, k)\n\nready = Engine()\n",
+        "tried_ranks.py": "from tried_names import NAMES\n\ndef best():\n    import tried_later\n    return NAMES\n",
+        "tried_names.py": "NAMES = ['bio-d001']\n",
+        "tried_later.py": "A = 1\n",
+        "tried_parts/__init__.py": "from . import inner\n",
+        "tried_parts/inner.py": "B = 1\n",
+    }
+    for name, text in files.items():
+        (here / name).write_text(text)
+
+    def keys() -> list[str]:
+        for name in [name for name in sys.modules if name.startswith("tried_")]:
+            del sys.modules[name]
+        return [System.parse(f"tried_engine:{name}").key() for name in ("search", "Engine", "ready")]
+
+    before = keys()
+    assert keys() == before
+    for name, text in files.items():
+        (here / name).write_text(text + "\n# edited\n")
+        assert all(now != then for now, then in zip(keys(), before, strict=True)), name
+        (here / name).write_text(text)
+    (here / "tried_stranger.py").write_text("C = 1\n")
+    assert keys() == before
+
+
 def make_search(first: object):
     """A function whose file says nothing of what it returns."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import R2medError, SpecError, blame, suggest
-from r2med.runs.user_source import source_hash
+from r2med.runs.user_source import whole_hash
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -77,5 +77,5 @@ def construct(address: str, kind: Any, options: Mapping[str, Any]) -> Any:
 
 
 def class_version(kind: Any) -> str:
-    """The version that a class states, or else a hash of the file it is in."""
-    return str(getattr(kind, "version", "") or source_hash(kind))
+    """The version that a class states, or else a hash of the file it is in and of what that imports."""
+    return str(getattr(kind, "version", "") or whole_hash(kind))

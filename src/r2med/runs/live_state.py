@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from r2med.runs.user_source import instructions, source_file, source_hash
+from r2med.errors import code_of_others
+from r2med.runs.user_source import instructions, source_file, whole_hash
 
 _SESSION: dict[int, tuple[Any, str]] = {}
 """Objects whose content nobody can tell, each with a mark of this process; kept, so that no id is given twice."""
@@ -33,7 +34,7 @@ def live_hash(target: Any, version: str = "") -> str:
     """
     kind = target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
     reader = _Reader(stated=bool(version), in_file=source_file(kind) is not None)
-    parts = [source_hash(kind), version, *reader.parts(target, kind)]
+    parts = [whole_hash(kind), version, *reader.parts(target, kind)]
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -88,18 +89,26 @@ class _Reader:
         return self.code(value, lenient or self.stated)
 
     def code(self, value: Any, lenient: bool) -> str:
-        if isinstance(value, ModuleType | BuiltinFunctionType):
+        if isinstance(value, ModuleType):
+            return "\n".join([value.__name__, *([whole_hash(value)] if _is_own(value) else [])])
+        if isinstance(value, BuiltinFunctionType):
             return value.__name__
         if isinstance(value, FunctionType | MethodType):
             own = self.function(value) if source_file(value) is None or value.__closure__ else ()
-            return "\n".join([source_hash(value), *own])
-        return source_hash(value) if inspect.isclass(value) else self.untold(value, lenient)
+            return "\n".join([whole_hash(value), *own])
+        return whole_hash(value) if inspect.isclass(value) else self.untold(value, lenient)
 
     @staticmethod
     def untold(value: Any, lenient: bool) -> str:
         if lenient:
             return type(value).__qualname__
         return _SESSION.setdefault(id(value), (value, uuid4().hex))[1]
+
+
+def _is_own(module: ModuleType) -> bool:
+    """Whether a module is the user's own, so that it may be edited."""
+    file = getattr(module, "__file__", None) or ""
+    return file.endswith(".py") and not file.startswith(code_of_others())
 
 
 def _names(code: CodeType) -> Iterator[str]:
