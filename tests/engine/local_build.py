@@ -43,7 +43,8 @@ judge = "judge.txt"
 
 
 def terse_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `local` write few tokens, and send every request to it as a block of its own."""
+    """Let `local` write few tokens with one thread, as workers do, and send each request as a block of its own."""
+    monkeypatch.setenv("R2MED_THREADS", "1")
     add_model(replace(find_model("local"), sampling=Sampling(0.7, None, 42, 16)))
     monkeypatch.setattr(spread_answers, "_BLOCK_TOKENS", 1)
 

@@ -5,7 +5,7 @@ of the parent, however sudden, leaves it behind; it has its own session, so Ctrl
 
 Requests are answered one after another, and nothing of a prompt is kept for the next: llama.cpp rounds otherwise where
 it computes two at a time or has the beginning of a prompt already, and the same request would have other answers, by
-what else is asked of whom.
+what else is asked of whom. With another number of threads it rounds otherwise, too.
 """
 
 from __future__ import annotations
