@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -136,6 +137,24 @@ def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Pa
     assert records[0]["history"].pop(0) == MARK, "it did not go on, but began anew"
     assert records[0] == records[1]
     assert "exists already" in str(CliRunner().invoke(app, words).exception)
+
+
+def test_two_processes_train_one_model(place: Path, tmp_path: Path) -> None:
+    words = training(place, "reranker", tmp_path / "shared", steps=16)  # an epoch of two processes has 13
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    both = [children.start(children.call_as_one_of, 2, rank, port, words, tmp_path / f"said-{rank}") for rank in (0, 1)]
+    for child in both:
+        child.join(200)
+    said = [json.loads((tmp_path / f"said-{rank}").read_text()) for rank in (0, 1)]
+    assert [status for status, *_ in said] == [0, 0], said
+    assert "16 steps of distill" in said[0][1]
+    assert not said[1][1], "one of them writes and speaks"
+    record = json.loads((tmp_path / "shared" / "training.json").read_text())
+    assert record["steps"] == 16
+    assert sum("loss" in entry for entry in record["history"]) > 3
+    assert not (tmp_path / "shared.work").exists()
 
 
 def test_the_trainers_of_sentence_transformers_take_the_exports(place: Path, tmp_path: Path) -> None:

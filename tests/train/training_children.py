@@ -74,6 +74,13 @@ def call_all(commands: list[list[str]], said: Path) -> None:
         call(words, said.with_name(f"{said.name}-{number}"))
 
 
+def call_as_one_of(count: int, rank: int, port: int, words: list[str], said: Path) -> None:
+    """Run a command as one of several processes, with the variables that torchrun sets."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    call(words, said)
+
+
 def train_quietly(words: list[str]) -> None:
     """Run a training that nobody listens to, since it will be killed."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):

@@ -123,6 +123,8 @@ class TrainingLoop:
             "dataloader_pin_memory": not on_processor,
             "use_cpu": on_processor,
             "batch_sampler": "no_duplicates" if self._plan.kind != RERANKER else "batch_sampler",
+            # Several processes: a cross-encoder uses all its weights, and the search for others misses its output.
+            **({"ddp_find_unused_parameters": False} if self._plan.kind == RERANKER else {}),
             **({"prompts": prompts} if any(prompts.values()) and self._plan.kind != RERANKER else {}),
             **length,
             **measured,
