@@ -17,6 +17,7 @@ Text: {{question}} {{answer}} {{passage}} {{guideline}} {{low}} to {{high}}.
 Grades in JSON: {_GRADES}
 Write the grades in JSON again.
 """
+_REASON = "{question} {answer}"
 _DOCUMENTS = {
     "scurvy": "Gums bleed at night when vitamin C is missing.",
     "gout": "Crystals of uric acid swell a toe at night.",
@@ -33,12 +34,13 @@ path = "documents"
 [reason]
 model = "local"
 [mine]
-depth = 2
+depth = 1
 views = ["question", "answer"]
 [judge]
 models = ["local"]
 [prompts]
 judge = "judge.txt"
+reason = "reason.txt"
 """
 
 
@@ -58,6 +60,7 @@ def write_build(folder: Path) -> Path:
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "guideline.md").write_text("Be fair.")
     (folder / "judge.txt").write_text(_JUDGE)
+    (folder / "reason.txt").write_text(_REASON)
     (folder / "plan.toml").write_text(_PLAN)
     return folder
 
