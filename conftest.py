@@ -28,6 +28,15 @@ hypothesis.settings.load_profile("r2med")
 collect_ignore_glob = ["tests/*/conftest.py"]
 
 
+_LONG = ("engine", "web", "train")
+"""Folders of the tests that take longest."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with long tests, so that at the end no worker waits for another."""
+    items.sort(key=lambda item: item.path.parent.name not in _LONG)
+
+
 def pytest_configure() -> None:
     """Refuse a folder of collections that is not there."""
     needs.check_variable()
