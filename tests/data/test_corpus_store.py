@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_texts_stay_in_the_lines_of_plain_files(tmp_path):
     contents = {
         "one.jsonl": b"\xef\xbb\xbf" + json_lines([title, {"id": "b", "text": ""}]) + b"\n\n",
         "two.jsonl": rows(("c", "東京\n👩‍🔬"), ("a", 'Iron in "rust"'), ("d", "x" * 3000)).replace(b"\n", b"\r\n"),
-        "three.jsonl": rows(("e", "last"), ("b", "")).removesuffix(b"\n"),
+        "three.jsonl": b"  " + rows(("e", "last"), ("b", ""), ("f", '{"id": "z"}'), ("g", "{x")).removesuffix(b"\n"),
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
@@ -93,6 +94,21 @@ def test_texts_stay_in_the_lines_of_plain_files(tmp_path):
             assert codes.count("repeated-id") == 2
     (entry,) = entries()
     assert sum(file.stat().st_size for file in entry.iterdir()) < 3000, "the long text is in its file alone"
+
+
+awkward = st.text(st.sampled_from('{"}\\ adt:é\n'), max_size=8)
+
+
+@given(st.lists(st.tuples(awkward, awkward), min_size=1, max_size=6), st.booleans())
+def test_any_text_is_read_back_from_its_line(tmp_path_factory, texts: list[tuple[str, str]], escaped: bool):
+    """Whatever a text shares with the row around it, and however the row is written."""
+    file = tmp_path_factory.mktemp("rows") / "corpus.jsonl"
+    found = [{"id": f"d{place}", "title": title, "text": text} for place, (title, text) in enumerate(texts)]
+    file.write_text("".join(json.dumps(row, ensure_ascii=escaped) + "\n" for row in found), "utf-8")
+    with memory_limited(1):
+        stored = reader.read_corpus([file], Findings()).documents
+    assert is_stored(stored)
+    assert list(stored) == list(reader.read_corpus([file], Findings()).documents)
 
 
 def test_a_parquet_file_is_never_held_whole(tmp_path, monkeypatch):
