@@ -22,8 +22,8 @@ from r2med.data.dataset import Texts
 from r2med.data.problems import Findings
 from r2med.data.rows import read_rows
 from r2med.data.run import id_order
-from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical, encode
-from r2med.data.text_sources import MappedFile
+from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical
+from r2med.data.text_sources import MappedFile, encode
 from r2med.data.validate import validate
 from r2med.errors import DataError
 from r2med.storage.cache import Cache

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts, text_fingerprint
 from r2med.data.problems import Findings, Problem, Spot, place
 from r2med.data.rows import Cursor, is_plain, shorten
-from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical, encode
-from r2med.data.text_sources import DAMAGED, MappedFile, RowFiles, TextSource
+from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical
+from r2med.data.text_sources import DAMAGED, MappedFile, RowFiles, TextSource, encode
 from r2med.data.texts import EXTRAS, document_text
 from r2med.storage.checksums import is_unchanged, write_checksums
 
@@ -115,7 +115,7 @@ class StoredTable:
         self.whole = True
         self.extras: dict[str, dict[str, str]] = {name: {} for name in EXTRAS}
         self.synonyms: dict[str, tuple[str, ...]] = {}
-        self._folder, self._sources = folder, files
+        self._folder, self._paths = folder, files
         self._ids: BinaryIO = (folder / _IDS).open("wb")
         kinds = {"hash": "q", "line": "I", "id_length": "I", "start": "q", "length": "I", "check": "I"}
         self._columns = {name: _Column(folder / f"{name}.part", kind) for name, kind in kinds.items()}
@@ -172,7 +172,7 @@ class StoredTable:
         same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
         suspects = np.unique(np.concatenate([order[same], order[same + 1]]))
         ids = StoredTexts(MappedFile(self._folder / _IDS), columns["id_starts"], columns["id_lengths"])
-        source = _source(self._folder, self._sources)
+        source = _source(self._folder, self._paths)
         texts = StoredTexts(source, columns["text_starts"], columns["text_lengths"], columns["checks"])
         first: dict[str, int] = {}
         repeated = []

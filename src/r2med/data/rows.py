@@ -15,6 +15,7 @@ import orjson
 
 from r2med.config import memory_limit
 from r2med.data.problems import Findings
+from r2med.errors import first_line
 from r2med.storage.file_hashes import stamp
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Cursor:
     """Where a reader is in a file of lines: the line that was read last, and where it starts."""
 
     def __init__(self) -> None:
-        self.start, self.line = 0, b""
+        self.rewind()
 
     @property
     def end(self) -> int:
@@ -138,9 +139,9 @@ def lines(
                     cursor.advance(line)
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({plain(error)})")
+        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({first_line(error)})")
     except OSError as error:
-        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or plain(error)}")
+        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or first_line(error)}")
 
 
 def json_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
@@ -211,9 +212,9 @@ def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) ->
             yield from enumerate(rows.iter_rows(named=True), number + 1)
             number += len(rows)
     except OSError as error:
-        problem = "unreadable-file", f"cannot be read: {error.strerror or plain(error)}"
+        problem = "unreadable-file", f"cannot be read: {error.strerror or first_line(error)}"
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        problem = "damaged-file", f"is not a whole parquet file ({plain(error)})"
+        problem = "damaged-file", f"is not a whole parquet file ({first_line(error)})"
     if stamp(path) != before:
         problem = "unreadable-file", "changed while it was read; read it again"
     if problem[0]:
@@ -278,8 +279,3 @@ def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
 def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
     """What is wrong with a line that does not decode."""
     return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
-
-
-def plain(error: BaseException) -> str:
-    """The first line of an exception's own words."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -22,11 +22,6 @@ _WIDEST = 64
 """Ids of more bytes than this are sorted one by one."""
 
 
-def encode(text: str) -> bytes:
-    """A text as it is stored; a surrogate without its partner comes back as it was."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 class StoredTexts(Sequence[str]):
     """Texts at places of a source."""
 

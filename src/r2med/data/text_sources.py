@@ -25,6 +25,11 @@ _AT_ONCE = 1 << 26
 """The most bytes that are read in one go."""
 
 
+def encode(text: str) -> bytes:
+    """A text as it is stored; a surrogate without its partner comes back as it was."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 class TextSource(Protocol):
     """Something that holds texts at places."""
 
@@ -50,7 +55,7 @@ class MappedFile:
         return [bytes(self.data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
 
     def decode(self, part: bytes) -> str:
-        """The text itself; a surrogate without its partner comes back as it was."""
+        """The text that was stored."""
         return part.decode("utf-8", "surrogatepass")
 
     def refuse(self) -> NoReturn:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
 from r2med.encode.vector_search import Similarity, VectorHits, VectorRows, rescore, search, unit
-from r2med.errors import R2medError, SpecError, require_extra, suggest
+from r2med.errors import R2medError, SpecError, first_line, require_extra, suggest
 from r2med.pipeline.spec import Call, Value, parse
 
 _BLOCK = 16_384
@@ -110,7 +110,7 @@ class _Usearch:
                 expansion_search=expansion,
             )
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise SpecError(f"usearch refuses these settings: {str(error).splitlines()[0]}") from error
+            raise SpecError(f"usearch refuses these settings: {first_line(error)}") from error
         if file is not None:
             self._index.view(str(file))
 

@@ -32,7 +32,7 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.maxsim import MaxSimIndex, rank_tokens, single_threads
 from r2med.encode.token_store import TokenVectors
 from r2med.encode.vector_search import VectorHits
-from r2med.errors import MissingExtra, R2medError, SpecError, suggest
+from r2med.errors import MissingExtra, R2medError, SpecError, first_line, suggest
 from r2med.models.devices import fix_rounding, thread_count
 from r2med.pipeline.spec import Call, Value
 
@@ -260,7 +260,7 @@ def _engine(folder: Path) -> Iterator[Any]:
         # A panic in its Rust code is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        line = first_line(error)[:200]
         raise R2medError(f"fast-plaid failed ({line}); without index=plaid, search is exact") from error
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from r2med.data.rows import opened
-from r2med.errors import R2medError
+from r2med.errors import R2medError, first_line
 from r2med.leakage.findings import LeakageReport
 from r2med.leakage.training import format_of
 from r2med.storage.files import draft_file
@@ -84,4 +84,4 @@ def _without_rows(source: Path, target: Path, rows: Places) -> None:
         frame.filter(~pl.col(number).is_in(unwanted.implode())).drop(number).sink_parquet(target)
     except pl.exceptions.ComputeError as error:
         # So polars calls a full disk.
-        raise OSError(str(error).splitlines()[0]) from error
+        raise OSError(first_line(error)) from error

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from r2med.data.problems import ERROR, Findings
-from r2med.data.rows import lines, not_utf8, parsed, plain
-from r2med.errors import DataError, suggest
+from r2med.data.rows import lines, not_utf8, parsed
+from r2med.errors import DataError, first_line, suggest
 from r2med.text.hash_table import Places, by_size
 
 BLOCK = 2_000_000
@@ -184,7 +184,7 @@ def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
                 number += 1
                 yield TrainingRow(number, strings(list(row)), path.stat().st_size / total)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DataError(f"{path}: is not a whole parquet file ({plain(error)})") from error
+        raise DataError(f"{path}: is not a whole parquet file ({first_line(error)})") from error
 
 
 FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[TrainingRow]]] = {
