@@ -46,12 +46,13 @@ def rich(filled, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def own_files(rich, tmp_path_factory) -> dict[str, Path]:
-    """A site and a report over that home, as files."""
+    """A site and a report over that home, as files; over a copy, for a report also finds causes and keeps them."""
     place = tmp_path_factory.mktemp("files")
+    shutil.copytree(rich, place / "home")
     systems = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
     made = {"site": place / "site", "report": place / "report.html"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("R2MED_HOME", str(rich))
+        patch.setenv("R2MED_HOME", str(place / "home"))
         tasks = ["--tasks", "sample/Biology", "sample/MedQA-Diag"]
         for words in (
             ["site", *systems, "--no-reports", "--out", str(made["site"])],
