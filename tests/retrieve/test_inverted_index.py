@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from r2med.data import load
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
-from r2med.retrieve import index_builder
+from r2med.retrieve import index_builder, postings_builder
 from r2med.retrieve.index_builder import build_index, write_index
 from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex
 from r2med.text import analyze
@@ -45,7 +45,7 @@ def counted(index: InvertedIndex) -> list[Counter[str]]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(texts, max_size=12), st.sampled_from([1, 40, 10_000]))
 def test_index_is_counting(monkeypatch: pytest.MonkeyPatch, found: list[str], block: int) -> None:
-    monkeypatch.setattr(index_builder, "BLOCK", block)
+    monkeypatch.setattr(postings_builder, "BLOCK", block)
     index = build_index(numbered(found))
     expected = [Counter(analyze(text)) for text in found]
     assert counted(index) == expected
@@ -76,7 +76,7 @@ def test_frequencies_take_no_more_bytes_than_they_need(times: int, width: type, 
 
 
 def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_builder, "BLOCK", 10)
+    monkeypatch.setattr(postings_builder, "BLOCK", 10)
     seen: list[float] = []
     build_index(numbered(["one two three"] * 7), seen.append)
     assert sum(seen) == 7

@@ -1,22 +1,16 @@
 """Several devices at once: a process for each with a model of its own, and batches dealt out among them.
 
-The processes are plain Python started anew, not forks: nothing of CUDA or of the caller's script is carried over.
-Both sides talk over pipes in frames of a length and JSON, vectors follow as raw numbers. A process ends when its input
-does, so that none outlives a caller that was killed and keeps a GPU's memory; workers of loky do (docs/decisions.md).
+Frames are JSON, vectors follow as raw numbers. No process outlives a caller that was killed and keeps a GPU's memory
+(`r2med.storage.child_process`); workers of loky do (docs/decisions.md).
 """
 
 from __future__ import annotations
 
 import os
-import struct
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -25,8 +19,7 @@ from r2med.encode.encoder import Vectors
 from r2med.errors import R2medError
 from r2med.models.loading import Build
 from r2med.models.tokenizer import Style
-
-_LENGTH = struct.Struct("<Q")
+from r2med.storage.child_process import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
 
 
 class Pool:
@@ -67,12 +60,7 @@ class _Worker:
 
     def __init__(self, build: Build, device: str, threads: int) -> None:
         self.device = device
-        command = [sys.executable, "-m", "r2med.encode.workers"]
-        # The process must find this very package, from wherever it was imported.
-        package = str(Path(__file__).resolve().parents[2])
-        known = os.environ.get("PYTHONPATH")
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, known] if known else [package])}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._process = ChildProcess("r2med.encode.workers")
         self._send({"build": asdict(build), "device": device, "threads": threads})
 
     def ready(self) -> None:
@@ -83,31 +71,22 @@ class _Worker:
         """One batch on this device."""
         self._send({"texts": [_whole(text) for text in texts], "style": asdict(style)})
         shape = self._receive()["shape"]
-        data = _read(self._process.stdout, 4 * shape[0] * shape[1])
+        data = self._process.read(4 * shape[0] * shape[1])
         return np.frombuffer(data, dtype=np.float32).reshape(shape)
 
     def close(self) -> None:
-        """Close its input, at which it ends by itself; a process that hangs is ended."""
-        if self._process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._process.stdin.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        """End it."""
+        self._process.close()
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            _write(self._process.stdin, orjson.dumps(message))
+            self._process.send(orjson.dumps(message))
         except (BrokenPipeError, ValueError) as error:
             raise self._lost() from error
 
     def _receive(self) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = orjson.loads(_read_frame(self._process.stdout))
+            answer: dict[str, Any] = orjson.loads(self._process.receive())
         except EOFError as error:
             raise self._lost() from error
         match answer.get("failed"):
@@ -126,25 +105,7 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _write(stream: IO[bytes] | None, data: bytes) -> None:
-    if stream is None:
-        raise EOFError
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def _read(stream: IO[bytes] | None, count: int) -> bytes:
-    data = stream.read(count) if stream is not None else b""
-    if len(data) != count:
-        raise EOFError
-    return data
-
-
-def _read_frame(stream: IO[bytes] | None) -> bytes:
-    return _read(stream, _LENGTH.unpack(_read(stream, _LENGTH.size))[0])
-
-
-def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+def _serve(pipes: Pipes) -> None:
     """The other side: load what the first message says, then answer batches until the input ends."""
     import torch
 
@@ -153,7 +114,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     tower: LoadedEncoder | None = None
     while True:
         try:
-            message = orjson.loads(_read_frame(requests))
+            message = orjson.loads(read_frame(pipes.requests))
         except EOFError:
             return
         vectors = b""
@@ -170,17 +131,14 @@ def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             answer = {"failed": "memory", "why": str(error)}
         except R2medError as error:
             answer = {"failed": "input", "why": str(error)}
-        _write(answers, orjson.dumps(answer))
-        answers.write(vectors)
-        answers.flush()
+        write_frame(pipes.answers, orjson.dumps(answer))
+        pipes.answers.write(vectors)
+        pipes.answers.flush()
 
 
 def main() -> None:
     """The process of one device."""
-    # Whatever a library prints must not get between the frames.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    _serve(sys.stdin.buffer, answers)
+    _serve(caller_pipes())
 
 
 if __name__ == "__main__":

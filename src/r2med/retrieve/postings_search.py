@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.run import top
+from r2med.models.devices import thread_count
 from r2med.retrieve.inverted_index import InvertedIndex
 
 Weights = Mapping[int, float]
@@ -35,7 +37,9 @@ _Impacts = tuple[NDArray[np.intp], NDArray[np.float64]]
 _COMMON = 4
 """A term is common when one document in so many has it; common terms come last in a sum."""
 _SCORES_AT_ONCE = 16_000_000
-"""How many scores are held at a time; queries scored together share the work of weighting a term's postings."""
+"""How many scores a thread holds at a time; queries scored together share the work of weighting a term's postings."""
+_THREADS = 4
+"""The most batches that are scored at a time."""
 _FEW = 200_000
 """Among so few documents the sums of all are made in double precision, a batch of queries at a time."""
 _FEW_AT_ONCE = 4_000_000
@@ -111,10 +115,19 @@ class PostingsScorer(ABC):
             yield from self._best_of_few(queries, depth, hidden)
             return
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
-        for start in range(0, len(queries), size):
-            batch, unseen = queries[start : start + size], hidden[start : start + size]
-            for weights, places, place in zip(batch, self._in_question(batch, depth, unseen), unseen, strict=True):
-                yield self._ranked(weights, places, depth, place)
+        spans = [slice(start, start + size) for start in range(0, len(queries), size)]
+        # Long columns are numpy's and scipy's work, which need not wait for each other.
+        with ThreadPoolExecutor(min(_THREADS, thread_count())) as threads:
+            for found in threads.map(lambda span: self._best_of_batch(queries[span], depth, hidden[span]), spans):
+                yield from found
+
+    def _best_of_batch(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[BestDocuments]:
+        """The best of some queries that are scored together."""
+        in_question = self._in_question(queries, depth, hidden)
+        return [
+            self._ranked(weights, places, depth, place)
+            for weights, places, place in zip(queries, in_question, hidden, strict=True)
+        ]
 
     def _falls(self, queries: Sequence[Weights]) -> bool:
         """Whether adding a term may lower a sum, so that no document can be ruled out before the end."""

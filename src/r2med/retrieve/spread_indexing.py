@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, packed_columns, unpacked_columns
 from r2med.pipeline.engine import Engine
-from r2med.retrieve.index_builder import build_run, merge_index, text_blocks
+from r2med.retrieve.index_builder import build_run, merge_index
+from r2med.retrieve.postings_builder import text_blocks
 from r2med.retrieve.sorted_runs import TermPostings, read_column, save_run
 from r2med.storage.files import draft_folder
 from r2med.storage.home import home

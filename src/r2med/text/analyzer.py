@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from r2med.text.porter import stem
+from r2med.text.porter import stem, stem_ascii
 from r2med.text.segment import MAX_UNITS, segment
 
 ANALYZER: Final = "lucene-english"
@@ -100,11 +100,12 @@ def analyze_pieces(pieces: Iterable[str]) -> PieceTokens:
             # Most pieces are one word, perhaps between marks: no need to look for the words in it.
             word = piece.strip(_ASCII_MARKS).lower()
             if word.isalnum() and len(word) <= MAX_UNITS:
-                if term := _TERMS[word]:
-                    tokens.append(term)
-                    counts.append(1)
-                else:
+                if word in STOP_WORDS:
                     counts.append(0)
+                else:
+                    # Pieces are distinct, so that a table of words already met would mostly be in the way.
+                    tokens.append(stem_ascii(word))
+                    counts.append(1)
                 continue
         terms = analyze(piece)
         tokens += terms

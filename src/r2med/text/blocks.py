@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,21 @@ def _byte_table() -> bytes:
 _BYTES = _byte_table()
 _FIRST = np.array([(1 << 8 * length) - 1 for length in range(_WORD.itemsize + 1)], dtype=_WORD)
 """Masks that keep the first 0, 1, ... 8 bytes of a word."""
+
+
+class JoinedTexts(NamedTuple):
+    """Texts as one stretch of UTF-8, a zero byte before each of them and some behind the last."""
+
+    data: bytes
+    lengths: NDArray[np.int64]
+    """How many bytes each text has."""
+
+
+def join_texts(texts: Sequence[str]) -> JoinedTexts:
+    """Some texts end to end; a lone surrogate, which cannot be encoded strictly, passes through as it is."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    return JoinedTexts(b"\0" + b"\0".join(encoded) + b"\0" * (PACKED + 1), lengths)
 
 
 @dataclass(frozen=True)
@@ -67,9 +83,12 @@ def cut(texts: Sequence[str], table: bytes = _BYTES) -> Pieces:
     >>> [pieces.text(place) for place in range(4)], pieces.owners.tolist()
     (['acute', 'renal', 'failure', 'renal'], [0, 0, 0, 1])
     """
-    # A lone surrogate cannot be encoded strictly; it passes through and comes back as it was.
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    data = (b"\0" + b"\0".join(encoded) + b"\0" * (PACKED + 1)).translate(table)
+    return cut_joined(join_texts(texts), table)
+
+
+def cut_joined(texts: JoinedTexts, table: bytes = _BYTES) -> Pieces:
+    """The pieces of texts that have been joined."""
+    data = texts.data.translate(table)
     filled = np.frombuffer(data, dtype=np.uint8) != 0
     edges = np.flatnonzero(filled[1:] != filled[:-1]) + 1
     starts, lengths = edges[0::2], edges[1::2] - edges[0::2]
@@ -80,9 +99,9 @@ def cut(texts: Sequence[str], table: bytes = _BYTES) -> Pieces:
     longer = np.flatnonzero(lengths > 8)
     high[longer] = words[starts[longer] + 8] & _FIRST[np.minimum(lengths[longer] - 8, 8)]
 
-    ends = 1 + np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) + 1)
+    ends = 1 + np.cumsum(texts.lengths + 1)
     held = np.diff(np.searchsorted(starts, ends), prepend=0)
-    return Pieces(data, starts, lengths, low, high, np.repeat(np.arange(len(texts)), held))
+    return Pieces(data, starts, lengths, low, high, np.repeat(np.arange(len(texts.lengths)), held))
 
 
 class TermIds:

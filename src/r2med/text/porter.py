@@ -68,6 +68,8 @@ _STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 
 _DERIVED: Final = frozenset((*_STEP_2, *_STEP_3, *_STEP_4))
+_CHANGED: Final = _DERIVED | {"ll"}
+"""Endings beside single letters without which a word is its own stem."""
 
 
 def stem(word: str) -> str:
@@ -77,12 +79,14 @@ def stem(word: str) -> str:
     ['assembl', 'cardiolog', 'metabolit', 'hypertens', 'is']
     """
     if not word.isascii() and max(word) > "\uffff":
-        return _join_surrogates(_stem(_split_surrogates(word)))
-    return _stem(word)
+        return _join_surrogates(stem_ascii(_split_surrogates(word)))
+    return stem_ascii(word)
 
 
-def _stem(word: str) -> str:
-    if len(word) < 3:
+def stem_ascii(word: str) -> str:
+    """The stem of a lower-cased word of ASCII, or of any characters that Java would not count as two."""
+    # Nearly half of a large vocabulary ends in none of these.
+    if (word[-1] not in "sdgye" and word[-2:] not in _CHANGED) or len(word) < 3:
         return word
     if word[-1] in "sdgy":
         word = _without_inflection(word)

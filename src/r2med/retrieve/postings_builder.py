@@ -1,0 +1,301 @@
+"""Gathering postings in memory: blocks of text or of sparse vectors in, sorted runs out.
+
+Blocks come in any order and say which documents they are; a run holds whatever came since the last one, by term, then
+document. Where memory is given, a run is written to disk as soon as it fills that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
+from r2med.text import analyze_pieces
+from r2med.text.blocks import JoinedTexts, Pieces, TermIds, cut_joined
+
+if TYPE_CHECKING:
+    from r2med.encode.sparse_vectors import SparseVectors
+
+BLOCK = 2_000_000
+"""How many characters of text are worked on at a time, where memory allows."""
+_BYTES_A_CHARACTER = 64
+"""What a character of a block takes while it is worked on, with the next block at its side."""
+_BYTES_A_POSTING = 22
+"""What a posting takes until it is written: as it was gathered, as it is sorted, and on its way there."""
+_BYTES_A_TERM = 130
+"""A term in the table of terms."""
+
+Report = Callable[[float], None]
+
+
+def block_size(memory: int | None = None) -> int:
+    """How many characters of text are worked on at a time, with so much memory."""
+    return BLOCK if memory is None else min(BLOCK, max(1, memory // (4 * _BYTES_A_CHARACTER)))
+
+
+class TextBlock(NamedTuple):
+    """Documents in a row."""
+
+    first: int
+    """The number of the first of them."""
+    texts: JoinedTexts
+
+
+def text_blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
+    """Texts in a row, as many as make about so many characters."""
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= characters:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+class _NumberedBlock(NamedTuple):
+    """A block of texts cut into pieces, and what a table of numbers says of them."""
+
+    first: int
+    """The number of its first document."""
+    documents: int
+    """How many documents it has."""
+    pieces: Pieces
+    numbers: NDArray[np.int32]
+    """The number of each piece."""
+    new: list[str]
+    """Pieces that the table had never met, in the order of their numbers."""
+
+
+def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
+    """Have a builder take in blocks of texts; `progress` is told of the documents, block by block."""
+    # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
+    with ThreadPoolExecutor(max_workers=1) as helper:
+        waiting: Future[_NumberedBlock] | None = None
+        for block in blocks:
+            table = builder.numbers
+            following = helper.submit(_cut_and_number, block, table)
+            if waiting is not None:
+                _add(builder, waiting.result(), progress)
+                if builder.numbers is not table:
+                    following = helper.submit(_number, *following.result()[:3], builder.numbers)
+            waiting = following
+        if waiting is not None:
+            _add(builder, waiting.result(), progress)
+
+
+def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:
+    builder.add(block)
+    progress(block.documents)
+
+
+def _cut_and_number(block: TextBlock, table: TermIds) -> _NumberedBlock:
+    return _number(block.first, len(block.texts.lengths), cut_joined(block.texts), table)
+
+
+def _number(first: int, documents: int, pieces: Pieces, table: TermIds) -> _NumberedBlock:
+    return _NumberedBlock(first, documents, pieces, *table.number(pieces))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The postings of a block of documents, sorted by term, then document."""
+
+    first: int
+    """The number of its first document."""
+    terms: NDArray[np.int32]
+    """The terms that occur, by number, each once."""
+    counts: NDArray[np.int64]
+    """How many postings each of them has."""
+    documents: NDArray[np.int32]
+    values: NDArray[Any]
+
+    @classmethod
+    def sorted_by(cls, first: int, terms: NDArray[Any], documents: NDArray[np.int32], values: NDArray[Any]) -> _Block:
+        """A block of postings that are sorted, given the term of each; documents are counted from its first one."""
+        starts = np.flatnonzero(_changes(terms))
+        counts = np.diff(starts, append=len(terms))
+        return cls(first, terms[starts].astype(np.int32), counts, documents + np.int32(first), values)
+
+
+class PostingsBuilder:
+    """Gathers postings block by block, writes them to disk where memory is short, and hands them out by term."""
+
+    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
+        self.folder, self.memory = folder, memory
+        self.runs: list[Path] = []
+        """The runs on disk, in the order in which they were written."""
+        self.postings = 0
+        self.width: np.dtype[Any] = np.dtype(np.uint8)
+        """How wide values are: as narrow as the largest allows."""
+        self.terms: dict[str, int] = {}
+        """The numbers of the terms, by name."""
+        self._lengths: dict[int, NDArray[np.int32]] = {}
+        self._blocks: list[_Block] = []
+        self._held = 0
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """How many tokens each document has, in the order of their numbers."""
+        return np.concatenate([np.empty(0, dtype=np.int32), *(self._lengths[first] for first in sorted(self._lengths))])
+
+    def forget_terms(self) -> None:
+        """Begin a new run; a vocabulary that takes too much of the memory may be learnt anew."""
+
+    @property
+    def _vocabulary(self) -> int:
+        """About how many bytes the terms take."""
+        return _BYTES_A_TERM * len(self.terms)
+
+    def add_vectors(self, first: int, vectors: SparseVectors) -> None:
+        """Take in documents that are sparse vectors, a term a dimension."""
+        owners = np.repeat(np.arange(len(vectors), dtype=np.int32), vectors.counts)
+        order = np.lexsort((owners, vectors.dimensions))
+        block = _Block.sorted_by(first, vectors.dimensions[order], owners[order], vectors.weights[order])
+        self._take(block, vectors.counts.astype(np.int32))
+
+    def _take(self, block: _Block, lengths: NDArray[np.int32]) -> None:
+        """Hold a block; `lengths` has an entry for each of its documents."""
+        self._lengths[block.first] = lengths
+        self._blocks.append(block)
+        self._held += len(block.documents)
+        if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write what has been gathered to disk."""
+        if self.folder is None or not self._blocks:
+            return
+        self.folder.mkdir(exist_ok=True)
+        self.runs.append(self.folder / str(len(self.runs)))
+        save_run(self.take_run(), self.runs[-1])
+        self.forget_terms()
+
+    def take_run(self) -> TermPostings:
+        """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
+        held = np.zeros(len(self.terms), dtype=np.int64)
+        for block in self._blocks:
+            held[block.terms] += block.counts
+        names = sorted(self.terms)
+        by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
+        if not held.all():
+            # Terms known from a run before this one.
+            names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
+            by_name = by_name[held[by_name] > 0]
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
+        # Half the bytes where they suffice: scattering waits for memory.
+        kind: type[np.signedinteger[Any]] = np.int32 if offsets[-1] < 1 << 31 else np.int64
+        free = np.empty(len(self.terms), dtype=kind)
+        free[by_name] = offsets[:-1]
+        documents = np.empty(offsets[-1], dtype=np.int32)
+        widths = [block.values.dtype for block in self._blocks]
+        values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *widths))
+        # In the order of the documents each block only appends to its terms' postings; the last of the list is next.
+        self._blocks.sort(key=lambda block: block.first, reverse=True)
+        while self._blocks:
+            block = self._blocks.pop()
+            places = append_places(free, block.terms, block.counts)
+            documents[places] = block.documents
+            values[places] = block.values
+        self._held = 0
+        self.postings += len(documents)
+        self.width = np.result_type(self.width, values.dtype)
+        return TermPostings("\n".join(names).encode().split(b"\n") if names else [], offsets, documents, values)
+
+
+class TextBuilder(PostingsBuilder):
+    """Takes in blocks of text; knows the pieces and terms met since it last forgot them, and each piece's terms."""
+
+    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
+        super().__init__(folder, memory)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.numbers = TermIds()
+        # A term that is looked up for the first time gets the next number.
+        self.terms: defaultdict[str, int] = defaultdict(count().__next__)
+        self.piece_counts = np.empty(0, dtype=np.int32)
+        self.piece_starts = np.empty(0, dtype=np.int64)
+        self.piece_terms = np.empty(0, dtype=np.int32)
+
+    def forget_terms(self) -> None:
+        """A vocabulary that takes too much of the memory is learnt anew."""
+        if 2 * self._vocabulary > self.memory:
+            self._forget()
+
+    @property
+    def _vocabulary(self) -> int:
+        """About how many bytes pieces and terms take, with room for the arrays to be copied as they grow."""
+        pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
+        return pieces + self.numbers.nbytes + _BYTES_A_TERM * len(self.terms)
+
+    @classmethod
+    def within(cls, folder: Path, memory: int) -> TextBuilder:
+        """A builder that takes about so much memory, the blocks that it is given included."""
+        return cls(folder, memory - block_size(memory) * _BYTES_A_CHARACTER)
+
+    def add(self, block: _NumberedBlock) -> None:
+        """Take in a block, numbered by this builder's table, after those that were numbered before it."""
+        self._learn(block.new)
+        terms, owners = self._tokens(block.numbers, block.pieces.owners)
+        lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
+        self._take(self._count(terms, owners, block), lengths)
+
+    def _learn(self, new: list[str]) -> None:
+        """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
+        tokens, counts = analyze_pieces(new)
+        numbers = np.fromiter(map(self.terms.__getitem__, tokens), np.int32, len(tokens))
+        more = np.array(counts, dtype=np.int32)
+        starts = len(self.piece_terms) + np.cumsum(more, dtype=np.int64) - more
+        self.piece_counts = np.concatenate([self.piece_counts, more])
+        self.piece_starts = np.concatenate([self.piece_starts, starts])
+        self.piece_terms = np.concatenate([self.piece_terms, numbers])
+
+    def _tokens(
+        self, numbers: NDArray[np.int32], owners: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The terms of pieces and the documents they stand in: every piece's first term, then the second ones, ..."""
+        counts = self.piece_counts[numbers]
+        places = np.flatnonzero(counts)
+        terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
+        level = 0
+        while len(places):
+            terms.append(self.piece_terms[self.piece_starts[numbers[places]] + level])
+            where.append(owners[places])
+            level += 1
+            places = places[counts[places] > level]
+        return np.concatenate(terms), np.concatenate(where)
+
+    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int64], block: _NumberedBlock) -> _Block:
+        """Sort tokens by term and document and count equal ones."""
+        bits = max(block.documents - 1, 1).bit_length()
+        # One key a token; half the bytes where they suffice make the sort twice as fast.
+        width: type[np.unsignedinteger[Any]] = np.uint32 if len(self.terms) << bits < 1 << 32 else np.uint64
+        keys = terms.astype(width) << width(bits) | owners.astype(width)
+        keys.sort()
+        edges = np.flatnonzero(_changes(keys))
+        counts = np.diff(edges, append=len(keys))
+        distinct = keys[edges]
+        return _Block.sorted_by(
+            block.first,
+            distinct >> width(bits),
+            (distinct & width((1 << bits) - 1)).astype(np.int32),
+            counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
+        )
+
+
+def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a sorted column's value differs from the one before; the first always does."""
+    changed = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=changed[1:])
+    return changed

@@ -1,0 +1,109 @@
+"""A process of this package at the side of this one, fed over a pipe.
+
+It is plain Python started anew, not a fork: nothing of CUDA, of threads or of the caller's script is carried over. Both
+sides talk in frames, a length and so many bytes. The process ends when its input does, so that none outlives a caller
+that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+_LENGTH = struct.Struct("<Q")
+
+
+class ChildProcess:
+    """This side of it: `python -m MODULE`, with further variables of the environment."""
+
+    def __init__(self, module: str, **environment: str) -> None:
+        # The process must find this very package, from wherever it was imported.
+        package = str(Path(__file__).resolve().parents[2])
+        known = os.environ.get("PYTHONPATH")
+        path = os.pathsep.join([package, known] if known else [package])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | environment | {"PYTHONPATH": path},
+        )
+
+    @property
+    def number(self) -> int:
+        """Its number in the system."""
+        return self._process.pid
+
+    def send(self, *parts: bytes) -> None:
+        """Write a frame, in one part or several."""
+        write_frame(self._process.stdin, *parts)
+
+    def receive(self) -> bytes:
+        """The next frame that it has written; `EOFError` if it has ended."""
+        return read_frame(self._process.stdout)
+
+    def read(self, count: int) -> bytes:
+        """So many bytes that follow a frame."""
+        return read_bytes(self._process.stdout, count)
+
+    def close(self) -> None:
+        """Close its input, at which it ends by itself; a process that hangs is ended."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+        self.close()
+
+
+class Pipes(NamedTuple):
+    """The other side: frames from the caller, and frames to it."""
+
+    requests: IO[bytes]
+    answers: IO[bytes]
+
+
+def caller_pipes() -> Pipes:
+    """The pipes to whoever started this process; what a library prints does not get between the frames."""
+    # An interrupt at the keyboard is the caller's to handle: it closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return Pipes(sys.stdin.buffer, answers)
+
+
+def write_frame(stream: IO[bytes] | None, *parts: bytes) -> None:
+    """A length and so many bytes."""
+    if stream is None:
+        raise EOFError
+    stream.write(_LENGTH.pack(sum(map(len, parts))))
+    for part in parts:
+        stream.write(part)
+    stream.flush()
+
+
+def read_bytes(stream: IO[bytes] | None, count: int) -> bytes:
+    """So many bytes; `EOFError` where there are fewer."""
+    data = stream.read(count) if stream is not None else b""
+    if len(data) != count:
+        raise EOFError
+    return data
+
+
+def read_frame(stream: IO[bytes] | None) -> bytes:
+    """What `write_frame` has written; `EOFError` where the stream ends."""
+    return read_bytes(stream, _LENGTH.unpack(read_bytes(stream, _LENGTH.size))[0])
