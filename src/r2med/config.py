@@ -23,6 +23,7 @@ What a command says wins; neither changes a result.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -172,6 +173,12 @@ def memory_limited(limit: int | None) -> Iterator[None]:
     finally:
         if limit:
             _memory_given.pop()
+
+
+def thread_count() -> int:
+    """How many threads work may use here: a worker among others says so by a variable."""
+    given = os.environ.get("R2MED_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
 
 
 def memory_limit() -> int:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from r2med.data.tasks import Task
 
-_HASH_BLOCK = 64  # texts hashed at a time: few calls, and pieces that still fit the processor's cache
+_HASH_BLOCK = 64
+"""Texts hashed at a time: few calls, and pieces that still fit the processor's cache."""
+STRETCH = 16 * _HASH_BLOCK
+"""Texts read at a time for a hash."""
 
 
 def text_fingerprint(*columns: Sequence[str]) -> str:
@@ -31,11 +34,18 @@ def text_fingerprint(*columns: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for column in columns:
         digest.update(b"%d\n" % len(column))
-        for start in range(0, len(column), _HASH_BLOCK):
-            pieces = [text.encode("utf-8", "surrogatepass") for text in column[start : start + _HASH_BLOCK]]
-            digest.update(b",".join([b"%d" % len(piece) for piece in pieces]) + b"\n")
-            digest.update(b"".join(pieces))
+        for start in range(0, len(column), STRETCH):
+            for part in hashed_parts(column[start : start + STRETCH]):
+                digest.update(part)
     return digest.hexdigest()[:32]
+
+
+def hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
+    """What goes into a fingerprint for a stretch of texts."""
+    for start in range(0, len(texts), _HASH_BLOCK):
+        pieces = [text.encode("utf-8", "surrogatepass") for text in texts[start : start + _HASH_BLOCK]]
+        yield b",".join([b"%d" % len(piece) for piece in pieces]) + b"\n"
+        yield b"".join(pieces)
 
 
 @dataclass(frozen=True)

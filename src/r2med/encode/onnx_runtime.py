@@ -16,12 +16,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from r2med.config import thread_count
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder
 from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
-from r2med.models.devices import thread_count
 from r2med.models.loading import Build, load_dense, load_transformer, positions_of
 from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
 from r2med.models.prompts import Template

@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.config import thread_count
 from r2med.encode.approximate import CANDIDATES, engine_call, engine_options
 from r2med.encode.encoder import Vectors
 from r2med.encode.maxsim import MaxSimIndex, rank_tokens, single_threads
 from r2med.encode.token_store import TokenVectors
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import MissingExtra, R2medError, SpecError, first_line, suggest
-from r2med.models.devices import fix_rounding, thread_count
+from r2med.models.devices import fix_rounding
 from r2med.pipeline.spec import Call, Value
 
 NAME = "plaid"

@@ -42,12 +42,6 @@ def fix_rounding() -> None:
     os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 
 
-def thread_count() -> int:
-    """How many threads a model may use here: a worker among others says so by a variable."""
-    given = os.environ.get("R2MED_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
-
-
 def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on whatever device; torch is recognised by name, for it may not be installed."""
     return (

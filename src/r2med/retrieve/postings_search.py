@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.config import thread_count
 from r2med.data.run import top
-from r2med.models.devices import thread_count
 from r2med.retrieve.inverted_index import InvertedIndex
 
 Weights = Mapping[int, float]

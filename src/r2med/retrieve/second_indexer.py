@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.models.devices import thread_count
+from r2med.config import thread_count
 from r2med.retrieve.postings_builder import TextBlock, TextBuilder, block_size, fill, text_blocks
 from r2med.retrieve.sorted_runs import read_column
 from r2med.storage.child_process import ChildProcess, Pipes, caller_pipes, read_frame, write_frame

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 
 TERMS = "terms.txt"
 _TERMS_AT_ONCE = 65_536
+_POSTINGS_AT_ONCE = 1 << 19
+"""More are not merged at a time, whatever the memory: larger columns would be slower to come by than to fill."""
 _BYTES_A_POSTING = 48
 """What a posting takes while it is merged: where it goes, and its own numbers twice."""
 
@@ -88,8 +91,8 @@ class _RunReader:
         """The next terms: at least one, if there is any, and no more than have so many postings."""
         last = int(np.searchsorted(self.offsets, self.offsets[self.place] + most, side="right")) - 1
         wanted = min(max(last - self.place, 1), _TERMS_AT_ONCE, self.left)
-        while len(self._ahead) < wanted:
-            self._ahead.append(self._file.readline().removesuffix(b"\n"))
+        more = islice(self._file, max(0, wanted - len(self._ahead)))
+        self._ahead += [line.removesuffix(b"\n") for line in more]
         return self._ahead[:wanted]
 
     def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
@@ -106,7 +109,7 @@ class _RunReader:
 def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
     """The postings of all runs together, a stretch of the alphabet at a time; `memory` bounds what is held of them."""
     runs = [_RunReader(folder) for folder in folders]
-    most = max(1, memory // (_BYTES_A_POSTING * len(runs)))
+    most = max(1, min(_POSTINGS_AT_ONCE, memory // _BYTES_A_POSTING) // len(runs))
     while live := [run for run in runs if run.left]:
         heads = [run.ahead(most) for run in live]
         # Beyond the least of the last terms, a run may have terms that have not been looked at.
@@ -117,8 +120,9 @@ def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
 
 def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPostings:
     """The postings of some terms, those of each run behind those of the run before."""
-    terms = sorted(set().union(*taken))
-    number = {term: place for place, term in enumerate(terms)}
+    # Sorting what is sorted in parts only merges the parts; equal terms are folded afterwards.
+    number = dict(zip(dict.fromkeys(sorted(chain.from_iterable(taken))), count(), strict=False))
+    terms = list(number)
     parts = [
         (np.fromiter(map(number.__getitem__, own), np.int64, len(own)), *run.take(len(own)))
         for run, own in zip(runs, taken, strict=True)
