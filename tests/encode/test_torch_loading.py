@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,26 +150,6 @@ def test_a_folder_that_is_no_model_is_one_line(mistral, tmp_path, spoil):
     with pytest.raises(R2medError, match="broken") as caught:
         encoder(folder).encode(["fever"], Role.DOCUMENT)
     assert "\n" not in str(caught.value)
-
-
-CALLER = """
-import subprocess, sys, time
-worker = subprocess.Popen([sys.executable, "-m", "r2med.encode.workers"], stdin=subprocess.PIPE)
-print(worker.pid, flush=True)
-time.sleep(600)
-"""
-
-
-def test_a_process_does_not_outlive_a_killed_caller():
-    caller = subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE)
-    worker = Path("/proc") / caller.stdout.readline().decode().strip() / "cmdline"
-    assert worker.exists()
-    caller.kill()
-    caller.wait()
-    deadline = time.monotonic() + 60
-    while worker.exists() and worker.read_bytes():
-        assert time.monotonic() < deadline, "it is still there"
-        time.sleep(0.05)
 
 
 def test_two_processes_give_what_one_gives(mistral):

@@ -59,18 +59,25 @@ def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory
     """Write an index together with a second process, half of the memory for each."""
     share = memory // 2
     builder = TextBuilder.within(folder / "runs", share)
+    done = 0.0
+
+    def report(more: float) -> None:
+        nonlocal done
+        done += more
+        progress(more)
+
     with SecondIndexer(ends, folder / "second", share) as second:
-        fill(builder, ends.from_front(block_size(share)), lambda done: progress(done + second.newly_sent()))
+        fill(builder, ends.from_front(block_size(share)), lambda more: report(more + second.newly_sent()))
         builder.spill()
         part = second.finish()
-    progress(second.newly_sent())
     if part is None:
         # What it had is worked on here, as if it had never been sent.
         fill(builder, ends.from_meeting(block_size(share)))
         _finish(builder, ids, folder, memory)
-        return
-    runs, lengths = part
-    merge_index([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), ids, folder, memory)
+    else:
+        runs, lengths = part
+        merge_index([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), ids, folder, memory)
+    progress(len(ids) - done)
 
 
 def write_vector_index(

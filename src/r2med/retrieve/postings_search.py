@@ -115,19 +115,17 @@ class PostingsScorer(ABC):
             yield from self._best_of_few(queries, depth, hidden)
             return
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
-        spans = [slice(start, start + size) for start in range(0, len(queries), size)]
+
+        def of_batch(start: int) -> list[BestDocuments]:
+            batch, unseen = queries[start : start + size], hidden[start : start + size]
+            in_question = self._in_question(batch, depth, unseen)
+            columns = zip(batch, in_question, unseen, strict=True)
+            return [self._ranked(weights, places, depth, place) for weights, places, place in columns]
+
         # Long columns are numpy's and scipy's work, which need not wait for each other.
         with ThreadPoolExecutor(min(_THREADS, thread_count())) as threads:
-            for found in threads.map(lambda span: self._best_of_batch(queries[span], depth, hidden[span]), spans):
+            for found in threads.map(of_batch, range(0, len(queries), size)):
                 yield from found
-
-    def _best_of_batch(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[BestDocuments]:
-        """The best of some queries that are scored together."""
-        in_question = self._in_question(queries, depth, hidden)
-        return [
-            self._ranked(weights, places, depth, place)
-            for weights, places, place in zip(queries, in_question, hidden, strict=True)
-        ]
 
     def _falls(self, queries: Sequence[Weights]) -> bool:
         """Whether adding a term may lower a sum, so that no document can be ruled out before the end."""

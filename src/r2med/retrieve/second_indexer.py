@@ -7,6 +7,7 @@ first process does the rest alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -132,19 +133,20 @@ class SecondIndexer:
         if self._process is None:
             return
         try:
-            self._process.send(orjson.dumps({"folder": str(self._folder), "memory": self._memory}))
+            self._process.send(json.dumps({"folder": str(self._folder), "memory": self._memory}).encode())
             for first, texts in self._ends.from_back(block_size(self._memory)):
                 self._process.send(orjson.dumps({"first": first, "documents": len(texts.lengths)}))
                 self._process.send(texts.lengths.tobytes(), texts.data)
                 self._sent += len(texts.lengths)
             self._process.send(b"")
-        except (OSError, ValueError):
+        except Exception:
+            # What could not be read is read again by the first process, which says why.
             self._lost = True
 
 
 def _serve(pipes: Pipes) -> None:
     """The other side: take in blocks of texts until an empty frame, then name the runs, the earliest first."""
-    asked = orjson.loads(read_frame(pipes.requests))
+    asked = json.loads(read_frame(pipes.requests))  # paths may hold what orjson cannot carry
     folder = Path(asked["folder"])
     builder = TextBuilder.within(folder, asked["memory"])
     fill(builder, _received(pipes))

@@ -1,0 +1,30 @@
+"""A process at the side of this one says what it is asked, and never outlives its caller."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CALLER = """
+import sys, time
+from r2med.storage.child_process import ChildProcess
+print(ChildProcess(sys.argv[1]).number, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("module", ["r2med.encode.workers", "r2med.retrieve.second_indexer"])
+def test_a_process_does_not_outlive_a_killed_caller(module):
+    caller = subprocess.Popen([sys.executable, "-c", CALLER, module], stdout=subprocess.PIPE)
+    process = Path("/proc") / caller.stdout.readline().decode().strip() / "cmdline"
+    assert module.encode() in process.read_bytes()
+    caller.kill()
+    caller.wait()
+    deadline = time.monotonic() + 60
+    while process.exists() and process.read_bytes():
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.02)
