@@ -24,6 +24,9 @@ from r2med.retrieve.second_indexer import BothEnds, SecondIndexer, is_worthwhile
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, merge_runs, read_column
 from r2med.storage.checksums import write_checksums
 
+_RUNS, _SECOND = "runs", "second"
+"""Where runs are kept until the index is whole: this process's, and those of the second one."""
+
 
 def build_index(documents: Texts, progress: Report = lambda _: None) -> InvertedIndex:
     """The index of some documents, in memory; `progress` is told how many more are done, block by block.
@@ -50,7 +53,7 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
     if is_worthwhile(documents.texts):
         _write_index_by_two(ends, documents.ids, folder, memory, progress)
         return
-    builder = TextBuilder.within(folder / "runs", memory)
+    builder = TextBuilder.within(folder / _RUNS, memory)
     fill(builder, ends.from_front(block_size(memory)), progress)
     _finish(builder, documents.ids, folder, memory)
 
@@ -58,7 +61,7 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
 def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory: int, progress: Report) -> None:
     """Write an index together with a second process, half of the memory for each."""
     share = memory // 2
-    builder = TextBuilder.within(folder / "runs", share)
+    builder = TextBuilder.within(folder / _RUNS, share)
     done = 0.0
 
     def report(more: float) -> None:
@@ -66,12 +69,13 @@ def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory
         done += more
         progress(more)
 
-    with SecondIndexer(ends, folder / "second", share) as second:
+    with SecondIndexer(ends, folder / _SECOND, share) as second:
         fill(builder, ends.from_front(block_size(share)), lambda more: report(more + second.newly_sent()))
         builder.spill()
         part = second.finish()
     if part is None:
         # What it had is worked on here, as if it had never been sent.
+        shutil.rmtree(folder / _SECOND, ignore_errors=True)
         fill(builder, ends.from_meeting(block_size(share)))
         _finish(builder, ids, folder, memory)
     else:
@@ -89,7 +93,7 @@ def write_vector_index(
     progress: Report = lambda _: None,
 ) -> None:
     """Write the index of sparse vectors into a folder: blocks of documents in their order, terms by their names."""
-    builder = PostingsBuilder(folder / "runs", memory // 2)
+    builder = PostingsBuilder(folder / _RUNS, memory // 2)
     builder.terms = {name: number for number, name in enumerate(names)}
     first = 0
     for vectors in blocks:
@@ -124,7 +128,7 @@ def _complete(lengths: NDArray[np.int32], ids: Sequence[str], folder: Path) -> N
     """Write what stands beside the postings, and the seal over all of it."""
     np.save(folder / "lengths.npy", lengths, allow_pickle=False)
     np.save(folder / "ties.npy", id_order(ids), allow_pickle=False)
-    for place in ("runs", "second"):
+    for place in (_RUNS, _SECOND):
         shutil.rmtree(folder / place, ignore_errors=True)
     write_checksums(folder)
 

@@ -8,7 +8,6 @@ that was killed.
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import subprocess
 import sys
@@ -32,6 +31,8 @@ class ChildProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | environment | {"PYTHONPATH": path},
+            # An interrupt at the keyboard is the caller's to handle.
+            start_new_session=True,
         )
 
     @property
@@ -79,8 +80,6 @@ class Pipes(NamedTuple):
 
 def caller_pipes() -> Pipes:
     """The pipes to whoever started this process; what a library prints does not get between the frames."""
-    # An interrupt at the keyboard is the caller's to handle: it closes the pipe.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return Pipes(sys.stdin.buffer, answers)
