@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 import needs
+from r2med.llm import llm_cards
 from r2med.models.devices import fix_rounding
 
 # Code that comes with a model is copied before it runs: not into the user's cache. Read when transformers is imported.
@@ -53,8 +54,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has its own empty `R2MED_HOME`, and prints as into a pipe whatever the width of the terminal."""
+    """Every test has its own empty `R2MED_HOME`, and prints as into a pipe whatever the width of the terminal.
+
+    Models that it makes known by name are not known to the next one.
+    """
     folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setattr(llm_cards, "_ADDED", dict(llm_cards._ADDED))
     monkeypatch.setenv("R2MED_HOME", str(folder))
     monkeypatch.delenv("COLUMNS", raising=False)
     return folder
