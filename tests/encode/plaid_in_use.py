@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from r2med.data.run import id_order
-from r2med.encode.approximate import recall_lost
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.plaid import PlaidSettings
 from r2med.encode.text_hashes import text_hashes
 from r2med.encode.token_store import TokenStore, TokenVectors
 from r2med.errors import R2medError
+from r2med.retrieve.recall_lost import recall_lost
 
 DEPTH = 10
 

@@ -199,6 +199,23 @@ def test_pruning_says_what_it_loses(models, context: Context) -> None:
             assert fresh.notes.facts["document_terms"] <= options["document_terms"]
 
 
+def test_what_pruning_loses_is_not_hidden_by_lists_of_all_documents(context: Context) -> None:
+    """A task of the sample has fewer documents than a list has places: whole lists have nearly all in common."""
+    data = r2med.load("sample/MedQA-Diag").collection
+    whole, pruned = (
+        Splade(str(TRAINED / "sparse"), device="cpu", document_terms=terms).retrieve(data, context) for terms in (0, 20)
+    )
+
+    def lost(depth: int) -> float:
+        exact = {query: set(whole[query].documents[:depth]) for query in whole.queries}
+        kept = sum(len(exact[query] & set(pruned[query].documents[:depth])) for query in exact)
+        return 1 - kept / sum(map(len, exact.values()))
+
+    assert len(data.documents) < 100, "so that ten places are compared"
+    assert lost(100) < 0.01 < 0.1 < lost(10)
+    assert context.notes.facts["recall_lost"] == pytest.approx(lost(10), abs=1e-6)
+
+
 weights = st.floats(-2, 5, width=32, allow_nan=False).filter(lambda value: abs(value) > 1e-3)
 vectors = st.dictionaries(st.integers(0, 11), weights, max_size=8)
 NAMES = [f"t{number:02}" for number in range(12)]

@@ -10,7 +10,7 @@ is lost against exact search is measured by who asks for this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +27,6 @@ from r2med.pipeline.spec import Call, Value, parse
 _BLOCK = 16_384
 CANDIDATES = 2
 """How many candidates an engine names for each place of a list, unless more are asked for."""
-_CHECKED = 200
-"""For how many queries, at the most, an approximate list is compared with the exact one."""
 
 
 class _Engine(Protocol):
@@ -238,30 +236,3 @@ class ApproximateIndex:
 def _ready(rows: Vectors, how: Similarity) -> Vectors:
     """Vectors whose dot product is what is asked for."""
     return np.ascontiguousarray(unit(rows) if how.name == "cosine" else rows, dtype=np.float32)
-
-
-def recall_lost(found: NDArray[np.intp], exact: NDArray[np.intp]) -> float:
-    """The share of the exact lists that is missing from those that were found.
-
-    >>> recall_lost(np.array([[1, 2], [3, 4]]), np.array([[2, 1], [3, 5]]))
-    0.25
-    """
-    if not exact.size:
-        return 0.0
-    kept = sum(len(np.intersect1d(one, other)) for one, other in zip(found, exact, strict=True))
-    return 1 - kept / exact.size
-
-
-def checked(queries: int) -> NDArray[np.intp]:
-    """The places of the queries whose lists are compared with the exact ones, evenly drawn from all.
-
-    >>> checked(3).tolist(), len(checked(1000))
-    ([0, 1, 2], 200)
-    """
-    return np.unique(np.linspace(0, queries - 1, min(queries, _CHECKED)).astype(np.intp))
-
-
-def measured_loss(found: NDArray[np.intp], exact: Callable[[NDArray[np.intp]], NDArray[np.intp]]) -> float:
-    """The share of the exact lists that was not found; `exact` makes the lists of the queries at some places."""
-    chosen = checked(len(found))
-    return round(recall_lost(found[chosen], exact(chosen)), 6)

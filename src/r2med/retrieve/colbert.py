@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.data.run import Run, id_order
-from r2med.encode.approximate import measured_loss
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import MaxSimIndex
@@ -27,6 +26,7 @@ from r2med.pipeline.registry import named
 from r2med.pipeline.stage import Context, Requirements, Reranker, Retriever
 from r2med.retrieve.dense import run_of_hits
 from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.recall_lost import measured_loss
 from r2med.retrieve.searchable_documents import searchable, with_text
 from r2med.storage.cache import cache_key
 
@@ -152,11 +152,12 @@ class ColBERT(LateInteraction, Retriever):
                 f"plaid found fewer than {depth} documents for {exactly} of {counted(len(queries), 'query', 'queries')}"
                 "; these were searched exactly; see n_ivf_probe"
             )
-        depth = hits.places.shape[1]
         with context.timed("check"):
             lost = measured_loss(
                 hits.places,
-                lambda chosen: plaid.exact.search([queries[place] for place in chosen.tolist()], depth, ties).places,
+                len(ties),
+                hits.places.shape[1],
+                lambda chosen, depth: plaid.exact.search([queries[at] for at in chosen.tolist()], depth, ties).places,
             )
         context.notes.facts |= {
             "plaid": plaid.settings.recorded(),

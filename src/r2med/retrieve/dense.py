@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
-from r2med.encode.approximate import ApproximateSettings, engine_call, measured_loss
+from r2med.encode.approximate import ApproximateSettings, engine_call
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
@@ -38,6 +38,7 @@ from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.query_text import TextParts, parts
+from r2med.retrieve.recall_lost import measured_loss
 from r2med.retrieve.searchable_documents import searchable, with_text
 from r2med.storage.cache import cache_key
 
@@ -328,8 +329,12 @@ def _built(coarse: type[Int8Index] | type[BinaryIndex], rows: Sized, how: Simila
 
 def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int64], how: Similarity) -> float:
     """The share of the exact lists that an approximate search did not find."""
-    depth = hits.places.shape[1]
-    return measured_loss(hits.places, lambda chosen: search(queries[chosen], rows, depth, ties, how).places)
+    return measured_loss(
+        hits.places,
+        len(ties),
+        hits.places.shape[1],
+        lambda chosen, depth: search(queries[chosen], rows, depth, ties, how).places,
+    )
 
 
 def _texts(part: TextParts, label: str) -> tuple[str, ...]:

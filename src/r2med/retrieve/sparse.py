@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
-from r2med.encode.approximate import checked
 from r2med.encode.batching import encode_sparse, to_encode
 from r2med.encode.encoder import Role
 from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
@@ -32,6 +32,7 @@ from r2med.retrieve.index_builder import write_vector_index
 from r2med.retrieve.inverted_index import FORMAT, InvertedIndex
 from r2med.retrieve.postings_search import BestDocuments, Weights
 from r2med.retrieve.query_text import search_texts
+from r2med.retrieve.recall_lost import measured_loss
 from r2med.retrieve.searchable_documents import searchable, with_text
 from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
 from r2med.storage.cache import cache_key
@@ -179,13 +180,8 @@ class Splade(Retriever):
         found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
         if self.document_terms or self.query_terms:
             with context.timed("check"):
-                chosen, weights, scorer = (
-                    checked(len(found)).tolist(),
-                    _weights(whole, names, index),
-                    ImpactScorer(index),
-                )
-                exact = scorer.best([weights[at] for at in chosen], self.depth, [hidden[at] for at in chosen])
-                context.notes.facts["recall_lost"] = _recall_lost([found[at] for at in chosen], exact)
+                lost = _lost(found, ImpactScorer(index), _weights(whole, names, index), hidden, self.depth)
+                context.notes.facts["recall_lost"] = lost
         ids = collection.documents.ids
         lists_of = {
             query: ([ids[place] for place in best.places.tolist()], best.scores)
@@ -288,11 +284,17 @@ def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex)
     ]
 
 
-def _recall_lost(found: Sequence[BestDocuments], exact: Iterator[BestDocuments]) -> float:
-    """The share of the exact lists that a pruned search did not find."""
-    pairs = [(set(one.places.tolist()), set(other.places.tolist())) for one, other in zip(found, exact, strict=True)]
-    wanted = sum(len(other) for _, other in pairs)
-    return round(1 - sum(len(one & other) for one, other in pairs) / wanted, 6) if wanted else 0.0
+def _lost(
+    found: Sequence[BestDocuments], scorer: ImpactScorer, queries: Sequence[Weights], hidden: Sequence[int], depth: int
+) -> float:
+    """The share that pruning cost of the lists by all terms."""
+
+    def exact(chosen: NDArray[np.intp], depth: int) -> Iterator[NDArray[np.intp]]:
+        asked = chosen.tolist()
+        lists = scorer.best([queries[at] for at in asked], depth, [hidden[at] for at in asked])
+        return (best.places for best in lists)
+
+    return measured_loss([best.places for best in found], len(scorer.index.lengths), depth, exact)
 
 
 def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
