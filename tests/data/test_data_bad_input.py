@@ -22,7 +22,13 @@ from r2med.errors import DataError
 GOOD = b'{"id": "d1", "text": "one"}\n{"id": "d2", "text": "two"}\n{"id": "d3", "text": "three"}\n'
 
 ERRORS = [
-    ("corpus.jsonl", GOOD + b'{"id": "d4", "text"\n', "broken-json", 4, "not JSON: "),
+    (
+        "corpus.jsonl",
+        GOOD + b'{"id": "d4", "text"\n',
+        "broken-json",
+        4,
+        "not JSON: unexpected end of data at column 20",
+    ),
     ("corpus.jsonl", GOOD + b"\n\n[1, 2]\n", "broken-json", 6, "expected a JSON object, found a list"),
     ("corpus.jsonl", GOOD + b'{"id": "d4", "text": NaN}\n', "broken-json", 4, "not JSON: "),
     ("corpus.jsonl", b'{"id": "d1", "text": "\xff"}\n' + GOOD, "bad-encoding", 1, "byte 0xff at position 23"),

@@ -273,7 +273,9 @@ def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
         return "bad-encoding", not_utf8(line, bad)
     if b"\0" in line:
         return "broken-json", f"not JSON: a null byte at position {line.index(0) + 1}"
-    return "broken-json", f"not JSON: {error.msg.partition(':')[0]} at column {error.colno}"
+    # What ends too early ends before the line's end, and not on a line of its own.
+    column = min(error.pos, len(error.doc.rstrip())) + 1
+    return "broken-json", f"not JSON: {error.msg.partition(':')[0]} at column {column}"
 
 
 def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
