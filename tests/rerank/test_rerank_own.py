@@ -180,6 +180,22 @@ def test_every_reranker_that_is_listed_is_shown_with_what_it_reads_and_answers()
     assert "o3-mini" in CliRunner().invoke(app, ["models", "show", "o3-mini"]).stdout
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("colbertv2.0", "unknown model 'colbertv2.0'; did you mean colbertv2?"),
+        ("grouprank", "did you mean grouprank-"),
+        ("bgee", "did you mean bge?"),
+        ("./colbertv2", "no such folder"),
+    ],
+)
+def test_a_model_of_any_kind_is_suggested(asked: str, said: str) -> None:
+    ran = CliRunner().invoke(app, ["models", "show", asked])
+    assert ran.exit_code == 1
+    assert said in str(ran.exception)
+    assert ("did you mean" in str(ran.exception)) == ("/" not in asked)
+
+
 def test_the_published_three_are_as_published() -> None:
     assert (card("bge-reranker").id, card("bge-reranker").max_length) == ("BAAI/bge-reranker-v2-m3", 512)
     assert (card("monobert").id, card("monobert").head) == ("castorini/monobert-large-msmarco", "second")

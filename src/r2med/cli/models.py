@@ -13,6 +13,7 @@ from r2med.cli.options import json_option, output, write_json
 from r2med.data.tasks import task as find_task
 from r2med.encode.late_cards import late_cards
 from r2med.encode.resolve import describe_model, export_model, list_models
+from r2med.errors import SpecError, nearest
 from r2med.llm.llm_cards import find_model, model_names
 from r2med.models.prompts import Template, bundled
 from r2med.render.grid import Column, Table, key, numbers
@@ -164,7 +165,14 @@ def show(model: str, task: str, as_json: bool) -> None:
     if model in known:
         _show_facts(known[model], as_json)
         return
-    found = describe_model(model, find_task(task))
+    asked = find_task(task)
+    try:
+        found = describe_model(model, asked)
+    except SpecError as error:
+        near = nearest(model, [*known, *(card.name for card in list_models())])
+        if near in known and set(model).isdisjoint(":/@"):
+            raise SpecError(f"unknown model {model!r}; did you mean {near}?") from error
+        raise
     facts = _plain(found.card)
     strings = {"query": found.query, "document": found.document, "passage": found.passage}
     if as_json:
