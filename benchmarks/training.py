@@ -44,6 +44,8 @@ from r2med.train.training_run import TrainingPlan, train
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 MEASURE = "nDCG@10"
+BARE = "bridge, no negatives"
+PAIRS = (("plain", "base"), ("bridge", "base"), (BARE, "base"), ("bridge", "plain"), (BARE, "plain"), ("bridge", BARE))
 WORD = re.compile(r"[a-z][a-z0-9-]+")
 
 
@@ -181,7 +183,7 @@ def main(
     part(data, work, given["searched"], given["written"])
     bridge = make_data(work, given["questions"])
     arms = {"plain": plain_data(bridge, work), "bridge": bridge}
-    arms |= {"bridge, no negatives": positives_only(bridge, work)} if no_negatives else {}
+    arms |= {BARE: positives_only(bridge, work)} if no_negatives else {}
     chosen = OptimizerSettings(steps=steps, batch=batch, max_length=length, learning_rate=3e-5)
     settings = RunSettings(
         chosen, LossSettings(mini_batch=16), checkpoints=CheckpointSettings(every=steps), dev=DevSettings(every=steps)
@@ -205,8 +207,8 @@ def show(systems: dict[str, list[str]], task: Path) -> None:
     found = {name: np.array([_claims(spec, task) for spec in specs]) for name, specs in systems.items()}
     for name, rows in found.items():
         print(f"{name:22} {MEASURE} {task_intervals(rows.mean(axis=0))[0]}, seeds {_means(rows)}", flush=True)
-    for one, other in (("plain", "base"), ("bridge", "base"), ("bridge", "plain"), ("bridge, no negatives", "plain")):
-        if one in found:
+    for one, other in PAIRS:
+        if one in found and other in found:
             rows = found[one] - found[other]
             print(f"{one} - {other}: {task_intervals(rows.mean(axis=0))[0]}, seeds {_means(rows)}", flush=True)
 
