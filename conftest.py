@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -63,17 +62,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("R2MED_HOME", str(folder))
     monkeypatch.delenv("COLUMNS", raising=False)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def no_models_left() -> Iterator[None]:
-    """A model that a test makes known is forgotten after it."""
-    from r2med.llm import llm_cards
-
-    before = dict(llm_cards._ADDED)
-    yield
-    llm_cards._ADDED.clear()
-    llm_cards._ADDED.update(before)
 
 
 @pytest.fixture
