@@ -25,7 +25,7 @@ from r2med.leakage.lookup import LeakHits, joined
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
 from r2med.leakage.training import Block, TrainingRow
-from r2med.text.hash_table import row_slices_up_to, slices_up_to
+from r2med.text.portions import row_slices_up_to, slices_up_to
 
 HUGE = 1 << 40
 TASKS = ["sample/Biology", "sample/MedQA-Diag"]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from r2med.data.dataset import Texts
 from r2med.errors import DataError
 from r2med.retrieve import index_builder, postings_builder, second_indexer
+from r2med.retrieve.both_ends import BothEnds
 from r2med.retrieve.index_builder import build_index, write_index
 from r2med.retrieve.postings_builder import TextBlock
-from r2med.retrieve.second_indexer import BothEnds, is_worthwhile
+from r2med.retrieve.second_indexer import is_worthwhile
 from r2med.storage.child_process import ChildProcess
 from r2med.text.blocks import JoinedTexts
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HASH_BLOCK = 64
 """Texts hashed at a time: few calls, and pieces that still fit the processor's cache."""
-STRETCH = 16 * _HASH_BLOCK
+_STRETCH = 16 * _HASH_BLOCK
 """Texts read at a time for a hash."""
 
 
@@ -34,13 +34,13 @@ def text_fingerprint(*columns: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for column in columns:
         digest.update(b"%d\n" % len(column))
-        for start in range(0, len(column), STRETCH):
-            for part in hashed_parts(column[start : start + STRETCH]):
+        for start in range(0, len(column), _STRETCH):
+            for part in _hashed_parts(column[start : start + _STRETCH]):
                 digest.update(part)
     return digest.hexdigest()[:32]
 
 
-def hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
+def _hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
     """What goes into a fingerprint for a stretch of texts."""
     for start in range(0, len(texts), _HASH_BLOCK):
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts[start : start + _HASH_BLOCK]]

@@ -26,7 +26,7 @@ from r2med.leakage.training import Block, blocks, check_files, size_of
 from r2med.pipeline.engine import Engine, Progress, quiet
 from r2med.storage.cache import Cache
 from r2med.storage.files import draft_file
-from r2med.text.hash_table import by_size
+from r2med.text.portions import by_size
 
 _WORKERS = 2
 """Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""

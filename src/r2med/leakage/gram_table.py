@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.settings import COMMON, GRAM
-from r2med.text.hash_table import HashTable, Places, by_size
+from r2med.text.hash_table import HashTable, Places
+from r2med.text.portions import by_size
 from r2med.text.shingles import ngram_counts, ngrams
 from r2med.text.word_hashes import Hashes, Words
 

@@ -25,7 +25,8 @@ from r2med.leakage.near_duplicates import SEED, SLOTS, Signatures, band_keys, li
 from r2med.leakage.settings import COMMON, GRAM, KINDS, SHINGLE, Settings
 from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import Cache, cache_key
-from r2med.text.hash_table import HashTable, Places, by_size
+from r2med.text.hash_table import HashTable, Places
+from r2med.text.portions import by_size
 from r2med.text.shingles import ngram_hashes, ngrams
 from r2med.text.word_hashes import Hashes, Words, hash_words, joined, ragged, raw_hash
 

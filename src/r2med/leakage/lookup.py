@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.settings import METHODS
-from r2med.text.hash_table import HashTable, Places, row_slices_up_to, slices_up_to
+from r2med.text.hash_table import HashTable, Places
+from r2med.text.portions import row_slices_up_to, slices_up_to
 from r2med.text.word_hashes import Hashes
 
 

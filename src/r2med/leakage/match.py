@@ -18,7 +18,8 @@ from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gathered
 from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures
 from r2med.leakage.settings import GRAM, METHODS, SHINGLE, Settings
 from r2med.leakage.training import Block
-from r2med.text.hash_table import HashTable, Places, distinct, row_slices_up_to, slices_up_to
+from r2med.text.hash_table import HashTable, Places, distinct
+from r2med.text.portions import row_slices_up_to, slices_up_to
 from r2med.text.shingles import inside, ngram_hashes, ngrams, similarities
 from r2med.text.word_hashes import Words, hash_words, raw_hash
 

@@ -21,7 +21,7 @@ from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
 from r2med.leakage.training import Block, blocks, size_of
 from r2med.pipeline.engine import Progress
-from r2med.text.hash_table import by_size
+from r2med.text.portions import by_size
 
 _TOGETHER = 16
 """Blocks of training data that make one of work: seconds of it, and what is lost when a worker dies."""

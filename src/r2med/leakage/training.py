@@ -12,7 +12,8 @@ import numpy as np
 from r2med.data.problems import ERROR, Findings
 from r2med.data.rows import lines, not_utf8, parsed
 from r2med.errors import DataError, first_line, suggest
-from r2med.text.hash_table import Places, by_size
+from r2med.text.hash_table import Places
+from r2med.text.portions import by_size
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""

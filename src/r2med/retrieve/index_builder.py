@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
 from r2med.encode.sparse_vectors import SparseVectors
+from r2med.retrieve.both_ends import BothEnds
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.postings_builder import PostingsBuilder, Report, TextBuilder, block_size, fill
-from r2med.retrieve.second_indexer import BothEnds, SecondIndexer, is_worthwhile
+from r2med.retrieve.second_indexer import SecondIndexer, is_worthwhile
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, merge_runs, read_column
 from r2med.storage.checksums import write_checksums
 

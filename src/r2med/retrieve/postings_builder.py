@@ -7,7 +7,7 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -47,20 +47,6 @@ class TextBlock(NamedTuple):
     first: int
     """The number of the first of them."""
     texts: JoinedTexts
-
-
-def text_blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
-    """Texts in a row, as many as make about so many characters."""
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= characters:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 class _NumberedBlock(NamedTuple):

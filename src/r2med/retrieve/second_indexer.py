@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from types import TracebackType
 from typing import Self
 
@@ -20,70 +20,25 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.config import thread_count
-from r2med.retrieve.postings_builder import TextBlock, TextBuilder, block_size, fill, text_blocks
+from r2med.retrieve.both_ends import STEP, BothEnds
+from r2med.retrieve.postings_builder import TextBlock, TextBuilder, block_size, fill
 from r2med.retrieve.sorted_runs import read_column
 from r2med.storage.child_process import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
-from r2med.text.blocks import JoinedTexts, join_texts
+from r2med.text.blocks import JoinedTexts
 
 LEAST = 20_000_000
 """Fewer characters are indexed here before a second process has well begun."""
-_STEP = 64
-"""How many documents are taken at a time."""
 _SAMPLE = 256
 _LENGTHS = "lengths"
 
 
 def is_worthwhile(texts: Sequence[str]) -> bool:
     """Whether a second process would save time: there is a processor for it, and enough to do by a sample of texts."""
-    if thread_count() < 2 or len(texts) < 2 * _STEP:
+    if thread_count() < 2 or len(texts) < 2 * STEP:
         return False
     places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     mean = sum(len(texts[place]) for place in places) / len(places)
     return mean * len(texts) >= LEAST
-
-
-class BothEnds:
-    """Texts that are taken from both ends until there are none left between."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
-        self._front, self._back = 0, len(texts)
-        self._lock = Lock()
-
-    def from_front(self, characters: int) -> Iterator[TextBlock]:
-        """What is left, from the front on, in blocks of about so many characters."""
-        first = self._front
-        for texts in text_blocks(self._taken(back=False), characters):
-            yield TextBlock(first, join_texts(texts))
-            first += len(texts)
-
-    def from_back(self, characters: int) -> Iterator[TextBlock]:
-        """What is left, from the back on: later blocks come first."""
-        first = self._back
-        for texts in text_blocks(self._taken(back=True), characters):
-            first -= len(texts)
-            yield TextBlock(first, join_texts(texts[::-1]))
-
-    def from_meeting(self, characters: int) -> Iterator[TextBlock]:
-        """All that was taken from the back, once more, from the front on."""
-        again = BothEnds(self._texts)
-        again._front = self._back
-        return again.from_front(characters)
-
-    def _taken(self, *, back: bool) -> Iterator[str]:
-        while step := self._step(back=back):
-            texts = self._texts[step.start : step.stop]
-            yield from reversed(texts) if back else texts
-
-    def _step(self, *, back: bool) -> range:
-        with self._lock:
-            if back:
-                until = self._back
-                self._back = max(self._front, until - _STEP)
-                return range(self._back, until)
-            start = self._front
-            self._front = min(self._back, start + _STEP)
-            return range(start, self._front)
 
 
 class SecondIndexer:

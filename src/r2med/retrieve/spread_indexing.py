@@ -19,10 +19,10 @@ from r2med.data.dataset import Texts
 from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, packed_columns, unpacked_columns
 from r2med.pipeline.engine import Engine
 from r2med.retrieve.index_builder import build_run, merge_index
-from r2med.retrieve.postings_builder import text_blocks
 from r2med.retrieve.sorted_runs import TermPostings, read_column, save_run
 from r2med.storage.files import draft_folder
 from r2med.storage.home import home
+from r2med.text.portions import by_size
 
 _BLOCK = 64_000_000
 """Characters of a block: ten seconds of work, and what is lost when a worker dies."""
@@ -48,7 +48,7 @@ def write_spread_index(documents: Texts, folder: Path, key: str, spread: Spread,
     with engine.progress("indexing", len(documents)) as bar:
         for block, result in spread.run(job, _missing(documents, key, kept)):
             bar.advance(_keep(result, kept, *block.about))
-    total = sum(1 for _ in text_blocks(documents.texts, _BLOCK))
+    total = sum(1 for _ in by_size(documents.texts, len, _BLOCK))
     runs = [kept / str(number) for number in range(total)]
     missing = sum(not run.exists() for run in runs)
     if missing:
@@ -72,7 +72,7 @@ def _keep(result: bytes, kept: Path, number: int, start: int) -> int:
 def _missing(documents: Texts, key: str, kept: Path) -> Iterator[WorkBlock]:
     """The blocks whose runs are not there, each with its number and that of its first document."""
     start = 0
-    for number, texts in enumerate(text_blocks(documents.texts, _BLOCK)):
+    for number, texts in enumerate(by_size(documents.texts, len, _BLOCK)):
         if not (kept / str(number)).exists():
             name = block_key(b"bm25", key.encode(), str((number, _BLOCK)).encode())
             yield WorkBlock(name, orjson.dumps([carried(text) for text in texts]), (number, start))

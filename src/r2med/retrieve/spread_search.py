@@ -26,7 +26,7 @@ from r2med.pipeline.engine import Engine
 from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.inverted_index import DamagedIndex, InvertedIndex, Postings
 from r2med.retrieve.postings_search import BestDocuments, Weights
-from r2med.text.hash_table import by_size
+from r2med.text.portions import by_size
 
 _RANGE = 1 << 20
 """Documents of a block: their stretch of the index and the sums of a few queries fit the memory of a small host."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from r2med.text.porter import stem, stem_ascii
+from r2med.text.porter import stem, stem_basic
 from r2med.text.segment import MAX_UNITS, segment
 
 ANALYZER: Final = "lucene-english"
@@ -104,7 +104,7 @@ def analyze_pieces(pieces: Iterable[str]) -> PieceTokens:
                     counts.append(0)
                 else:
                     # Pieces are distinct, so that a table of words already met would mostly be in the way.
-                    tokens.append(stem_ascii(word))
+                    tokens.append(stem_basic(word))
                     counts.append(1)
                 continue
         terms = analyze(piece)

@@ -79,14 +79,14 @@ def stem(word: str) -> str:
     ['assembl', 'cardiolog', 'metabolit', 'hypertens', 'is']
     """
     if not word.isascii() and max(word) > "\uffff":
-        return _join_surrogates(stem_ascii(_split_surrogates(word)))
-    return stem_ascii(word)
+        return _join_surrogates(stem_basic(_split_surrogates(word)))
+    return stem_basic(word)
 
 
-def stem_ascii(word: str) -> str:
-    """The stem of a lower-cased word of ASCII, or of any characters that Java would not count as two."""
+def stem_basic(word: str) -> str:
+    """The stem of a lower-cased word of the basic plane, whose characters Java counts as one each."""
     # Nearly half of a large vocabulary ends in none of these.
-    if (word[-1] not in "sdgye" and word[-2:] not in _CHANGED) or len(word) < 3:
+    if len(word) < 3 or (word[-1] not in "sdgye" and word[-2:] not in _CHANGED):
         return word
     if word[-1] in "sdgy":
         word = _without_inflection(word)

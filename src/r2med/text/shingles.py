@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.text.hash_table import Places, distinct, slices_up_to
+from r2med.text.hash_table import Places, distinct
+from r2med.text.portions import slices_up_to
 from r2med.text.word_hashes import Hashes, Words, offsets_of
 
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)

@@ -1,0 +1,57 @@
+"""A collection's texts, taken from both ends by two who work side by side, until they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+
+from r2med.retrieve.postings_builder import TextBlock
+from r2med.text.blocks import join_texts
+from r2med.text.portions import by_size
+
+STEP = 64
+"""How many documents are taken at a time."""
+
+
+class BothEnds:
+    """Texts that are taken from both ends until there are none left between."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._front, self._back = 0, len(texts)
+        self._lock = Lock()
+
+    def from_front(self, characters: int) -> Iterator[TextBlock]:
+        """What is left, from the front on, in blocks of about so many characters."""
+        first = self._front
+        for texts in by_size(self._taken(back=False), len, characters):
+            yield TextBlock(first, join_texts(texts))
+            first += len(texts)
+
+    def from_back(self, characters: int) -> Iterator[TextBlock]:
+        """What is left, from the back on: later blocks come first."""
+        first = self._back
+        for texts in by_size(self._taken(back=True), len, characters):
+            first -= len(texts)
+            yield TextBlock(first, join_texts(texts[::-1]))
+
+    def from_meeting(self, characters: int) -> Iterator[TextBlock]:
+        """All that was taken from the back, once more, from the front on."""
+        again = BothEnds(self._texts)
+        again._front = self._back
+        return again.from_front(characters)
+
+    def _taken(self, *, back: bool) -> Iterator[str]:
+        while step := self._step(back=back):
+            texts = self._texts[step.start : step.stop]
+            yield from reversed(texts) if back else texts
+
+    def _step(self, *, back: bool) -> range:
+        with self._lock:
+            if back:
+                until = self._back
+                self._back = max(self._front, until - STEP)
+                return range(self._back, until)
+            start = self._front
+            self._front = min(self._back, start + STEP)
+            return range(start, self._front)
