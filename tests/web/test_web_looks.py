@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from itertools import cycle
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 from test_web_controls import pages
-from webparts import faults
+from webparts import come_in, faults, served
 
 from r2med.cli.main import app
 
@@ -52,7 +53,7 @@ def static_pages(rich, own_files, tmp_path_factory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("static")
     sent, public, own = place / "submissions", place / "public", own_files["site"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("R2MED_HOME", str(rich))
+        patch.setenv("R2MED_HOME", str(shutil.copytree(rich, place / "home")))
         for words in (
             [
                 "submit",
@@ -85,27 +86,41 @@ def static_pages(rich, own_files, tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def looked_at(rich, rich_address, static_pages) -> dict[str, str]:
-    """Every page by a name."""
-    of_server = {path.strip("/").partition("/")[0] or "board": rich_address + url for path, url in pages(rich).items()}
-    return {**of_server, "runs": rich_address + "/runs", "reviews": rich_address + "/review", **static_pages}
+def quiet_home(rich, tmp_path_factory) -> Path:
+    """A home in which nothing is worked on: what took a second, on a busy machine much, is shown as ended."""
+    home = tmp_path_factory.mktemp("quiet") / "home"
+    shutil.copytree(rich, home)
+    shutil.rmtree(home / "progress", ignore_errors=True)
+    return home
 
 
 @pytest.fixture(scope="module")
-def window(browser, rich_address):
-    """One tab for all of it."""
-    from webparts import come_in
+def address(quiet_home):
+    """A server over that home, of which nobody else asks anything."""
+    with served(quiet_home / "ledger.sqlite") as found:
+        yield found
 
+
+@pytest.fixture(scope="module")
+def looked_at(quiet_home, address, static_pages) -> dict[str, str]:
+    """Every page by a name."""
+    of_server = {path.strip("/").partition("/")[0] or "board": address + url for path, url in pages(quiet_home).items()}
+    return {**of_server, "runs": address + "/runs", "reviews": address + "/review", **static_pages}
+
+
+@pytest.fixture(scope="module")
+def window(browser, address):
+    """One tab for all of it."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(20_000)
     page = context.new_page()
-    come_in(page, rich_address)
+    come_in(page, address)
     yield page
     context.close()
 
 
-def test_nothing_keeps_anybody_out(window, looked_at, rich, monkeypatch):
-    monkeypatch.setenv("R2MED_HOME", str(rich))
+def test_nothing_keeps_anybody_out(window, looked_at, quiet_home, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(quiet_home))
     found = {}
     for (name, url), states in zip(looked_at.items(), cycle(STATES), strict=False):
         window.goto(url, wait_until="load")
@@ -133,8 +148,8 @@ def apart(seen: np.ndarray, stored: np.ndarray) -> float:
     return float(np.abs(seen - stored).mean())
 
 
-def test_the_main_pages_look_as_they_did(window, looked_at, rich, monkeypatch):
-    monkeypatch.setenv("R2MED_HOME", str(rich))
+def test_the_main_pages_look_as_they_did(window, looked_at, quiet_home, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(quiet_home))
     seen = {name: small(window, looked_at[name]) for name in MAIN}
     letters = window.evaluate(WIDTH)
     if os.environ.get("R2MED_NEW_LOOKS"):
