@@ -43,7 +43,7 @@ MAIN = (
     "board", "system", "published", "run", "progress", "query", "compare", "site-board", "site-submit", "report",
 )  # fmt: skip
 HIDDEN = "td.when, [id^=cost-], #provenance dd, dd, [data-card=runs] td, .lead code { visibility: hidden !important }"
-"""What is different on every machine and in every run: dates, seconds, ids. By a style, for a page may bring it anew."""
+"""What is different on every machine and in every run: dates, seconds, ids. By a style: a page may bring it anew."""
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,9 @@ import numpy as np
 from r2med.diagnose.loaded_runs import TOP, LoadedRun
 from r2med.text.hash_table import HashTable, Places, distinct
 from r2med.text.portions import by_size, row_slices_up_to
+from r2med.text.ragged import ragged
 from r2med.text.shingles import ngrams, similarities, without_repeats
-from r2med.text.word_hashes import Words, hash_words, ragged
+from r2med.text.word_hashes import Words, hash_words
 
 
 @dataclass(frozen=True)

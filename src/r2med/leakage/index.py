@@ -27,8 +27,9 @@ from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import Cache, cache_key
 from r2med.text.hash_table import HashTable, Places
 from r2med.text.portions import by_size
+from r2med.text.ragged import ragged
 from r2med.text.shingles import ngram_hashes, ngrams
-from r2med.text.word_hashes import Hashes, Words, hash_words, joined, ragged, raw_hash
+from r2med.text.word_hashes import Hashes, Words, hash_words, joined, raw_hash
 
 FORMAT = 1
 """Changes whenever the same texts would give other numbers."""

@@ -20,7 +20,7 @@ from r2med.data.run import id_order
 from r2med.encode.sparse_vectors import SparseVectors
 from r2med.retrieve.both_ends import BothEnds
 from r2med.retrieve.inverted_index import InvertedIndex
-from r2med.retrieve.postings_builder import PostingsBuilder, Report, TextBuilder, block_size, fill
+from r2med.retrieve.postings_builder import GivenTerms, PostingsBuilder, Report, TextBuilder, block_size, fill
 from r2med.retrieve.second_indexer import SecondIndexer, is_worthwhile
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, merge_runs, read_column
 from r2med.storage.checksums import write_checksums
@@ -94,8 +94,7 @@ def write_vector_index(
     progress: Report = lambda _: None,
 ) -> None:
     """Write the index of sparse vectors into a folder: blocks of documents in their order, terms by their names."""
-    builder = PostingsBuilder(folder / _RUNS, memory // 2)
-    builder.terms = {name: number for number, name in enumerate(names)}
+    builder = PostingsBuilder(GivenTerms(names), folder / _RUNS, memory // 2)
     first = 0
     for vectors in blocks:
         builder.add_vectors(first, vectors)

@@ -6,20 +6,20 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
-from r2med.text import analyze_pieces
-from r2med.text.blocks import JoinedTexts, Pieces, TermIds, cut_joined
+from r2med.text.blocks import JoinedTexts, Pieces, cut_joined
+from r2med.text.packed_words import PACKED, WordList
+from r2med.text.term_ids import SortedTerms, TermIds
+from r2med.text.word_terms import analyze_words
 
 if TYPE_CHECKING:
     from r2med.encode.sparse_vectors import SparseVectors
@@ -30,8 +30,8 @@ _BYTES_A_CHARACTER = 64
 """What a character of a block takes while it is worked on, with the next block at its side."""
 _BYTES_A_POSTING = 22
 """What a posting takes until it is written: as it was gathered, as it is sorted, and on its way there."""
-_BYTES_A_TERM = 130
-"""A term in the table of terms."""
+_BYTES_A_NAME = 130
+"""A term's name."""
 
 Report = Callable[[float], None]
 
@@ -59,7 +59,7 @@ class _NumberedBlock(NamedTuple):
     pieces: Pieces
     numbers: NDArray[np.int32]
     """The number of each piece."""
-    new: list[str]
+    new: WordList
     """Pieces that the table had never met, in the order of their numbers."""
 
 
@@ -90,7 +90,46 @@ def _cut_and_number(block: TextBlock, table: TermIds) -> _NumberedBlock:
 
 
 def _number(first: int, documents: int, pieces: Pieces, table: TermIds) -> _NumberedBlock:
-    return _NumberedBlock(first, documents, pieces, *table.number(pieces))
+    long = pieces.long()
+    short = np.flatnonzero(pieces.lengths <= PACKED)
+    found, new = table.number(pieces.packed.at(short), [pieces.word(place) for place in long.tolist()])
+    numbers = np.empty_like(found)
+    numbers[short], numbers[long] = found[: len(short)], found[len(short) :]
+    return _NumberedBlock(first, documents, pieces, numbers, new)
+
+
+class _Terms(Protocol):
+    """Terms that have numbers."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take."""
+
+    def by_name(self) -> SortedTerms:
+        """All of them in alphabetical order."""
+
+
+class GivenTerms:
+    """Terms that are known beforehand: the number of each is its place."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take."""
+        return _BYTES_A_NAME * len(self._names)
+
+    def by_name(self) -> SortedTerms:
+        """All of them in alphabetical order."""
+        names = [name.encode() for name in self._names]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return SortedTerms([names[place] for place in order], np.array(order, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -117,15 +156,13 @@ class _Block:
 class PostingsBuilder:
     """Gathers postings block by block, writes them to disk where memory is short, and hands them out by term."""
 
-    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
-        self.folder, self.memory = folder, memory
+    def __init__(self, terms: _Terms, folder: Path | None = None, memory: int = 0) -> None:
+        self.terms, self.folder, self.memory = terms, folder, memory
         self.runs: list[Path] = []
         """The runs on disk, in the order in which they were written."""
         self.postings = 0
         self.width: np.dtype[Any] = np.dtype(np.uint8)
         """How wide values are: as narrow as the largest allows."""
-        self.terms: dict[str, int] = {}
-        """The numbers of the terms, by name."""
         self._lengths: dict[int, NDArray[np.int32]] = {}
         self._blocks: list[_Block] = []
         self._held = 0
@@ -141,7 +178,7 @@ class PostingsBuilder:
     @property
     def _vocabulary(self) -> int:
         """About how many bytes the terms take."""
-        return _BYTES_A_TERM * len(self.terms)
+        return self.terms.nbytes
 
     def add_vectors(self, first: int, vectors: SparseVectors) -> None:
         """Take in documents that are sparse vectors, a term a dimension."""
@@ -172,8 +209,7 @@ class PostingsBuilder:
         held = np.zeros(len(self.terms), dtype=np.int64)
         for block in self._blocks:
             held[block.terms] += block.counts
-        names = sorted(self.terms)
-        by_name = np.fromiter(map(self.terms.__getitem__, names), dtype=np.int64, count=len(names))
+        names, by_name = self.terms.by_name()
         if not held.all():
             # Terms known from a run before this one.
             names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
@@ -196,20 +232,21 @@ class PostingsBuilder:
         self._held = 0
         self.postings += len(documents)
         self.width = np.result_type(self.width, values.dtype)
-        return TermPostings("\n".join(names).encode().split(b"\n") if names else [], offsets, documents, values)
+        return TermPostings(names, offsets, documents, values)
 
 
 class TextBuilder(PostingsBuilder):
     """Takes in blocks of text; knows the pieces and terms met since it last forgot them, and each piece's terms."""
 
+    terms: TermIds
+
     def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
-        super().__init__(folder, memory)
+        super().__init__(TermIds(), folder, memory)
         self._forget()
 
     def _forget(self) -> None:
         self.numbers = TermIds()
-        # A term that is looked up for the first time gets the next number.
-        self.terms: defaultdict[str, int] = defaultdict(count().__next__)
+        self.terms = TermIds()
         self.piece_counts = np.empty(0, dtype=np.int32)
         self.piece_starts = np.empty(0, dtype=np.int64)
         self.piece_terms = np.empty(0, dtype=np.int32)
@@ -223,7 +260,7 @@ class TextBuilder(PostingsBuilder):
     def _vocabulary(self) -> int:
         """About how many bytes pieces and terms take, with room for the arrays to be copied as they grow."""
         pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
-        return pieces + self.numbers.nbytes + _BYTES_A_TERM * len(self.terms)
+        return pieces + self.numbers.nbytes + self.terms.nbytes
 
     @classmethod
     def within(cls, folder: Path, memory: int) -> TextBuilder:
@@ -237,13 +274,13 @@ class TextBuilder(PostingsBuilder):
         lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
         self._take(self._count(terms, owners, block), lengths)
 
-    def _learn(self, new: list[str]) -> None:
+    def _learn(self, new: WordList) -> None:
         """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
-        tokens, counts = analyze_pieces(new)
-        numbers = np.fromiter(map(self.terms.__getitem__, tokens), np.int32, len(tokens))
-        more = np.array(counts, dtype=np.int32)
-        starts = len(self.piece_terms) + np.cumsum(more, dtype=np.int64) - more
-        self.piece_counts = np.concatenate([self.piece_counts, more])
+        counts, terms, places = analyze_words(new)
+        numbers = np.empty(terms.size, dtype=np.int32)
+        numbers[places], _ = self.terms.number(*terms)
+        starts = len(self.piece_terms) + np.cumsum(counts) - counts
+        self.piece_counts = np.concatenate([self.piece_counts, counts.astype(np.int32)])
         self.piece_starts = np.concatenate([self.piece_starts, starts])
         self.piece_terms = np.concatenate([self.piece_terms, numbers])
 

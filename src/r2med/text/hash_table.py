@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.text.word_hashes import Hashes, ragged
+from r2med.text.ragged import ragged
+from r2med.text.word_hashes import Hashes
 
 Places = NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.uint64)

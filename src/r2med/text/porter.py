@@ -27,7 +27,7 @@ _drops_final_e: Final = re.compile(rf"(?!{_SHORT}e\Z){_OPENING}[^aeiou]").match
 
 # Suffixes by their last two letters, longest first where one ends in another: the first that fits decides, even when
 # the measure of what is left of it forbids the replacement.
-_STEP_2: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+STEP_2: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "al": (("ational", "ate"), ("tional", "tion")),
     "ci": (("enci", "ence"), ("anci", "ance")),
     "er": (("izer", "ize"),),
@@ -39,7 +39,7 @@ _STEP_2: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ti": (("aliti", "al"), ("iviti", "ive"), ("biliti", "ble")),
     "gi": (("logi", "log"),),
 }
-_STEP_3: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+STEP_3: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "te": (("icate", "ic"),),
     "ve": (("ative", ""),),
     "ze": (("alize", "al"),),
@@ -49,7 +49,7 @@ _STEP_3: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ss": (("ness", ""),),
 }
 # The same with how much to cut: "ion" goes only after s or t, which stay.
-_STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "al": (("al", 2),),
     "ce": (("ance", 4), ("ence", 4)),
     "er": (("er", 2),),
@@ -67,8 +67,8 @@ _STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 
 
-_DERIVED: Final = frozenset((*_STEP_2, *_STEP_3, *_STEP_4))
-_CHANGED: Final = _DERIVED | {"ll"}
+DERIVED: Final = frozenset((*STEP_2, *STEP_3, *STEP_4))
+CHANGED: Final = DERIVED | {"ll"}
 """Endings beside single letters without which a word is its own stem."""
 
 
@@ -86,11 +86,11 @@ def stem(word: str) -> str:
 def stem_basic(word: str) -> str:
     """The stem of a lower-cased word of the basic plane, whose characters Java counts as one each."""
     # Nearly half of a large vocabulary ends in none of these.
-    if len(word) < 3 or (word[-1] not in "sdgye" and word[-2:] not in _CHANGED):
+    if len(word) < 3 or (word[-1] not in "sdgye" and word[-2:] not in CHANGED):
         return word
     if word[-1] in "sdgy":
         word = _without_inflection(word)
-    if word[-2:] in _DERIVED:
+    if word[-2:] in DERIVED:
         word = _without_derivation(word)
     if word[-1] == "e" and _drops_final_e(word):
         word = word[:-1]
@@ -147,13 +147,13 @@ def _ends_in_double_consonant(word: str) -> bool:
 
 def _without_derivation(word: str) -> str:
     """Steps 2 to 4: shorten a double suffix, then a single one, then take off what is left of it."""
-    for step in (_STEP_2, _STEP_3):
+    for step in (STEP_2, STEP_3):
         for suffix, replacement in step.get(word[-2:], ()):
             if word.endswith(suffix):
                 if _measure_above_0(word, 0, len(word) - len(suffix)):
                     word = word[: -len(suffix)] + replacement
                 break
-    for suffix, cut in _STEP_4.get(word[-2:], ()):
+    for suffix, cut in STEP_4.get(word[-2:], ()):
         if word.endswith(suffix):
             return word[:-cut] if _measure_above_1(word, 0, len(word) - cut) else word
     return word

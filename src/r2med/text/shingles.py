@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from r2med.text.hash_table import Places, distinct
 from r2med.text.portions import slices_up_to
-from r2med.text.word_hashes import Hashes, Words, offsets_of
+from r2med.text.ragged import offsets_of
+from r2med.text.word_hashes import Hashes, Words
 
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)
 _JOIN = np.uint64(0x589965CC75374CC3)

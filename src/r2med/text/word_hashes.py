@@ -18,7 +18,8 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.text.blocks import PACKED, cut
+from r2med.text.blocks import cut
+from r2med.text.ragged import offsets_of, ragged
 
 Hashes = NDArray[np.uint64]
 
@@ -98,12 +99,11 @@ def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks:
     ([3], [2])
     """
     plain = [text if text.isascii() else _blank_marks(" ", folded(text)) for text in texts]
-    pieces = cut(plain, _byte_table(marks))
-    hashes = mix64(pieces.low * _STEP + pieces.high * _OTHER)
-    for place in np.flatnonzero(pieces.lengths > PACKED).tolist():
-        start = int(pieces.starts[place])
-        piece = pieces.data[start : start + int(pieces.lengths[place])]
-        hashes[place] = int.from_bytes(hashlib.blake2b(piece, digest_size=8).digest(), "little")
+    pieces = cut(plain, _byte_table(marks), stops="")
+    hashes = mix64(pieces.packed.low * _STEP + pieces.packed.high * _OTHER)
+    for place in pieces.long().tolist():
+        digest = hashlib.blake2b(pieces.word(place), digest_size=8).digest()
+        hashes[place] = int.from_bytes(digest, "little")
     counts = np.bincount(pieces.owners, minlength=len(texts))
     return Words(hashes, offsets_of(counts))
 
@@ -122,26 +122,6 @@ def joined(parts: Sequence[Words]) -> Words:
     """The words of several blocks of texts in one."""
     hashes = np.concatenate([np.empty(0, dtype=np.uint64), *(part.hashes for part in parts)])
     return Words(hashes, offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *(part.counts for part in parts)])))
-
-
-def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where lists of so many things start that stand end to end, and at last where they end.
-
-    >>> offsets_of(np.array([2, 0, 3])).tolist()
-    [0, 2, 2, 5]
-    """
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-
-
-def ragged(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers from each start on, so many as its count says, end to end.
-
-    >>> ragged(np.array([7, 0]), np.array([2, 3])).tolist()
-    [7, 8, 0, 1, 2]
-    """
-    found: NDArray[np.int64] = np.repeat(starts - offsets_of(counts)[:-1], counts)
-    found += np.arange(len(found))
-    return found
 
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -1,0 +1,155 @@
+"""A growing hash table that numbers words as they are first met, whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.text.packed_words import WORD, Column, PackedWords, WordList
+
+_PORTION: Final = 1 << 15
+"""How many words are numbered at a time: few enough that their keys stay near the processor."""
+_BYTES_A_LONG_WORD: Final = 200
+
+
+class SortedTerms(NamedTuple):
+    """Terms in alphabetical order, that of their bytes."""
+
+    names: list[bytes]
+    numbers: NDArray[np.int64]
+
+
+class TermIds:
+    """Numbers words 0, 1, 2, ... as they are first met.
+
+    >>> ids = TermIds()
+    >>> numbers, new = ids.number(PackedWords.of([b"to", b"be", b"or", b"not", b"to", b"be"]))
+    >>> [new.words()[number] for number in numbers]
+    [b'to', b'be', b'or', b'not', b'to', b'be']
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._long: dict[bytes, int] = {}
+        self._clear(16)
+
+    def _clear(self, bits: int) -> None:
+        self._bits = bits
+        self._low = np.zeros(1 << bits, dtype=WORD)
+        self._high = np.zeros(1 << bits, dtype=WORD)
+        self._number = np.full(1 << bits, -1, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the table, and of the next larger one that it is copied to when it is half full."""
+        table = self._low.nbytes + self._high.nbytes + self._number.nbytes
+        return 3 * table + _BYTES_A_LONG_WORD * len(self._long)
+
+    def number(self, words: PackedWords, long: Sequence[bytes] = ()) -> tuple[NDArray[np.int32], WordList]:
+        """The number of each of some words, packed ones and then longer ones, and the words never met before."""
+        numbers = np.empty(words.size + len(long), dtype=np.int32)
+        new: list[PackedWords] = []
+        # In portions: what one has taught the table is found by the next, so that little is ever sorted.
+        for start in range(0, words.size, _PORTION):
+            portion = words.at(slice(start, start + _PORTION))
+            found = self._find(portion)
+            unknown = np.flatnonzero(found < 0)
+            if len(unknown):
+                found[unknown], learnt = self._learn(portion.at(unknown))
+                new.append(learnt)
+            numbers[start : start + portion.size] = found
+        new_long = []
+        for place, word in enumerate(long, words.size):
+            if word not in self._long:
+                self._long[word] = self._count
+                self._count += 1
+                new_long.append(word)
+            numbers[place] = self._long[word]
+        return numbers, WordList(PackedWords.joined(new), new_long)
+
+    def by_name(self) -> SortedTerms:
+        """All words in alphabetical order.
+
+        >>> ids = TermIds()
+        >>> _ = ids.number(PackedWords.of([b"wall", b"cell"]), [b"blood-brain-barrier", b"cell-wall-membrane"])
+        >>> ids.by_name().names
+        [b'blood-brain-barrier', b'cell', b'cell-wall-membrane', b'wall']
+        """
+        used = np.flatnonzero(self._number >= 0)
+        long = sorted(self._long)
+        beginnings = PackedWords.of([word[:16] for word in long])
+        low = np.concatenate([self._low[used], beginnings.low])
+        high = np.concatenate([self._high[used], beginnings.high])
+        numbers = np.concatenate([self._number[used], np.fromiter((self._long[word] for word in long), np.int32)])
+        # A longer word comes after the one that it begins with, and longer ones are in order.
+        behind = np.zeros(len(numbers), dtype=np.int32)
+        behind[len(used) :] = np.arange(1, len(long) + 1)
+        order = np.lexsort((behind, high.byteswap(), low.byteswap()))
+        names = PackedWords(low[order], high[order]).words()
+        for place in np.flatnonzero(behind[order]).tolist():
+            names[place] = long[behind[order[place]] - 1]
+        return SortedTerms(names, numbers[order].astype(np.int64))
+
+    def _learn(self, words: PackedWords) -> tuple[NDArray[np.int32], PackedWords]:
+        """Number words that are not in the table; a word may come several times."""
+        order = np.lexsort(words)
+        low, high = words.at(order)
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        numbers = np.empty(len(order), dtype=np.int32)
+        numbers[order] = self._count + np.cumsum(first) - 1
+        new = PackedWords(low[first], high[first])
+        self._make_room(new.size)
+        self._put(new, np.arange(self._count, self._count + new.size, dtype=np.int32))
+        self._count += new.size
+        return numbers, new
+
+    def _slots(self, words: PackedWords) -> NDArray[np.int64]:
+        mixed: Column = words.low * np.uint64(0x9E3779B97F4A7C15) + words.high * np.uint64(0xC2B2AE3D27D4EB4F)
+        mixed >>= np.uint64(64 - self._bits)
+        return mixed.view(np.int64)
+
+    def _find(self, words: PackedWords) -> NDArray[np.int32]:
+        """The numbers of words, -1 for those not in the table: linear probing, all of them in step."""
+        low, high = words
+        slots = self._slots(words)
+        numbers = self._number[slots]
+        other = (self._low[slots] != low) | (self._high[slots] != high)
+        pending = np.flatnonzero(other & (numbers >= 0))
+        slots = slots[pending]
+        while len(pending):
+            slots = (slots + 1) & ((1 << self._bits) - 1)
+            numbers[pending] = self._number[slots]
+            other = (self._low[slots] != low[pending]) | (self._high[slots] != high[pending])
+            going = np.flatnonzero(other & (numbers[pending] >= 0))
+            pending, slots = pending[going], slots[going]
+        return numbers
+
+    def _put(self, words: PackedWords, numbers: NDArray[np.int32]) -> None:
+        """Enter distinct words that are not in the table."""
+        slots = self._slots(words)
+        waiting = np.arange(len(numbers))
+        while len(waiting):
+            wanted = slots[waiting]
+            free = self._number[wanted] < 0
+            self._number[wanted[free]] = numbers[waiting[free]]
+            # Where several words wanted one slot, one of them has it now; the others try the next.
+            settled = self._number[wanted] == numbers[waiting]
+            self._low[wanted[settled]], self._high[wanted[settled]] = words.at(waiting[settled])
+            waiting = waiting[~settled]
+            slots[waiting] = (slots[waiting] + 1) & ((1 << self._bits) - 1)
+
+    def _make_room(self, more: int) -> None:
+        """Keep the table at most half full, so that probing stays short."""
+        if 2 * (self._count + more) <= 1 << self._bits:
+            return
+        used = np.flatnonzero(self._number >= 0)
+        words, numbers = PackedWords(self._low[used], self._high[used]), self._number[used]
+        self._clear((4 * (self._count + more) - 1).bit_length())
+        self._put(words, numbers)
