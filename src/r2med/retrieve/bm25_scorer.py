@@ -41,9 +41,13 @@ class Scorer(PostingsScorer):
         """The idf, for no fraction tf / (tf + damping) exceeds 1."""
         return self.idf(number)
 
-    def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The idf times tf / (tf + damping)."""
-        found: NDArray[np.float64] = self.idf(number) * (values / (values + self._exact_dampings[places]))
+    def factor(self, number: int) -> float:
+        """The idf."""
+        return self.idf(number)
+
+    def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The fractions tf / (tf + damping)."""
+        found: NDArray[np.float64] = values / (values + self._exact_dampings[places])
         return found
 
     def rough_impacts(self, number: int) -> RoughImpacts:

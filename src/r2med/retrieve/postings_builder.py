@@ -288,15 +288,16 @@ class TextBuilder(PostingsBuilder):
         self, numbers: NDArray[np.int32], owners: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The terms of pieces and the documents they stand in: every piece's first term, then the second ones, ..."""
-        counts = self.piece_counts[numbers]
+        counts = self.piece_counts.take(numbers, mode="clip")
         places = np.flatnonzero(counts)
         terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
         level = 0
         while len(places):
-            terms.append(self.piece_terms[self.piece_starts[numbers[places]] + level])
-            where.append(owners[places])
+            starts = self.piece_starts.take(numbers.take(places, mode="clip"), mode="clip")
+            terms.append(self.piece_terms.take(starts + level, mode="clip"))
+            where.append(owners.take(places, mode="clip"))
             level += 1
-            places = places[counts[places] > level]
+            places = places[counts.take(places, mode="clip") > level]
         return np.concatenate(terms), np.concatenate(where)
 
     def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int64], block: _NumberedBlock) -> _Block:

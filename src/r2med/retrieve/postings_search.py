@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from r2med.config import thread_count
 from r2med.data.run import top
 from r2med.retrieve.inverted_index import InvertedIndex
+from r2med.text.portions import by_size
 
 Weights = Mapping[int, float]
 """A query: the numbers of its terms, and how much each counts."""
@@ -44,6 +46,8 @@ _FEW = 200_000
 """Among so few documents the sums of all are made in double precision, a batch of queries at a time."""
 _FEW_AT_ONCE = 4_000_000
 """How many of these sums are held at a time."""
+_POSTINGS_AT_ONCE = 1 << 18
+"""How many postings of such collections are weighed at a time, whatever their terms."""
 _RARE = 64
 """Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
 _IN_QUESTION = 256
@@ -84,12 +88,20 @@ class PostingsScorer(ABC):
         """The most that a term can weigh in any document."""
 
     @abstractmethod
-    def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """What a term weighs in documents at some places, given the values of its postings there."""
+    def factor(self, number: int) -> float:
+        """What a term weighs, wherever it stands."""
+
+    @abstractmethod
+    def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
+        """How much of that any terms weigh in documents at some places, given the values of their postings there."""
 
     @abstractmethod
     def rough_impacts(self, number: int) -> RoughImpacts:
         """The same for all documents that have the term, quickly."""
+
+    def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
+        """What a term weighs in documents at some places, given the values of its postings there."""
+        return self.factor(number) * self.shares(places, values)
 
     @property
     def signed(self) -> bool:
@@ -146,15 +158,14 @@ class PostingsScorer(ABC):
         cannot be among the best, so common terms are added only for those still in question."""
         users = _users(queries)
         common = {number for number in users if self._is_common(number)}
-        rare = {number: self._impacts(number) for number in users if number not in common}
+        rare = dict(self._impacts(number for number in users if number not in common))
         rows = [self._summed(weights, rare) for weights in queries]
         for row, place in zip(rows, hidden, strict=True):
             if place >= 0:
                 row[place] = -np.inf
         depth = len(self.index.lengths) if self._falls(queries) else depth
         left = [self._left(row, weights, depth, common) for row, weights in zip(rows, queries, strict=True)]
-        for number in sorted(common):
-            places, impacts = self._impacts(number)
+        for number, (places, impacts) in self._impacts(sorted(common)):
             everywhere = np.zeros(len(self.index.lengths))
             everywhere[places] = impacts
             for query, weight in users[number]:
@@ -186,11 +197,16 @@ class PostingsScorer(ABC):
         places = np.flatnonzero(row + to_come >= _bar(row, depth) * (1 - 1e-6))
         return places if 8 * len(places) < len(row) else slice(None)
 
-    def _impacts(self, number: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Where a term occurs, and what it weighs in each of those documents."""
-        documents, values = self.index.postings(number)
-        places = documents.astype(np.intp)
-        return places, self.impacts(number, places, values)
+    def _impacts(self, numbers: Iterable[int]) -> Iterator[tuple[int, _Impacts]]:
+        """For some terms where each occurs, and what it weighs in each of those documents."""
+        every = ((number, self.index.postings(number)) for number in numbers)
+        for some in by_size(every, lambda pair: len(pair[1].documents), _POSTINGS_AT_ONCE):
+            held = [len(postings.documents) for _, postings in some]
+            places = np.concatenate([postings.documents for _, postings in some]).astype(np.intp)
+            values = np.concatenate([postings.values for _, postings in some])
+            impacts = np.repeat([self.factor(number) for number, _ in some], held) * self.shares(places, values)
+            for (number, _), end, count in zip(some, accumulate(held), held, strict=True):
+                yield number, (places[end - count : end], impacts[end - count : end])
 
     def _ranked(self, weights: Weights, places: NDArray[np.int32], depth: int, hidden: int) -> BestDocuments:
         scores = self._exact(weights, places)

@@ -22,7 +22,11 @@ class ImpactScorer(PostingsScorer):
         """The largest weight of the term in any document."""
         return float(self._largest[number])
 
-    def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
+    def factor(self, number: int) -> float:
+        """One: what a term weighs is another thing in every document."""
+        return 1.0
+
+    def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
         """The values as they are."""
         return values.astype(np.float64)
 

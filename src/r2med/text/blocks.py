@@ -92,13 +92,14 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
     letters = np.frombuffer(data, dtype=np.uint8)
     filled = letters != 0
     edges = np.flatnonzero(filled[1:] != filled[:-1]) + 1
-    starts, lengths = _without_stops(letters, edges[0::2], edges[1::2], stops)
+    starts, lengths = _without_stops(letters, edges[0::2].copy(), edges[1::2].copy(), stops)
 
     words = np.ndarray((len(data) - WORD.itemsize + 1,), WORD, data, strides=(1,))  # a word at every byte
-    low = words[starts] & _FIRST[np.minimum(lengths, 8)]
+    low = words[starts]
+    low &= _FIRST.take(lengths, mode="clip")
     high = np.zeros(len(starts), dtype=WORD)
     longer = np.flatnonzero(lengths > 8)
-    high[longer] = words[starts[longer] + 8] & _FIRST[np.minimum(lengths[longer] - 8, 8)]
+    high[longer] = words[starts.take(longer) + 8] & _FIRST.take(lengths.take(longer) - 8, mode="clip")
 
     ends = 1 + np.cumsum(texts.lengths + 1)
     held = np.diff(np.searchsorted(starts, ends), prepend=0)
@@ -113,7 +114,7 @@ def _without_stops(
     is_stop = np.zeros(256, dtype=bool)
     is_stop[np.frombuffer(stops.encode(), dtype=np.uint8)] = True
     lengths = ends - starts
-    stopped = np.flatnonzero(is_stop[letters[ends - 1]])
+    stopped = np.flatnonzero(is_stop.take(letters.take(ends - 1, mode="clip"), mode="clip"))
     empty = False
     while len(stopped):
         lengths[stopped] -= 1
@@ -124,4 +125,4 @@ def _without_stops(
     if not empty:
         return starts, lengths
     kept = np.flatnonzero(lengths)
-    return starts[kept], lengths[kept]
+    return starts.take(kept, mode="clip"), lengths.take(kept, mode="clip")

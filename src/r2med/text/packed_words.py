@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,13 @@ class PackedWords(NamedTuple):
         """How many there are."""
         return len(self.low)
 
-    def at(self, places: NDArray[Any] | slice) -> PackedWords:
-        """Some of the words."""
-        return PackedWords(self.low[places], self.high[places])
+    def at(self, places: NDArray[np.intp]) -> PackedWords:
+        """The words at some places."""
+        return PackedWords(self.low.take(places, mode="clip"), self.high.take(places, mode="clip"))
+
+    def part(self, start: int, stop: int) -> PackedWords:
+        """The words from one place to another."""
+        return PackedWords(self.low[start:stop], self.high[start:stop])
 
     def letters(self) -> bytes:
         """All bytes, sixteen a word."""

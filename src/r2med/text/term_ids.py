@@ -34,13 +34,14 @@ class TermIds:
     def __init__(self) -> None:
         self._count = 0
         self._long: dict[bytes, int] = {}
-        self._clear(16)
+        self._clear(17)
 
     def _clear(self, bits: int) -> None:
         self._bits = bits
+        # No word is empty: where the low half is zero, a place is free. Memory is taken as places are.
         self._low = np.zeros(1 << bits, dtype=WORD)
         self._high = np.zeros(1 << bits, dtype=WORD)
-        self._number = np.full(1 << bits, -1, dtype=np.int32)
+        self._number = np.zeros(1 << bits, dtype=np.int32)
 
     def __len__(self) -> int:
         return self._count
@@ -57,7 +58,7 @@ class TermIds:
         new: list[PackedWords] = []
         # In portions: what one has taught the table is found by the next, so that little is ever sorted.
         for start in range(0, words.size, _PORTION):
-            portion = words.at(slice(start, start + _PORTION))
+            portion = words.part(start, start + _PORTION)
             found = self._find(portion)
             unknown = np.flatnonzero(found < 0)
             if len(unknown):
@@ -81,7 +82,7 @@ class TermIds:
         >>> ids.by_name().names
         [b'blood-brain-barrier', b'cell', b'cell-wall-membrane', b'wall']
         """
-        used = np.flatnonzero(self._number >= 0)
+        used = np.flatnonzero(self._low)
         long = sorted(self._long)
         beginnings = PackedWords.of([word[:16] for word in long])
         low = np.concatenate([self._low[used], beginnings.low])
@@ -117,39 +118,46 @@ class TermIds:
 
     def _find(self, words: PackedWords) -> NDArray[np.int32]:
         """The numbers of words, -1 for those not in the table: linear probing, all of them in step."""
-        low, high = words
         slots = self._slots(words)
-        numbers = self._number[slots]
-        other = (self._low[slots] != low) | (self._high[slots] != high)
-        pending = np.flatnonzero(other & (numbers >= 0))
-        slots = slots[pending]
+        same, full = self._compare(words, slots)
+        numbers = self._number.take(slots, mode="clip")
+        numbers[~same] = -1
+        pending = np.flatnonzero(full & ~same)
+        slots = slots.take(pending)
         while len(pending):
             slots = (slots + 1) & ((1 << self._bits) - 1)
-            numbers[pending] = self._number[slots]
-            other = (self._low[slots] != low[pending]) | (self._high[slots] != high[pending])
-            going = np.flatnonzero(other & (numbers[pending] >= 0))
-            pending, slots = pending[going], slots[going]
+            same, full = self._compare(words.at(pending), slots)
+            numbers[pending[same]] = self._number[slots[same]]
+            going = np.flatnonzero(full & ~same)
+            pending, slots = pending.take(going), slots.take(going)
         return numbers
+
+    def _compare(self, words: PackedWords, slots: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which words are at their places, and which of the places are taken."""
+        low = self._low.take(slots, mode="clip")  # all of them exist, and need not be looked at twice
+        same: NDArray[np.bool_] = low == words.low
+        same &= self._high.take(slots, mode="clip") == words.high
+        return same, low != 0
 
     def _put(self, words: PackedWords, numbers: NDArray[np.int32]) -> None:
         """Enter distinct words that are not in the table."""
         slots = self._slots(words)
         waiting = np.arange(len(numbers))
         while len(waiting):
-            wanted = slots[waiting]
-            free = self._number[wanted] < 0
-            self._number[wanted[free]] = numbers[waiting[free]]
-            # Where several words wanted one slot, one of them has it now; the others try the next.
-            settled = self._number[wanted] == numbers[waiting]
-            self._low[wanted[settled]], self._high[wanted[settled]] = words.at(waiting[settled])
-            waiting = waiting[~settled]
-            slots[waiting] = (slots[waiting] + 1) & ((1 << self._bits) - 1)
+            free = np.flatnonzero(self._low.take(slots, mode="clip") == 0)
+            trying, wanted = waiting.take(free), slots.take(free)
+            self._low[wanted], self._high[wanted] = words.at(trying)
+            self._number[wanted] = numbers.take(trying)
+            # Where several words wanted one place, the last of them has it now; the others try the next.
+            settled = np.zeros(len(waiting), dtype=bool)
+            settled[free] = self._number.take(wanted) == numbers.take(trying)
+            waiting, slots = waiting[~settled], (slots[~settled] + 1) & ((1 << self._bits) - 1)
 
     def _make_room(self, more: int) -> None:
         """Keep the table at most half full, so that probing stays short."""
         if 2 * (self._count + more) <= 1 << self._bits:
             return
-        used = np.flatnonzero(self._number >= 0)
+        used = np.flatnonzero(self._low)
         words, numbers = PackedWords(self._low[used], self._high[used]), self._number[used]
         self._clear((4 * (self._count + more) - 1).bit_length())
         self._put(words, numbers)

@@ -44,7 +44,8 @@ def analyze_words(pieces: WordList) -> WordTerms:
     odd = ~(plain | numbers)
     kept = np.flatnonzero(~odd & ~_are_stop_words(packed))
     others = np.concatenate([np.flatnonzero(odd), np.arange(packed.size, pieces.size)])
-    texts = [word.decode("utf-8", "surrogatepass") for word in packed.at(odd).words() + pieces.long]
+    chosen = packed.at(np.flatnonzero(odd)).words() + pieces.long
+    texts = [word.decode("utf-8", "surrogatepass") for word in chosen]
     tokens, token_counts = analyze_pieces(texts)
 
     counts = np.zeros(pieces.size, dtype=np.int64)
