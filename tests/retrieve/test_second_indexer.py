@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from r2med.data.dataset import Texts
 from r2med.errors import DataError
-from r2med.retrieve import index_builder, postings_builder, second_indexer
-from r2med.retrieve.both_ends import BothEnds
+from r2med.retrieve import both_ends, index_builder, postings_builder, second_indexer
+from r2med.retrieve.both_ends import BothEnds, is_worthwhile
 from r2med.retrieve.index_builder import build_index, write_index
 from r2med.retrieve.postings_builder import TextBlock
-from r2med.retrieve.second_indexer import is_worthwhile
 from r2med.storage.child_process import ChildProcess
 from r2med.text.blocks import JoinedTexts
 
@@ -37,7 +36,7 @@ def documents() -> Texts:
 @pytest.fixture(autouse=True)
 def _worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_THREADS", "2")
-    monkeypatch.setattr(second_indexer, "LEAST", 0)
+    monkeypatch.setattr(both_ends, "LEAST", 0)
     monkeypatch.setattr(postings_builder, "BLOCK", 5_000)
 
 
@@ -171,5 +170,5 @@ def test_a_small_collection_or_one_processor_needs_no_second_process(monkeypatch
     monkeypatch.setenv("R2MED_THREADS", "1")
     assert not is_worthwhile(texts)
     monkeypatch.setenv("R2MED_THREADS", "2")
-    monkeypatch.setattr(second_indexer, "LEAST", 340_001)
+    monkeypatch.setattr(both_ends, "LEAST", 340_001)
     assert not is_worthwhile(texts)

@@ -23,8 +23,6 @@ from r2med.retrieve.index_builder import write_index
 from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
 from r2med.retrieve.postings_search import BestDocuments, Weights
 from r2med.retrieve.query_text import search_texts
-from r2med.retrieve.spread_indexing import worth_spreading, write_spread_index
-from r2med.retrieve.spread_search import SearchWorker, SpreadSearch
 from r2med.storage.cache import cache_key
 from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
 
@@ -50,10 +48,12 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 
     def build(folder: Path) -> None:
         engine = context.engine
-        spread = spread_of(engine)
-        if spread is not None and worth_spreading(documents):
-            write_spread_index(documents, folder, key, spread, engine)
-            return
+        if (spread := spread_of(engine)) is not None:
+            from r2med.retrieve.spread_indexing import worth_spreading, write_spread_index
+
+            if worth_spreading(documents):
+                write_spread_index(documents, folder, key, spread, engine)
+                return
         with engine.progress("indexing", len(documents)) as bar:
             write_index(documents, folder, engine.memory, bar.advance)
 
@@ -152,8 +152,9 @@ class _BM25(Retriever):
         context: Context,
     ) -> Iterable[BestDocuments]:
         """Each query's best documents, found here or wherever the engine spreads work to."""
-        spread = spread_of(context.engine)
-        if spread is not None:
+        if (spread := spread_of(context.engine)) is not None:
+            from r2med.retrieve.spread_search import SearchWorker, SpreadSearch
+
             folder = context.cache.root / "bm25" / index_key(collection.documents)
             worker = SearchWorker(str(folder.resolve()), self.k1, self.b, self.depth)
             search = SpreadSearch(worker, scorer, spread, context.engine)

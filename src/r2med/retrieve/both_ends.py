@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
+from r2med.config import thread_count
 from r2med.retrieve.postings_builder import TextBlock
 from r2med.text.blocks import join_texts
 from r2med.text.portions import by_size
 
 STEP = 64
 """How many documents are taken at a time."""
+LEAST = 20_000_000
+"""Fewer characters are indexed here before a second process has well begun."""
+_SAMPLE = 256
+
+
+def is_worthwhile(texts: Sequence[str]) -> bool:
+    """Whether a second worker would save time: there is a processor for it, and enough to do by a sample of texts."""
+    if thread_count() < 2 or len(texts) < 2 * STEP:
+        return False
+    places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
+    mean = sum(len(texts[place]) for place in places) / len(places)
+    return mean * len(texts) >= LEAST
 
 
 class BothEnds:

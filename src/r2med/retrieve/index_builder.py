@@ -10,20 +10,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
-from r2med.encode.sparse_vectors import SparseVectors
-from r2med.retrieve.both_ends import BothEnds
+from r2med.retrieve.both_ends import BothEnds, is_worthwhile
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.postings_builder import GivenTerms, PostingsBuilder, Report, TextBuilder, block_size, fill
-from r2med.retrieve.second_indexer import SecondIndexer, is_worthwhile
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, merge_runs, read_column
 from r2med.storage.checksums import write_checksums
+
+if TYPE_CHECKING:
+    from r2med.encode.sparse_vectors import SparseVectors
 
 _RUNS, _SECOND = "runs", "second"
 """Where runs are kept until the index is whole: this process's, and those of the second one."""
@@ -61,6 +62,8 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
 
 def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory: int, progress: Report) -> None:
     """Write an index together with a second process, half of the memory for each."""
+    from r2med.retrieve.second_indexer import SecondIndexer  # small collections do without it
+
     share = memory // 2
     builder = TextBuilder.within(folder / _RUNS, share)
     done = 0.0

@@ -8,7 +8,7 @@ first process does the rest alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -19,26 +19,13 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.config import thread_count
-from r2med.retrieve.both_ends import STEP, BothEnds
+from r2med.retrieve.both_ends import BothEnds
 from r2med.retrieve.postings_builder import TextBlock, TextBuilder, block_size, fill
 from r2med.retrieve.sorted_runs import read_column
 from r2med.storage.child_process import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
 from r2med.text.blocks import JoinedTexts
 
-LEAST = 20_000_000
-"""Fewer characters are indexed here before a second process has well begun."""
-_SAMPLE = 256
 _LENGTHS = "lengths"
-
-
-def is_worthwhile(texts: Sequence[str]) -> bool:
-    """Whether a second process would save time: there is a processor for it, and enough to do by a sample of texts."""
-    if thread_count() < 2 or len(texts) < 2 * STEP:
-        return False
-    places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
-    mean = sum(len(texts[place]) for place in places) / len(places)
-    return mean * len(texts) >= LEAST
 
 
 class SecondIndexer:
