@@ -391,7 +391,9 @@ def test_no_shortcut_changes_a_bit(
     is_decided = postings_search._Sums.is_decided
     for form, k1, b in ((BM25(), 0.9, 0.4), (BM25Classic(), 1.2, 1.0), (BM25Classic(), 0.0, 0.0)):
         scorer = Scorer(index, k1, b)
-        queries = [form.weigh(_known_terms(drawn_text(drawn, size), index), scorer) for size in (0, 1, 5, 30, 30, 90)]
+        queries = [
+            form.weigh(_known_terms(drawn_text(drawn, size), index.number), scorer) for size in (0, 1, 5, 30, 30, 90)
+        ]
         hidden = [drawn.choice([-1, 7]) for _ in queries]
         for depth in (1, 10, 100):
             wanted = list(scorer.best(queries, depth, hidden))

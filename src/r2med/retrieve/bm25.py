@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -134,7 +135,8 @@ class _BM25(Retriever):
             "vocabulary": len(index.terms),
             "average_length": index.average_length,
         }
-        queries = [self.weigh(_known_terms(text, index), scorer) for text in search_texts(collection, self.join)]
+        number = cache(index.number)  # queries share most of their terms
+        queries = [self.weigh(_known_terms(text, number), scorer) for text in search_texts(collection, self.join)]
         silent = sum(not weights for weights in queries)
         if silent:
             context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")
@@ -169,10 +171,10 @@ def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[_
         yield name, ([ids[place] for place in best.places.tolist()], best.scores)
 
 
-def _known_terms(text: str, index: InvertedIndex) -> dict[int, int]:
-    """How often each term of the vocabulary occurs in a text."""
-    numbers = {index.number(term): count for term, count in Counter(analyze(text)).items()}
-    return {number: count for number, count in sorted(numbers.items()) if number >= 0}
+def _known_terms(text: str, number: Callable[[str], int]) -> dict[int, int]:
+    """How often each term of the vocabulary occurs in a text, by its number; terms that have none are below zero."""
+    numbers = {number(term): count for term, count in Counter(analyze(text)).items()}
+    return {place: count for place, count in sorted(numbers.items()) if place >= 0}
 
 
 @dataclass(frozen=True)

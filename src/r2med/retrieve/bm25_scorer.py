@@ -24,9 +24,10 @@ class Scorer(PostingsScorer):
 
     def idf(self, number: int) -> float:
         """How rare a term is."""
-        if number not in self._idfs:
-            self._idfs[number] = math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
-        return self._idfs[number]
+        known = self._idfs.get(number)
+        if known is None:
+            known = self._idfs[number] = math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
+        return known
 
     def damping(self, length: Length) -> Length:
         """What is added to a frequency below the fraction line, for one text's length or a column of lengths."""

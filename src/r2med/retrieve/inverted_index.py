@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from r2med.retrieve.sorted_runs import TERMS, read_column
 from r2med.storage.checksums import is_unchanged, write_checksums
+from r2med.text.ragged import ragged
 
 FORMAT = 2
 """Changes when the files below or their meaning change: part of the cache key."""
@@ -66,6 +67,14 @@ class InvertedIndex:
         """The postings of the term with this number."""
         span = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
         return Postings(self.documents[span], self.values[span])
+
+    def gathered(self, numbers: Sequence[int]) -> tuple[NDArray[np.int64], Postings]:
+        """How many postings each of some terms has, and the postings, end to end."""
+        chosen = np.array(numbers, dtype=np.intp)
+        starts, ends = (self.offsets[bound].astype(np.int64) for bound in (chosen, chosen + 1))
+        counts = ends - starts
+        places = ragged(starts, counts)
+        return counts, Postings(self.documents.take(places, mode="clip"), self.values.take(places, mode="clip"))
 
     def save(self, folder: Path) -> None:
         """Write the files, with a checksum for each."""

@@ -285,12 +285,12 @@ class TextBuilder(PostingsBuilder):
         self.piece_terms = np.concatenate([self.piece_terms, numbers])
 
     def _tokens(
-        self, numbers: NDArray[np.int32], owners: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The terms of pieces and the documents they stand in: every piece's first term, then the second ones, ..."""
         counts = self.piece_counts.take(numbers, mode="clip")
         places = np.flatnonzero(counts)
-        terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int64)]
+        terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
         level = 0
         while len(places):
             starts = self.piece_starts.take(numbers.take(places, mode="clip"), mode="clip")
@@ -300,7 +300,7 @@ class TextBuilder(PostingsBuilder):
             places = places[counts.take(places, mode="clip") > level]
         return np.concatenate(terms), np.concatenate(where)
 
-    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int64], block: _NumberedBlock) -> _Block:
+    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int32], block: _NumberedBlock) -> _Block:
         """Sort tokens by term and document and count equal ones."""
         bits = max(block.documents - 1, 1).bit_length()
         # One key a token; half the bytes where they suffice make the sort twice as fast.

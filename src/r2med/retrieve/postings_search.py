@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -62,6 +61,13 @@ class BestDocuments(NamedTuple):
 
     places: NDArray[np.intp]
     scores: NDArray[np.float64]
+
+
+class _RowOfSums(NamedTuple):
+    """A query's scores: all of them, or those at some places among which its best are."""
+
+    scores: NDArray[np.float64]
+    left: NDArray[np.intp] | slice
 
 
 class _Scatter(Protocol):
@@ -148,28 +154,31 @@ class PostingsScorer(ABC):
         size = max(1, _FEW_AT_ONCE // max(1, len(self.index.lengths)))
         for start in range(0, len(queries), size):
             span = slice(start, start + size)
-            for row in self._sums_of_few(queries[span], depth, hidden[span]):
-                places = _nearly_best(row, depth, 1 - 1e-6)
+            for row, left in self._sums_of_few(queries[span], depth, hidden[span]):
+                places = left if isinstance(left, np.ndarray) else _nearly_best(row, depth, 1 - 1e-6)
                 best = places[top(row[places], depth, self.index.ties[places])]
+                best = best[row[best] > 0]
                 yield BestDocuments(best, row[best])
 
-    def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[NDArray[np.float64]]:
+    def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[_RowOfSums]:
         """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
-        users = _users(queries)
-        common = {number for number in users if self._is_common(number)}
-        rare = dict(self._impacts(number for number in users if number not in common))
-        rows = [self._summed(weights, rare) for weights in queries]
-        for row, place in zip(rows, hidden, strict=True):
+        used = sorted(set().union(*queries))
+        common = {number for number in used if self._is_common(number)}
+        rare = dict(self._impacts([number for number in used if number not in common]))
+        depth = len(self.index.lengths) if self._falls(queries) else depth
+        rows = []
+        for weights, place in zip(queries, hidden, strict=True):
+            row = self._summed(weights, rare)
             if place >= 0:
                 row[place] = -np.inf
-        depth = len(self.index.lengths) if self._falls(queries) else depth
-        left = [self._left(row, weights, depth, common) for row, weights in zip(rows, queries, strict=True)]
+            rows.append(_RowOfSums(row, self._left(row, weights, depth, common)))
         for number, (places, impacts) in self._impacts(sorted(common)):
             everywhere = np.zeros(len(self.index.lengths))
             everywhere[places] = impacts
-            for query, weight in users[number]:
-                rows[query][left[query]] += weight * everywhere[left[query]]
+            for (row, left), weights in zip(rows, queries, strict=True):
+                if number in weights:
+                    row[left] += weights[number] * everywhere[left]
         return rows
 
     def _summed(self, weights: Weights, impacts: Mapping[int, _Impacts]) -> NDArray[np.float64]:
@@ -197,16 +206,15 @@ class PostingsScorer(ABC):
         places = np.flatnonzero(row + to_come >= _bar(row, depth) * (1 - 1e-6))
         return places if 8 * len(places) < len(row) else slice(None)
 
-    def _impacts(self, numbers: Iterable[int]) -> Iterator[tuple[int, _Impacts]]:
+    def _impacts(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Impacts]]:
         """For some terms where each occurs, and what it weighs in each of those documents."""
-        every = ((number, self.index.postings(number)) for number in numbers)
-        for some in by_size(every, lambda pair: len(pair[1].documents), _POSTINGS_AT_ONCE):
-            held = [len(postings.documents) for _, postings in some]
-            places = np.concatenate([postings.documents for _, postings in some]).astype(np.intp)
-            values = np.concatenate([postings.values for _, postings in some])
-            impacts = np.repeat([self.factor(number) for number, _ in some], held) * self.shares(places, values)
-            for (number, _), end, count in zip(some, accumulate(held), held, strict=True):
-                yield number, (places[end - count : end], impacts[end - count : end])
+        for some in by_size(numbers, self.holding, _POSTINGS_AT_ONCE):
+            counts, (documents, values) = self.index.gathered(some)
+            places = documents.astype(np.intp)
+            impacts = np.repeat([self.factor(number) for number in some], counts) * self.shares(places, values)
+            ends = np.cumsum(counts).tolist()
+            for number, start, end in zip(some, [0, *ends], ends, strict=False):
+                yield number, (places[start:end], impacts[start:end])
 
     def _ranked(self, weights: Weights, places: NDArray[np.int32], depth: int, hidden: int) -> BestDocuments:
         scores = self._exact(weights, places)

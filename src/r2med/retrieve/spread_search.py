@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from r2med.data.run import top
 from r2med.engine.kept_results import results_in_order
@@ -53,6 +54,13 @@ class IndexRange(InvertedIndex):
     def postings(self, number: int) -> Postings:
         """The postings of a term within the range; terms that many queries have are cut out once."""
         return self._cut(number)
+
+    def gathered(self, numbers: Sequence[int]) -> tuple[NDArray[np.int64], Postings]:
+        """How many postings each of some terms has within the range, and the postings, end to end."""
+        every = [self.postings(number) for number in numbers]
+        counts = np.array([len(postings.documents) for postings in every], dtype=np.int64)
+        documents, values = (np.concatenate(column) for column in zip(*every, strict=True))
+        return counts, Postings(documents, values)
 
     @cached_property
     def _cut(self) -> Callable[[int], Postings]:

@@ -63,7 +63,7 @@ class Pieces:
     """How many bytes it has."""
     packed: PackedWords
     """The pieces; of a longer one, its first sixteen bytes."""
-    owners: NDArray[np.int64]
+    owners: NDArray[np.int32]
     """Which of the block's texts it comes from."""
 
     def long(self) -> NDArray[np.intp]:
@@ -91,8 +91,9 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
     data = texts.data.translate(table)
     letters = np.frombuffer(data, dtype=np.uint8)
     filled = letters != 0
-    edges = np.flatnonzero(filled[1:] != filled[:-1]) + 1
-    starts, lengths = _without_stops(letters, edges[0::2].copy(), edges[1::2].copy(), stops)
+    # Where the next byte is of the other kind: before a piece, at its last byte, before the next one, ...
+    edges = np.flatnonzero(filled[1:] != filled[:-1])
+    starts, lengths = _without_stops(letters, edges[0::2] + 1, edges[1::2], stops)
 
     words = np.ndarray((len(data) - WORD.itemsize + 1,), WORD, data, strides=(1,))  # a word at every byte
     low = words[starts]
@@ -103,18 +104,18 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
 
     ends = 1 + np.cumsum(texts.lengths + 1)
     held = np.diff(np.searchsorted(starts, ends), prepend=0)
-    owners = np.repeat(np.arange(len(texts.lengths)), held)
+    owners = np.repeat(np.arange(len(texts.lengths), dtype=np.int32), held)
     return Pieces(data, starts, lengths, PackedWords(low, high), owners)
 
 
 def _without_stops(
-    letters: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], stops: str
+    letters: NDArray[np.uint8], starts: NDArray[np.int64], lasts: NDArray[np.int64], stops: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where pieces start and how long they are without the stops behind them, those that were nothing else left out."""
     is_stop = np.zeros(256, dtype=bool)
     is_stop[np.frombuffer(stops.encode(), dtype=np.uint8)] = True
-    lengths = ends - starts
-    stopped = np.flatnonzero(is_stop.take(letters.take(ends - 1, mode="clip"), mode="clip"))
+    stopped = np.flatnonzero(is_stop.take(letters.take(lasts, mode="clip"), mode="clip"))
+    lengths = lasts - starts + 1
     empty = False
     while len(stopped):
         lengths[stopped] -= 1
