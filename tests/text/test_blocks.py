@@ -46,7 +46,7 @@ def plain_pieces(text: str) -> list[str]:
 
 def number(pieces: Pieces, ids: TermIds) -> tuple[list[int], list[bytes]]:
     """The numbers of pieces in their order, and the new ones."""
-    every, order = WordList.of([pieces.word(place) for place in range(len(pieces.lengths))])
+    every, order = WordList.of([pieces.word(place) for place in np.flatnonzero(pieces.lengths).tolist()])
     found, new = ids.number(*every)
     numbers = np.empty_like(found)
     numbers[order] = found
@@ -57,10 +57,12 @@ def number(pieces: Pieces, ids: TermIds) -> tuple[list[int], list[bytes]]:
 @example(["one., (two.) ;", "; : ,"])
 def test_cut_is_splitting(block: list[str]) -> None:
     pieces = cut(block)
-    found = [(int(owner), pieces.word(place)) for place, owner in enumerate(pieces.owners)]
+    kept = np.flatnonzero(pieces.lengths)
+    found = [(int(pieces.owners[place]), pieces.word(place)) for place in kept.tolist()]
     expected = [(owner, piece) for owner, text in enumerate(block) for piece in encoded(plain_pieces(text))]
     assert found == expected
-    assert pieces.packed.words() == [piece[:PACKED].rstrip(b"\0") for _, piece in expected]
+    assert pieces.packed.at(kept).words() == [piece[:PACKED] for _, piece in expected]
+    assert sorted([*pieces.short().tolist(), *pieces.long().tolist()]) == kept.tolist()
 
 
 @given(st.lists(st.lists(st.lists(words, max_size=8).map(" ".join), max_size=4), max_size=4))

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
-from r2med.text.blocks import JoinedTexts, Pieces, cut_joined
-from r2med.text.packed_words import PACKED, WordList
+from r2med.text.blocks import JoinedTexts, cut_joined
+from r2med.text.packed_words import WordList
 from r2med.text.term_ids import SortedTerms, TermIds
 from r2med.text.word_terms import analyze_words
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time, where memory allows."""
+_KEPT = 24_000_000
+"""Bytes of memory that are kept at hand between two blocks."""
 _BYTES_A_CHARACTER = 64
 """What a character of a block takes while it is worked on, with the next block at its side."""
 _BYTES_A_POSTING = 22
@@ -56,7 +58,8 @@ class _NumberedBlock(NamedTuple):
     """The number of its first document."""
     documents: int
     """How many documents it has."""
-    pieces: Pieces
+    owners: NDArray[np.int32]
+    """Which of them each piece comes from."""
     numbers: NDArray[np.int32]
     """The number of each piece."""
     new: WordList
@@ -65,16 +68,19 @@ class _NumberedBlock(NamedTuple):
 
 def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
     """Have a builder take in blocks of texts; `progress` is told of the documents, block by block."""
+    # The memory of one block serves for the next: what glibc has once given back, it keeps as much of from then on.
+    np.empty(_KEPT, dtype=np.uint8)
     # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
     with ThreadPoolExecutor(max_workers=1) as helper:
         waiting: Future[_NumberedBlock] | None = None
         for block in blocks:
             table = builder.numbers
-            following = helper.submit(_cut_and_number, block, table)
+            following = helper.submit(_numbered, block, table)
             if waiting is not None:
                 _add(builder, waiting.result(), progress)
                 if builder.numbers is not table:
-                    following = helper.submit(_number, *following.result()[:3], builder.numbers)
+                    # It was numbered by a table that has been forgotten.
+                    following = helper.submit(_numbered, block, builder.numbers)
             waiting = following
         if waiting is not None:
             _add(builder, waiting.result(), progress)
@@ -85,17 +91,12 @@ def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:
     progress(block.documents)
 
 
-def _cut_and_number(block: TextBlock, table: TermIds) -> _NumberedBlock:
-    return _number(block.first, len(block.texts.lengths), cut_joined(block.texts), table)
-
-
-def _number(first: int, documents: int, pieces: Pieces, table: TermIds) -> _NumberedBlock:
-    long = pieces.long()
-    short = np.flatnonzero(pieces.lengths <= PACKED)
-    found, new = table.number(pieces.packed.at(short), [pieces.word(place) for place in long.tolist()])
-    numbers = np.empty_like(found)
-    numbers[short], numbers[long] = found[: len(short)], found[len(short) :]
-    return _NumberedBlock(first, documents, pieces, numbers, new)
+def _numbered(block: TextBlock, table: TermIds) -> _NumberedBlock:
+    pieces = cut_joined(block.texts)
+    short, long = pieces.short(), pieces.long()
+    numbers, new = table.number(pieces.packed.at(short), [pieces.word(place) for place in long.tolist()])
+    owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
+    return _NumberedBlock(block.first, len(block.texts.lengths), owners, numbers, new)
 
 
 class _Terms(Protocol):
@@ -270,7 +271,7 @@ class TextBuilder(PostingsBuilder):
     def add(self, block: _NumberedBlock) -> None:
         """Take in a block, numbered by this builder's table, after those that were numbered before it."""
         self._learn(block.new)
-        terms, owners = self._tokens(block.numbers, block.pieces.owners)
+        terms, owners = self._tokens(block.numbers, block.owners)
         lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
         self._take(self._count(terms, owners, block), lengths)
 

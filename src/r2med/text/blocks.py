@@ -60,11 +60,15 @@ class Pieces:
     starts: NDArray[np.int64]
     """Where each piece starts in the data."""
     lengths: NDArray[np.int64]
-    """How many bytes it has."""
+    """How many bytes it has; none where there were only stops."""
     packed: PackedWords
     """The pieces; of a longer one, its first sixteen bytes."""
     owners: NDArray[np.int32]
     """Which of the block's texts it comes from."""
+
+    def short(self) -> NDArray[np.intp]:
+        """The places of the pieces that are packed as they are; those of stops alone are left out."""
+        return np.flatnonzero((self.lengths > 0) & (self.lengths <= PACKED))
 
     def long(self) -> NDArray[np.intp]:
         """The places of the pieces that cannot be packed."""
@@ -93,7 +97,8 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
     filled = letters != 0
     # Where the next byte is of the other kind: before a piece, at its last byte, before the next one, ...
     edges = np.flatnonzero(filled[1:] != filled[:-1])
-    starts, lengths = _without_stops(letters, edges[0::2] + 1, edges[1::2], stops)
+    starts = edges[0::2] + 1
+    lengths = _without_stops(letters, starts, edges[1::2], stops)
 
     words = np.ndarray((len(data) - WORD.itemsize + 1,), WORD, data, strides=(1,))  # a word at every byte
     low = words[starts]
@@ -110,20 +115,15 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
 
 def _without_stops(
     letters: NDArray[np.uint8], starts: NDArray[np.int64], lasts: NDArray[np.int64], stops: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where pieces start and how long they are without the stops behind them, those that were nothing else left out."""
+) -> NDArray[np.int64]:
+    """How long pieces are without the stops behind them."""
     is_stop = np.zeros(256, dtype=bool)
     is_stop[np.frombuffer(stops.encode(), dtype=np.uint8)] = True
     stopped = np.flatnonzero(is_stop.take(letters.take(lasts, mode="clip"), mode="clip"))
-    lengths = lasts - starts + 1
-    empty = False
+    lengths = lasts - starts
+    lengths += 1
     while len(stopped):
         lengths[stopped] -= 1
-        left = lengths[stopped] > 0
-        empty = empty or not left.all()
-        stopped = stopped[left]
+        # Before a piece stands a break, which is no stop.
         stopped = stopped[is_stop[letters[starts[stopped] + lengths[stopped] - 1]]]
-    if not empty:
-        return starts, lengths
-    kept = np.flatnonzero(lengths)
-    return starts.take(kept, mode="clip"), lengths.take(kept, mode="clip")
+    return lengths

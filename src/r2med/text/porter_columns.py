@@ -110,6 +110,13 @@ def _ends(tail: Column, suffix: str) -> _Mask:
     return found
 
 
+def _one_of(letters: str, last: Column) -> _Mask:
+    found: _Mask = last == ord(letters[0])
+    for letter in letters[1:]:
+        found |= last == ord(letter)
+    return found
+
+
 def _table(endings: Iterable[str]) -> _Mask:
     """The pairs of letters, as numbers, that are or end in one of some endings."""
     found = np.zeros(1 << 16, dtype=bool)
@@ -145,7 +152,7 @@ def _is_short(vowels: Column, lengths: Column, last: Column) -> _Mask:
     once = (changes > 0) & (changes & changes - np.uint64(1) == 0)
     ending = vowels >> np.maximum(lengths, 3) - np.uint64(3)
     between = (ending & np.uint64(7) == 2) & (lengths >= 3)
-    found: _Mask = once & between & ~np.isin(last, np.frombuffer(b"wxy", dtype=np.uint8))
+    found: _Mask = once & between & ~_one_of("wxy", last)
     return found
 
 
@@ -194,7 +201,7 @@ def _take_verb_endings(words: _Words) -> None:
     last = tail & np.uint64(0xFF)
     silent = _ends(tail, "at") | _ends(tail, "bl") | _ends(tail, "iz")
     doubled = (last << _BYTE == tail & _SECOND) & (vowels >> lengths - np.uint64(1) & np.uint64(1) == 0) & ~silent
-    kept = np.isin(last, np.frombuffer(b"lsz", dtype=np.uint8))
+    kept = _one_of("lsz", last)
     short = ~silent & ~doubled & _is_short(vowels, lengths, last)
     verbs.append(cut[silent | short], "e")
     verbs.drop(cut[doubled & ~kept], 1)

@@ -16,7 +16,7 @@ _DIGITS: Final = b"0123456789"
 _NOT_PLAIN: Final = bytes(byte > 0 and byte not in b"abcdefghijklmnopqrstuvwxyz" + _DIGITS for byte in range(256))
 _NOT_NUMERIC: Final = bytes(byte > 0 and byte not in b".," + _DIGITS for byte in range(256))
 _POINT: Final = bytes(byte in b".," for byte in range(256))
-_STOP_WORDS: Final = PackedWords.of([word.encode() for word in sorted(STOP_WORDS)]).low
+_STOP_WORDS: Final = np.sort(PackedWords.of([word.encode() for word in STOP_WORDS]).low)
 """All of them have at most eight letters."""
 
 
@@ -59,7 +59,8 @@ def analyze_words(pieces: WordList) -> WordTerms:
 
 
 def _are_stop_words(words: PackedWords) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.isin(words.low, _STOP_WORDS) & (words.high == 0)
+    near = _STOP_WORDS.take(np.searchsorted(_STOP_WORDS, words.low), mode="clip")
+    found: NDArray[np.bool_] = (near == words.low) & (words.high == 0)
     return found
 
 
