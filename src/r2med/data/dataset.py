@@ -44,7 +44,7 @@ def _hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
     """What goes into a fingerprint for a stretch of texts."""
     for start in range(0, len(texts), _HASH_BLOCK):
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts[start : start + _HASH_BLOCK]]
-        yield b",".join([b"%d" % len(piece) for piece in pieces]) + b"\n"
+        yield ",".join(map(str, map(len, pieces))).encode() + b"\n"
         yield b"".join(pieces)
 
 

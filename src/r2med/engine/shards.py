@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_hex
 
 import orjson
 
@@ -137,7 +136,7 @@ def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
 def _write_first(path: Path, content: bytes) -> None:
     """Write a file as a whole, unless it is there: of several commands one is the first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{token_hex(6)}")
+    draft = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
     draft.write_bytes(content)
     try:
         os.link(draft, path)

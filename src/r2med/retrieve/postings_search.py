@@ -15,7 +15,6 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -132,6 +131,10 @@ class PostingsScorer(ABC):
         if documents <= max(_FEW, 2 * depth) or self._falls(queries):
             yield from self._best_of_few(queries, depth, hidden)
             return
+        from concurrent.futures import (
+            ThreadPoolExecutor,
+        )  # which takes time to load that few documents need not pay for
+
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
 
         def of_batch(start: int) -> list[BestDocuments]:
@@ -342,9 +345,10 @@ class _Sums:
 
 
 def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
-    """A score that at least `depth` documents reach: they are the best of stretches of the collection."""
+    """A score that at least `depth` documents reach: they are the best of parts of the collection."""
     width = max(1, min(256, len(row) // (8 * depth)))
-    best = row[: len(row) // width * width].reshape(-1, width).max(axis=1)
+    # Every so many documents are a part: long rows are compared faster than short ones.
+    best = row[: len(row) // width * width].reshape(width, -1).max(axis=0)
     return float(np.partition(best, len(best) - depth)[len(best) - depth])
 
 

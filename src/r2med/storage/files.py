@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 
 from r2med.errors import DataError, R2medError
 
@@ -173,7 +172,7 @@ def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[P
     """A new draft with its lock; those that nobody will finish are removed first."""
     sweep(parent, _literally(prefix) + "????????")
     while True:
-        draft = parent / (prefix + token_hex(4))
+        draft = parent / (prefix + os.urandom(4).hex())
         make(draft)
         lock = _open(draft)
         if lock is None:

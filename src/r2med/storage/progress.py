@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Self
 
 from r2med.errors import R2medError, one_line
@@ -289,7 +288,7 @@ class ProgressFile:
             now = time.time()
             facts = {"began": now, **self._about}
             # In two containers one process id may be that of two processes.
-            name = f"{os.getpid()}-{token_hex(4)}"
+            name = f"{os.getpid()}-{os.urandom(4).hex()}"
             self._work = Work(os.getpid(), "", "", now, now, name=name, mark=process_mark(), **facts)
         return self._work
 
