@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -100,13 +101,13 @@ class PostingsScorer(ABC):
     def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
         """How much of that any terms weigh in documents at some places, given the values of their postings there."""
 
-    @abstractmethod
-    def rough_impacts(self, number: int) -> RoughImpacts:
-        """The same for all documents that have the term, quickly."""
-
     def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
         """What a term weighs in documents at some places, given the values of its postings there."""
         return self.factor(number) * self.shares(places, values)
+
+    @abstractmethod
+    def rough_impacts(self, number: int) -> RoughImpacts:
+        """The same for all documents that have the term, quickly."""
 
     @property
     def signed(self) -> bool:
@@ -131,10 +132,6 @@ class PostingsScorer(ABC):
         if documents <= max(_FEW, 2 * depth) or self._falls(queries):
             yield from self._best_of_few(queries, depth, hidden)
             return
-        from concurrent.futures import (
-            ThreadPoolExecutor,
-        )  # which takes time to load that few documents need not pay for
-
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
 
         def of_batch(start: int) -> list[BestDocuments]:

@@ -83,6 +83,8 @@ class Pieces:
 def cut(texts: Sequence[str], table: bytes = _BYTES, stops: str = STOPS) -> Pieces:
     """The pieces of some texts; `table` says what each byte becomes, zero for a break (by default, the analyzer's).
 
+    The marks of `stops` are taken off the end of a piece.
+
     >>> pieces = cut(["Acute (renal) failure, 1.5", "renal."])
     >>> [pieces.word(place) for place in range(5)], pieces.owners.tolist()
     ([b'acute', b'renal', b'failure', b'1.5', b'renal'], [0, 0, 0, 0, 1])

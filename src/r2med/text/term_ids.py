@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.text.packed_words import WORD, Column, PackedWords, WordList
+from r2med.text.packed_words import PACKED, WORD, Column, PackedWords, WordList
 
 _PORTION: Final = 1 << 15
 """How many words are numbered at a time: few enough that their keys stay near the processor."""
 _BYTES_A_LONG_WORD: Final = 200
+"""One that cannot be packed, with its number."""
 
 
 class SortedTerms(NamedTuple):
@@ -84,7 +85,7 @@ class TermIds:
         """
         used = np.flatnonzero(self._low)
         long = sorted(self._long)
-        beginnings = PackedWords.of([word[:16] for word in long])
+        beginnings = PackedWords.of([word[:PACKED] for word in long])
         low = np.concatenate([self._low[used], beginnings.low])
         high = np.concatenate([self._high[used], beginnings.high])
         numbers = np.concatenate([self._number[used], np.fromiter((self._long[word] for word in long), np.int32)])

@@ -39,14 +39,11 @@ def analyze_words(pieces: WordList) -> WordTerms:
     ([1, 0, 2], [b'cell', b'1.5', b'mg'], [0, 1, 2])
     """
     packed = pieces.packed
-    plain = ~packed.have(_NOT_PLAIN)
-    numbers = _are_numbers(packed) & ~plain
-    odd = ~(plain | numbers)
+    odd = packed.have(_NOT_PLAIN) & ~_are_numbers(packed)
     kept = np.flatnonzero(~odd & ~_are_stop_words(packed))
     others = np.concatenate([np.flatnonzero(odd), np.arange(packed.size, pieces.size)])
     chosen = packed.at(np.flatnonzero(odd)).words() + pieces.long
-    texts = [word.decode("utf-8", "surrogatepass") for word in chosen]
-    tokens, token_counts = analyze_pieces(texts)
+    tokens, token_counts = analyze_pieces(word.decode("utf-8", "surrogatepass") for word in chosen)
 
     counts = np.zeros(pieces.size, dtype=np.int64)
     counts[kept] = 1
