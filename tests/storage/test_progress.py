@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,19 @@ def test_every_system_on_every_task_is_a_cell_that_fills(monkeypatch):
         raise R2medError("no such thing")
     broke = ended_work()[0]
     assert (broke.outcome, broke.error) == ("failed", "no such thing")
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "remembered"),
+    [(None, []), (R2medError("no such thing"), []), (KeyboardInterrupt(), ["stopped"])],
+)
+def test_what_was_stopped_is_remembered_however_short_it_was(ended_by, remembered, monkeypatch):
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    with suppress(R2medError, KeyboardInterrupt), account.command("r2med run bm25"):
+        account.step("indexing", 1, 2)
+        if ended_by is not None:
+            raise ended_by
+    assert [work.outcome for work in ended_work()] == remembered
 
 
 def test_what_is_spent_is_told_against_the_budget(monkeypatch):

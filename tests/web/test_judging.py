@@ -92,7 +92,7 @@ def test_judging_is_priced_begun_cancelled_and_gone_on_with(visit, judge, tmp_pa
         assert judge.attempts == before + 10, "nothing is asked twice"
         assert graded() == {"careful": 12}
 
-        judge.delay, judge.first = 0.4, 0
+        judge.delay, judge.first = 1.0, 0
         words = ["review", "judge", "pilot", "--llm", f"other@{judge.url}", "--concurrency", "1"]
         command = subprocess.Popen([sys.executable, "-m", "r2med", *words], text=True, stderr=subprocess.PIPE)
         page.goto(f"{own}/progress")

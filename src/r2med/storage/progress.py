@@ -2,7 +2,7 @@
 
 A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
 done. It is locked by its process, so that of a process which was killed is known, and removed by the next that looks.
-What became of work that took a while is kept beside these files for some time.
+What became of work that was stopped or took a while is kept beside these files for some time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EVERY = 0.4
 _STALE = 6 * 3600.0
 """Seconds without a sign after which nobody believes that work goes on."""
 _LONG = 1.0
-"""Seconds after which work is worth being remembered."""
+"""Seconds after which work that nobody stopped is worth being remembered."""
 _REMEMBERED, _MOST = 24 * 3600.0, 20
 """Seconds for which finished work is shown, and how much of it."""
 _WARNINGS = 20
@@ -312,7 +312,10 @@ class ProgressFile:
             work, self._work = self._work, None
             opened, self._open = self._open, False
             self._held.remove()
-        if work is not None and opened and time.time() - work.began >= _LONG:
+        if work is None or not opened:
+            return
+        # Somebody who stopped work looks for it, however short it was.
+        if outcome == STOPPED or time.time() - work.began >= _LONG:
             cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in work.cells)
             _remember(replace(work, cells=cells, ended=time.time(), outcome=outcome, error=error))
 
