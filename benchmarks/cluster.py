@@ -26,7 +26,7 @@ from typing import Any
 
 import r2med
 from r2med.cli.main import app
-from r2med.config import EngineSettings
+from r2med.config.engine_settings import EngineSettings
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role

@@ -437,7 +437,8 @@ def spoil_toml(random: Random, content: bytes) -> bytes:
 
 def toml_case(random: Random, folder: Path) -> None:
     """An experiment, aliases, the words of a task, or cards of models."""
-    from r2med.config import aliases, read_experiment
+    from r2med.config.experiment import read_experiment
+    from r2med.config.names import aliases
     from r2med.data.tasks import resolve
     from r2med.llm.llm_cards import find_model
     from r2med.measure.metrics import parse_all

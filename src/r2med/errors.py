@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 
 _DEBUG = "R2MED_DEBUG"
@@ -130,6 +129,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("BM52", ["bge", "bm25"]), nearest("zzz", ["bge", "bm25"])
     ('bm25', '')
     """
+    from difflib import get_close_matches  # only for what is misspelt
+
     spelled = {known_name.lower(): known_name for known_name in known}
     near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return spelled[near[0]] if near else ""

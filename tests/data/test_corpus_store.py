@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
-from r2med.config import memory_limited
+from r2med.config.limits import memory_limited
 from r2med.data import load, reader
 from r2med.data.dataset import Texts
 from r2med.data.problems import Findings

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import encoders
-from r2med.config import EngineSettings
+from r2med.config.engine_settings import EngineSettings
 from r2med.encode import spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role

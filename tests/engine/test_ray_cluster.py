@@ -25,7 +25,7 @@ import encoders
 import needs
 import r2med
 from r2med.cli.main import app
-from r2med.config import EngineSettings
+from r2med.config.engine_settings import EngineSettings
 from r2med.data.run_files import write_run
 from r2med.encode import spread_encoding
 from r2med.encode.batching import encode_all

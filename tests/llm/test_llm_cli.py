@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from chat_server import Say
 
-from r2med.config import RequestSettings, request_settings, requesting
+from r2med.config.request_settings import RequestSettings, request_settings, requesting
 from r2med.errors import R2medError
 from r2med.llm import Limits, find_model
 

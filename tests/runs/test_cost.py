@@ -21,8 +21,9 @@ from r2med.llm import Limits, RawAnswer, Usage, add_model, scripted, session
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.runs.record import RunRecord, StageRecord, StepRecord
+from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Result
+from r2med.runs.step_record import StepRecord
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library

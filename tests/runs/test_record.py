@@ -11,7 +11,8 @@ import pytest
 import r2med
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.runs.record import Account, DataIdentity, Machine, RunRecord
+from r2med.runs.record import DataIdentity, Machine, RunRecord
+from r2med.runs.step_record import Account
 
 HERE = Path(__file__).parent
 

@@ -9,7 +9,7 @@ import click
 
 from r2med.cli.engine_option import engine_option, one_engine
 from r2med.cli.options import Function
-from r2med.config import RequestSettings, requesting
+from r2med.config.request_settings import RequestSettings, requesting
 from r2med.pipeline.engine import Engine
 
 _POSITIVE = click.FloatRange(0, min_open=True)

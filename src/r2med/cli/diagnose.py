@@ -37,7 +37,8 @@ from r2med.render.diagnosis_tables import (
 )
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared
-from r2med.storage.progress import DONE, account
+from r2med.storage.progress import account
+from r2med.storage.work_states import DONE
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ import click
 
 from r2med.cli.asking import asking_options
 from r2med.cli.options import json_option, messages, write_json
-from r2med.config import RequestSettings, requesting
+from r2med.config.request_settings import RequestSettings, requesting
 from r2med.errors import counted
 from r2med.exchange.engine_index import TARGETS
 from r2med.exchange.push_documents import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push

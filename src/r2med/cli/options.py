@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 import orjson
 
-from r2med.config import parse_size
+from r2med.config.limits import parse_size
 from r2med.render.consoles import messages, output
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking_options, one_client
 from r2med.cli.engine_option import close_batch, open_engine
 from r2med.cli.options import ManyValues, Size, json_option, output, write_json
-from r2med.config import RequestSettings, memory_limit, memory_limited, read_experiment, requesting
+from r2med.config.experiment import read_experiment
+from r2med.config.limits import memory_limit, memory_limited
+from r2med.config.request_settings import RequestSettings, requesting
 from r2med.exchange.export import write_results
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.engine import Engine

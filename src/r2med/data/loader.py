@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from r2med.data.dataset import Dataset
-from r2med.data.hub_tasks import fetch_task
 from r2med.data.reader import read_dataset
 from r2med.data.tasks import Task, resolve
 from r2med.errors import DataError
@@ -29,6 +28,8 @@ def load(task: str | Path | Task, *, split: str | None = None, revision: str | N
         if revision is not None:
             raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
         return read_dataset(chosen, chosen.folder)
+    from r2med.data.hub_tasks import fetch_task  # folders do without the hub
+
     chosen = replace(chosen, revision=revision or chosen.revision)
     snapshot = fetch_task(chosen)
     return read_dataset(chosen, snapshot.folder, snapshot.commit)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shlex import quote
 from typing import NamedTuple
 
 from r2med.errors import DataError
@@ -112,6 +111,8 @@ class Findings:
     def raise_errors(self, source: str | Path) -> None:
         """Raise the first error as one line; when there are more, it says how many and how to see them."""
         if self.errors:
+            from shlex import quote
+
             more = f" (and {self.errors - 1} more, see: r2med validate {quote(str(source))})" if self.errors > 1 else ""
             raise DataError(f"{next(self.of(ERROR))}{more}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,6 +248,8 @@ def _cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
 
 def _comma_cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
     """The cells of each line of a CSV file, quoted or not."""
+    import csv
+
     for number, line in lines(file, found):
         try:
             cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])

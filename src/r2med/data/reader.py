@@ -15,7 +15,7 @@ from typing import Any, overload
 
 import orjson
 
-from r2med.config import memory_limit
+from r2med.config.limits import memory_limit
 from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.layout import TaskFiles, listing, locate, splits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
-from r2med.config import memory_limit
+from r2med.config.limits import memory_limit
 from r2med.data.problems import Findings
 from r2med.errors import first_line
 from r2med.storage.file_hashes import stamp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -94,7 +93,13 @@ class Task:
 
 @cache
 def _facts() -> Mapping[str, Any]:
-    return tomllib.loads((_HERE / "tasks.toml").read_text("utf-8"))
+    return _toml(_HERE / "tasks.toml")
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    import tomllib  # a folder of data rarely has any
+
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def families() -> Mapping[str, str]:
@@ -179,7 +184,7 @@ def other_tasks() -> Mapping[str, Task]:
     >>> task.translates, task.files.queries
     ('cure/dermatology/en', ('dermatology/queries-es.jsonl',))
     """
-    collections = tomllib.loads((_HERE / "other_tasks.toml").read_text("utf-8"))["collection"]
+    collections = _toml(_HERE / "other_tasks.toml")["collection"]
     made = [
         _other(entry, part, spoken) for entry in collections for part in entry["parts"] for spoken in entry["languages"]
     ]
@@ -387,8 +392,8 @@ def _task_file(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        stated = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
+        stated = _toml(file)
+    except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     for name, value in stated.items():
         if name not in _STATED:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from r2med.config import read_toml
+from r2med.config.settings_files import read_toml
 from r2med.data.dataset import Texts
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm import Account, Failed, Model, Reply, account, current_client

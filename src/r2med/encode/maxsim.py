@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.config import thread_count
+from r2med.config.limits import thread_count
 from r2med.encode.encoder import Vectors
 from r2med.encode.token_store import TokenVectors, as_single, codes_and_scales
 from r2med.encode.vector_search import VectorHits

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.config import thread_count
+from r2med.config.limits import thread_count
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.local_encoder import ModelEncoder

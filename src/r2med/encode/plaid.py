@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.config import thread_count
+from r2med.config.limits import thread_count
 from r2med.encode.approximate import CANDIDATES, engine_call, engine_options
 from r2med.encode.encoder import Vectors
 from r2med.encode.maxsim import MaxSimIndex, rank_tokens, single_threads

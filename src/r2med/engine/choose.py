@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.config import engine_settings
+from r2med.config.engine_settings import engine_settings
 from r2med.engine.shards import Shards
 from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import R2medError, suggest

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import r2med
-from r2med.config import EngineSettings
+from r2med.config.engine_settings import EngineSettings
 from r2med.engine.block_deal import PATIENCE, Deal, DealtWorker
 from r2med.engine.work_blocks import BlockStore, SpreadJob, WorkBlock, Worker
 from r2med.errors import R2medError, debug, require_extra

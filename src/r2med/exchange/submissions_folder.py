@@ -18,8 +18,9 @@ from r2med.exchange.submission import About
 from r2med.exchange.verify import CheckedRun, Verified, verify_all
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Entry, Finished, Ledger
-from r2med.runs.record import Account, Machine, Provenance, RunRecord, StageRecord, StepRecord
+from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
 from r2med.runs.selection import Current
+from r2med.runs.step_record import Account, StepRecord
 from r2med.storage.cache import cache_key
 
 _STATED = "as the submission states"

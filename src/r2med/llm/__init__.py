@@ -29,7 +29,7 @@ from r2med.llm.types import (
 )
 from r2med.models.http import AttemptError
 from r2med.models.servers import ServerError
-from r2med.runs.record import Account
+from r2med.runs.step_record import Account
 
 __all__ = [
     "FORMATS",

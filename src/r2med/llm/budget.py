@@ -15,8 +15,9 @@ from r2med.llm.replies import to_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
 from r2med.models.http import RequestLimits
-from r2med.runs.record import Account
+from r2med.runs.step_record import Account
 from r2med.storage import progress
+from r2med.storage.work import MoneySpent
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
@@ -88,7 +89,7 @@ class Budget:
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self._release(hold)
         most_cost, most_tokens = self._limits.max_cost, self._limits.max_tokens
-        progress.account.spend(progress.MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
+        progress.account.spend(MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
 
     def lose(self, hold: Reservation, *, billed: bool) -> None:
         """A request came to nothing; where the server may bill it all the same, its most stays put aside for good."""

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeGuard
 from urllib.parse import urlsplit
 
-from r2med.config import RequestSettings, request_settings
+from r2med.config.request_settings import RequestSettings, request_settings
 from r2med.errors import R2medError
 from r2med.models.servers import Health, ServerError
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from r2med.config import server_sets
+from r2med.config.names import server_sets
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.engine import at_command_start
 

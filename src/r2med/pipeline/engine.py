@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from r2med.config import memory_limit
+from r2med.config.limits import memory_limit
 from r2med.errors import R2medError
 from r2med.storage.progress import account
 

@@ -26,8 +26,9 @@ from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 from r2med.runs.report import Failure, Report, Result
 from r2med.storage.cache import Cache
 from r2med.storage.file_digests import steady_digests
-from r2med.storage.progress import DONE, FAILED, KEPT, POSTPONED, account
+from r2med.storage.progress import account
 from r2med.storage.sqlite import DamagedError, StoreError, warn
+from r2med.storage.work_states import DONE, FAILED, KEPT, POSTPONED
 
 
 @dataclass(frozen=True)

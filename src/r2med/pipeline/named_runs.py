@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from r2med.config import read_experiment
+from r2med.config.experiment import read_experiment
 from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
 from r2med.pipeline.system import canonical_spec

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from r2med.config import aliases
+from r2med.config.names import aliases
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.pipeline.stage import Stage

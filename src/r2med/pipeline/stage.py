@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.errors import R2medError
 from r2med.pipeline.stage_arguments import StageType
-from r2med.runs.record import StepRecord
+from r2med.runs.step_record import StepRecord
 from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
 from r2med.storage.progress import account

@@ -13,7 +13,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
 from r2med.pipeline.stage_arguments import with_fields
-from r2med.runs.record import PHASES, Account, StepRecord
+from r2med.runs.step_record import PHASES, Account, StepRecord
 from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:

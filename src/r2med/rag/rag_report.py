@@ -32,7 +32,7 @@ from r2med.rag.effects import (
 from r2med.rag.rag_answers import QuestionAnswers
 from r2med.rag.study import ArmAnswers, from_set
 from r2med.runs.ledger import Ledger
-from r2med.runs.record import Account
+from r2med.runs.step_record import Account
 
 
 @dataclass(frozen=True)

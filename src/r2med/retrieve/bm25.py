@@ -177,7 +177,6 @@ def _known_terms(text: str, number: Callable[[str], int]) -> dict[int, int]:
     return {place: count for place, count in sorted(numbers.items()) if place >= 0}
 
 
-@dataclass(frozen=True)
 class BM25(_BM25):
     """The benchmark's published baseline: the query is weighted by BM25 as if it were a document.
 
@@ -196,7 +195,6 @@ class BM25(_BM25):
         return {number: scorer.idf(number) * (count / (count + damping)) for number, count in counts.items()}
 
 
-@dataclass(frozen=True)
 class BM25Classic(_BM25):
     """BM25 as Lucene and most engines have it: a query's term counts as often as it occurs.
 

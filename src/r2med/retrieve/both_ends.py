@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from r2med.config import thread_count
+from r2med.config.limits import thread_count
 from r2med.retrieve.postings_builder import TextBlock
 from r2med.text.blocks import join_texts
 from r2med.text.portions import by_size

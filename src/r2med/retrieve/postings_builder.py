@@ -7,14 +7,15 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.retrieve.beside import Beside
 from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
 from r2med.text.blocks import JoinedTexts, cut_joined
 from r2med.text.packed_words import WordList
@@ -71,19 +72,19 @@ def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = l
     # The memory of one block serves for the next: what glibc has once given back, it keeps as much of from then on.
     np.empty(_KEPT, dtype=np.uint8)
     # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
-    with ThreadPoolExecutor(max_workers=1) as helper:
-        waiting: Future[_NumberedBlock] | None = None
-        for block in blocks:
-            table = builder.numbers
-            following = helper.submit(_numbered, block, table)
-            if waiting is not None:
-                _add(builder, waiting.result(), progress)
-                if builder.numbers is not table:
-                    # It was numbered by a table that has been forgotten.
-                    following = helper.submit(_numbered, block, builder.numbers)
-            waiting = following
-        if waiting is not None:
-            _add(builder, waiting.result(), progress)
+    numbered: Beside[_NumberedBlock] | None = None
+    for block in blocks:
+        # A table numbers one block at a time: the one before it first.
+        before = None if numbered is None else numbered.result()
+        table = builder.numbers
+        numbered = Beside(partial(_numbered, block, table))
+        if before is not None:
+            _add(builder, before, progress)
+            if builder.numbers is not table:
+                # It is being numbered by a table that has been forgotten.
+                numbered = Beside(partial(_numbered, block, builder.numbers))
+    if numbered is not None:
+        _add(builder, numbered.result(), progress)
 
 
 def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:

@@ -15,7 +15,6 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.config import thread_count
+from r2med.config.limits import thread_count
 from r2med.data.run import top
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.text.portions import by_size
@@ -132,6 +131,8 @@ class PostingsScorer(ABC):
         if documents <= max(_FEW, 2 * depth) or self._falls(queries):
             yield from self._best_of_few(queries, depth, hidden)
             return
+        from concurrent.futures import ThreadPoolExecutor  # an import that small collections need not pay for
+
         size = max(1, _SCORES_AT_ONCE // max(1, documents))
 
         def of_batch(start: int) -> list[BestDocuments]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.build.chunks import sentences as sentence_places
-from r2med.config import read_toml
+from r2med.config.settings_files import read_toml
 from r2med.errors import R2medError
 
 MOST_GRADES = 10

@@ -1,19 +1,17 @@
 """The record of a finished run: everything that could change its result, and what it took.
 
-It is read from JSON and written to JSON here and nowhere else. What the version that made a run did not record is None:
-unknown, and not zero.
+It is read from JSON and written to JSON here, its steps in `r2med.runs.step_record`, and nowhere else. What the version
+that made a run did not record is None: unknown, and not zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
-from functools import cache, lru_cache
+from dataclasses import asdict, astuple, dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
-Json = Mapping[str, Any]
-PHASES = ("load", "index", "search", "ask")
-"""What is recorded of a step's time."""
+from r2med.runs.step_record import Account, Json, StepRecord, known_fields
 
 
 @dataclass(frozen=True)
@@ -62,79 +60,6 @@ class StageRecord:
 
 
 @dataclass(frozen=True)
-class Account:
-    """The bill of a model's replies, kept answers included: what it costs to make them, whoever paid and when."""
-
-    requests: int = 0
-    cached: int = 0
-    """Of these, how many came from the kept answers and cost nothing this time."""
-    failed: int = 0
-    incomplete: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    cost: float | None = 0.0
-    """US dollars; None as soon as one price is unknown."""
-    paid: float | None = 0.0
-    """The part of `cost` that was spent this time."""
-    seconds: float = 0.0
-    """The sum over requests, not the time on the clock."""
-
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """An account as a record has it."""
-        return cls(**_known(cls, content))
-
-    def as_json(self) -> dict[str, int | float | None]:
-        """The account for a record."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """What one step of the system took, in seconds by phase."""
-
-    stage: str = ""
-    load: float = 0.0
-    """To bring models into memory."""
-    index: float = 0.0
-    """To encode or index the documents."""
-    search: float = 0.0
-    """To answer the queries, waiting for other models not included."""
-    ask: float = 0.0
-    """To ask a language model, on the clock."""
-    account: Account | None = None
-    """Of the language model that it asked, if any."""
-    reused: tuple[str, ...] = ()
-    """What was taken from the cache of an earlier run, so that the time is not all that it takes."""
-
-    @property
-    def seconds(self) -> float:
-        """Of all phases."""
-        return self.load + self.index + self.search + self.ask
-
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """A step as a record has it."""
-        account, known = content.get("account"), content.get
-        return cls(
-            known("stage", ""),
-            known("load", 0.0),
-            known("index", 0.0),
-            known("search", 0.0),
-            known("ask", 0.0),
-            None if account is None else Account.from_json(account),
-            tuple(known("reused", ())),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """The step for a record."""
-        account = None if self.account is None else self.account.as_json()
-        content = vars(self) | {"account": account, "reused": list(self.reused) or None}
-        return {name: value for name, value in content.items() if value is not None}
-
-
-@dataclass(frozen=True)
 class Machine:
     """Where a run was made."""
 
@@ -166,7 +91,9 @@ class Provenance:
     def from_json(cls, content: Json) -> Self:
         """The part of a record that says it."""
         known, machine = content.get, content.get("machine")
-        return cls(known("r2med"), known("python"), known("packages"), machine and _machine(**_known(Machine, machine)))
+        return cls(
+            known("r2med"), known("python"), known("packages"), machine and _machine(**known_fields(Machine, machine))
+        )
 
 
 @dataclass(frozen=True)
@@ -244,7 +171,7 @@ class RunRecord:
         """
         stages, work = content.get("stages"), content.get("work")
         return cls(
-            data=_data(**_known(DataIdentity, content.get("data", {}))),
+            data=_data(**known_fields(DataIdentity, content.get("data", {}))),
             documents=content.get("documents"),
             stages=None if stages is None else tuple(map(StageRecord.from_json, stages)),
             oracle=bool(content.get("oracle", False)),
@@ -273,16 +200,6 @@ class RunRecord:
 # A ledger holds thousands of runs on a few machines and data sets: equal ones are made once.
 _machine = lru_cache(maxsize=64)(Machine)
 _data = lru_cache(maxsize=256)(DataIdentity)
-
-
-def _known(kind: Any, content: Json) -> dict[str, Any]:
-    """What JSON says of the fields of a dataclass."""
-    return {name: content[name] for name in _names(kind) if name in content}
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
 
 
 def _stated(content: Json) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from r2med.build.build_progress import BuildProgress
 from r2med.build.builder import Builder
-from r2med.config import RequestSettings, requesting
+from r2med.config.request_settings import RequestSettings, requesting
 from r2med.llm import Limits, session
 from r2med.storage.files import expanded
 from r2med.verbs.arguments import check_type

@@ -6,7 +6,8 @@ import signal
 import sys
 
 from r2med.errors import R2medError, one_line
-from r2med.storage.progress import DONE, account
+from r2med.storage.progress import account
+from r2med.storage.work_states import DONE
 from r2med.web.library import at_hand
 from r2med.web.search_page import build
 

@@ -17,7 +17,8 @@ from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
 from r2med.render.html import Frame, render
-from r2med.storage.progress import PlannedCell, Work, ended_work, in_progress, state_of_files
+from r2med.storage.progress import ended_work, in_progress, state_of_files
+from r2med.storage.work import PlannedCell, Work
 from r2med.web.jobs import Job
 from r2med.web.library import Library
 

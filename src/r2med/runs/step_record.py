@@ -1,0 +1,95 @@
+"""What one step of a system took: seconds by phase, and the bill of the language model that it asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any, Self
+
+Json = Mapping[str, Any]
+PHASES = ("load", "index", "search", "ask")
+"""What is recorded of a step's time."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bill of a model's replies, kept answers included: what it costs to make them, whoever paid and when."""
+
+    requests: int = 0
+    cached: int = 0
+    """Of these, how many came from the kept answers and cost nothing this time."""
+    failed: int = 0
+    incomplete: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = 0.0
+    """US dollars; None as soon as one price is unknown."""
+    paid: float | None = 0.0
+    """The part of `cost` that was spent this time."""
+    seconds: float = 0.0
+    """The sum over requests, not the time on the clock."""
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """An account as a record has it."""
+        return cls(**known_fields(cls, content))
+
+    def as_json(self) -> dict[str, int | float | None]:
+        """The account for a record."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one step of the system took, in seconds by phase."""
+
+    stage: str = ""
+    load: float = 0.0
+    """To bring models into memory."""
+    index: float = 0.0
+    """To encode or index the documents."""
+    search: float = 0.0
+    """To answer the queries, waiting for other models not included."""
+    ask: float = 0.0
+    """To ask a language model, on the clock."""
+    account: Account | None = None
+    """Of the language model that it asked, if any."""
+    reused: tuple[str, ...] = ()
+    """What was taken from the cache of an earlier run, so that the time is not all that it takes."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all phases."""
+        return self.load + self.index + self.search + self.ask
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """A step as a record has it."""
+        account, known = content.get("account"), content.get
+        return cls(
+            known("stage", ""),
+            known("load", 0.0),
+            known("index", 0.0),
+            known("search", 0.0),
+            known("ask", 0.0),
+            None if account is None else Account.from_json(account),
+            tuple(known("reused", ())),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The step for a record."""
+        account = None if self.account is None else self.account.as_json()
+        content = vars(self) | {"account": account, "reused": list(self.reused) or None}
+        return {name: value for name, value in content.items() if value is not None}
+
+
+def known_fields(kind: Any, content: Json) -> dict[str, Any]:
+    """What JSON says of the fields of a dataclass."""
+    return {name: content[name] for name in _names(kind) if name in content}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
