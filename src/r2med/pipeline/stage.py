@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.errors import R2medError
 from r2med.pipeline.stage_arguments import StageType
-from r2med.runs.step_record import StepRecord
 from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
 from r2med.storage.progress import account
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from r2med.pipeline.engine import Engine
     from r2med.pipeline.spec import Call
     from r2med.pipeline.system import System
+    from r2med.runs.step_record import StepRecord
 
 
 @dataclass(frozen=True)

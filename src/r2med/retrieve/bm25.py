@@ -17,7 +17,6 @@ from r2med.data.run import Run
 from r2med.engine.spreading import spread_of
 from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
-from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Retriever
 from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.index_builder import write_index
@@ -96,6 +95,8 @@ class _BM25(Retriever):
     @property
     def spec(self) -> Call:
         """The stage in the spec language."""
+        from r2med.pipeline.registry import spec_of  # which a search does without
+
         return spec_of(self, self.name)
 
     def fingerprint(self) -> Mapping[str, object]:

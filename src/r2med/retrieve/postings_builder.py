@@ -305,10 +305,10 @@ class TextBuilder(PostingsBuilder):
     def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int32], block: _NumberedBlock) -> _Block:
         """Sort tokens by term and document and count equal ones."""
         bits = max(block.documents - 1, 1).bit_length()
-        # One key a token; half the bytes where they suffice make the sort twice as fast.
-        width: type[np.unsignedinteger[Any]] = np.uint32 if len(self.terms) << bits < 1 << 32 else np.uint64
-        keys = terms.astype(width) << width(bits) | owners.astype(width)
-        keys.sort()
+        key_bits = bits + len(self.terms).bit_length()
+        # One key a token, of half the bytes where they suffice.
+        width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
+        keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
         edges = np.flatnonzero(_changes(keys))
         counts = np.diff(edges, append=len(keys))
         distinct = keys[edges]
@@ -318,6 +318,19 @@ class TextBuilder(PostingsBuilder):
             (distinct & width((1 << bits) - 1)).astype(np.int32),
             counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
         )
+
+
+def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.unsignedinteger[Any]]:
+    """Numbers of so many bits in ascending order.
+
+    >>> _sorted_keys(np.array([70_000, 3, 70_001, 65_536], dtype=np.uint32), 17).tolist()
+    [3, 65536, 70000, 70001]
+    """
+    # numpy sorts numbers of 16 bits by counting: two or three such passes take less than comparing whole keys.
+    for shift in range(0, bits, 16):
+        digits = (keys >> keys.dtype.type(shift)).astype(np.uint16)
+        keys = keys.take(np.argsort(digits, kind="stable"), mode="clip")
+    return keys
 
 
 def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:

@@ -100,17 +100,11 @@ class TermIds:
 
     def _learn(self, words: PackedWords) -> tuple[NDArray[np.int32], PackedWords]:
         """Number words that are not in the table; a word may come several times."""
-        order = np.lexsort(words)
-        low, high = words.at(order)
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-        numbers = np.empty(len(order), dtype=np.int32)
-        numbers[order] = self._count + np.cumsum(first) - 1
-        new = PackedWords(low[first], high[first])
-        self._make_room(new.size)
-        self._put(new, np.arange(self._count, self._count + new.size, dtype=np.int32))
-        self._count += new.size
-        return numbers, new
+        self._make_room(words.size)
+        slots, entered = self._enter(words)
+        self._number[slots.take(entered)] = np.arange(self._count, self._count + len(entered), dtype=np.int32)
+        self._count += len(entered)
+        return self._number.take(slots), words.at(entered)
 
     def _slots(self, words: PackedWords) -> NDArray[np.int64]:
         mixed: Column = words.low * np.uint64(0x9E3779B97F4A7C15) + words.high * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -140,19 +134,23 @@ class TermIds:
         same &= self._high.take(slots, mode="clip") == words.high
         return same, low != 0
 
-    def _put(self, words: PackedWords, numbers: NDArray[np.int32]) -> None:
-        """Enter distinct words that are not in the table."""
+    def _enter(self, words: PackedWords) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Enter words that are not in the table, without numbers: where each is now, and which of equal ones counts."""
         slots = self._slots(words)
-        waiting = np.arange(len(numbers))
+        entered = [np.empty(0, dtype=np.intp)]
+        waiting = np.arange(words.size)
         while len(waiting):
-            free = np.flatnonzero(self._low.take(slots, mode="clip") == 0)
-            trying, wanted = waiting.take(free), slots.take(free)
-            self._low[wanted], self._high[wanted] = words.at(trying)
-            self._number[wanted] = numbers.take(trying)
-            # Where several words wanted one place, the last of them has it now; the others try the next.
-            settled = np.zeros(len(waiting), dtype=bool)
-            settled[free] = self._number.take(wanted) == numbers.take(trying)
-            waiting, slots = waiting[~settled], (slots[~settled] + 1) & ((1 << self._bits) - 1)
+            wanted = slots.take(waiting)
+            free = np.flatnonzero(self._low.take(wanted, mode="clip") == 0)
+            trying, found = waiting.take(free), wanted.take(free)
+            # Where several words want one place, the last of them has it; equal ones have it with it.
+            self._low[found], self._high[found] = words.at(trying)
+            self._number[found] = trying
+            entered.append(trying[self._number.take(found) == trying])
+            same, _ = self._compare(words.at(waiting), wanted)
+            waiting = waiting[~same]
+            slots[waiting] = (slots[waiting] + 1) & ((1 << self._bits) - 1)
+        return slots, np.concatenate(entered)
 
     def _make_room(self, more: int) -> None:
         """Keep the table at most half full, so that probing stays short."""
@@ -161,4 +159,5 @@ class TermIds:
         used = np.flatnonzero(self._low)
         words, numbers = PackedWords(self._low[used], self._high[used]), self._number[used]
         self._clear((4 * (self._count + more) - 1).bit_length())
-        self._put(words, numbers)
+        slots, _ = self._enter(words)
+        self._number[slots] = numbers

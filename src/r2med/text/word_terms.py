@@ -39,10 +39,13 @@ def analyze_words(pieces: WordList) -> WordTerms:
     ([1, 0, 2], [b'cell', b'1.5', b'mg'], [0, 1, 2])
     """
     packed = pieces.packed
-    odd = packed.have(_NOT_PLAIN) & ~_are_numbers(packed)
-    kept = np.flatnonzero(~odd & ~_are_stop_words(packed))
-    others = np.concatenate([np.flatnonzero(odd), np.arange(packed.size, pieces.size)])
-    chosen = packed.at(np.flatnonzero(odd)).words() + pieces.long
+    marked = np.flatnonzero(packed.have(_NOT_PLAIN))
+    odd = marked[~_are_numbers(packed.at(marked))]
+    plain = ~_are_stop_words(packed)
+    plain[odd] = False
+    kept = np.flatnonzero(plain)
+    others = np.concatenate([odd, np.arange(packed.size, pieces.size)])
+    chosen = packed.at(odd).words() + pieces.long
     tokens, token_counts = analyze_pieces(word.decode("utf-8", "surrogatepass") for word in chosen)
 
     counts = np.zeros(pieces.size, dtype=np.int64)
