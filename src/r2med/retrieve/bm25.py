@@ -192,8 +192,8 @@ class BM25(_BM25):
         """The BM25 weights that a document of these terms alone would have."""
         if not counts:
             return {}
-        damping = scorer.damping(sum(counts.values()))
-        return {number: scorer.idf(number) * (count / (count + damping)) for number, count in counts.items()}
+        idfs, damping = scorer.idfs(counts), scorer.damping(sum(counts.values()))
+        return {number: idfs[number] * (count / (count + damping)) for number, count in counts.items()}
 
 
 class BM25Classic(_BM25):

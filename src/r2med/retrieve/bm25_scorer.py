@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -25,8 +26,15 @@ class Scorer(PostingsScorer):
     def idf(self, number: int) -> float:
         """How rare a term is."""
         known = self._idfs.get(number)
-        if known is None:
-            known = self._idfs[number] = math.log(self.collection_size + 1.0) - math.log(self.holding(number) + 0.5)
+        return self.idfs([number])[number] if known is None else known
+
+    def idfs(self, numbers: Iterable[int]) -> Mapping[int, float]:
+        """How rare some terms are, by their numbers."""
+        known = self._idfs
+        unknown = [number for number in numbers if number not in known]
+        all_of_them = math.log(self.collection_size + 1.0)
+        for number, held in zip(unknown, self.holdings(unknown).tolist(), strict=True):
+            known[number] = all_of_them - math.log(held + 0.5)
         return known
 
     def damping(self, length: Length) -> Length:
@@ -62,7 +70,7 @@ class Scorer(PostingsScorer):
 
     @cached_property
     def _idfs(self) -> dict[int, float]:
-        """What has been computed; a term is asked for again and again."""
+        """What has been computed; most terms are asked for again and again."""
         return {}
 
     @cached_property

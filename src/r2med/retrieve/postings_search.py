@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from r2med.config.limits import thread_count
 from r2med.data.run import top
 from r2med.retrieve.inverted_index import InvertedIndex
-from r2med.text.portions import by_size
+from r2med.text.portions import slices_up_to
 
 Weights = Mapping[int, float]
 """A query: the numbers of its terms, and how much each counts."""
@@ -122,6 +122,11 @@ class PostingsScorer(ABC):
         """How many documents of the collection have a term."""
         return int(self.index.offsets[number + 1] - self.index.offsets[number])
 
+    def holdings(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        """The same of several terms."""
+        chosen = np.array(numbers, dtype=np.intp)
+        return (self.index.offsets.take(chosen + 1) - self.index.offsets.take(chosen)).astype(np.int64)
+
     def best(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
         """Each query's `depth` best documents by the one rule, of those that have any of its terms.
 
@@ -165,7 +170,8 @@ class PostingsScorer(ABC):
         """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
         used = sorted(set().union(*queries))
-        common = {number for number in used if self._is_common(number)}
+        is_common = _COMMON * self.holdings(used) > self.collection_size
+        common = {used[place] for place in np.flatnonzero(is_common).tolist()}
         rare = dict(self._impacts([number for number in used if number not in common]))
         depth = len(self.index.lengths) if self._falls(queries) else depth
         rows = []
@@ -209,7 +215,8 @@ class PostingsScorer(ABC):
 
     def _impacts(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Impacts]]:
         """For some terms where each occurs, and what it weighs in each of those documents."""
-        for some in by_size(numbers, self.holding, _POSTINGS_AT_ONCE):
+        for part in slices_up_to(self.holdings(numbers), _POSTINGS_AT_ONCE):
+            some = numbers[part]
             counts, (documents, values) = self.index.gathered(some)
             places = documents.astype(np.intp)
             impacts = np.repeat([self.factor(number) for number in some], counts) * self.shares(places, values)
