@@ -16,7 +16,6 @@ from typing import Any, overload
 import orjson
 
 from r2med.config.limits import memory_limit
-from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.layout import TaskFiles, listing, locate, splits
 from r2med.data.problems import Findings, Problem, Spot
@@ -97,6 +96,8 @@ def is_huge(files: Sequence[Path]) -> bool:
 
 def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
     """The documents of huge files, from where they were stored before, or stored now."""
+    from r2med.data.corpus_store import open_corpus
+
     key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
     if key and cache.has(_STORED, key):
         stored = open_corpus(cache.root / _STORED / key, files)
@@ -122,6 +123,8 @@ def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpu
 
 def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
+    from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
+
     errors, start, digests = found.errors, len(found.problems), Digests()
     before = [stamp(file) for file in files]
     table = fill_documents(StoredTable(draft, files), files, found, digests)

@@ -96,6 +96,12 @@ def _facts() -> Mapping[str, Any]:
     return _toml(_HERE / "tasks.toml")
 
 
+def _are_mentioned(*names: str) -> bool:
+    """Whether any of some names may be known: looking for it takes a tenth of the time that reading TOML does."""
+    text = (_HERE / "tasks.toml").read_text("utf-8").casefold()
+    return any(f'"{name.casefold()}"' in text for name in names)
+
+
 def _toml(file: Path) -> dict[str, Any]:
     import tomllib  # a folder of data rarely has any
 
@@ -359,8 +365,9 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
     _check_name(folder)
     base, stored = folder.resolve().name, _stored_split(folder, split)
-    published = {each["nano"]["split"].casefold(): each for each in _facts()["task"]}
-    known = {each["base"].casefold(): each for each in _facts()["task"]} | published
+    entries = _facts()["task"] if _are_mentioned(stored, base) else ()
+    published = {each["nano"]["split"].casefold(): each for each in entries}
+    known = {each["base"].casefold(): each for each in entries} | published
     entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
     # Known by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
     name = str(place_of_folder(folder))

@@ -57,11 +57,13 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
         with engine.progress("indexing", len(documents)) as bar:
             write_index(documents, folder, engine.memory, bar.advance)
 
-    try:
-        return InvertedIndex.open(context.cache.entry("bm25", key, build))
-    except DamagedIndex:
-        context.cache.drop("bm25", key)
-        return InvertedIndex.open(context.cache.entry("bm25", key, build))
+    if context.cache.has("bm25", key):
+        try:
+            return InvertedIndex.open(context.cache.root / "bm25" / key)
+        except DamagedIndex:
+            context.cache.drop("bm25", key)
+    # What was written a moment ago need not be read to its end to be believed.
+    return InvertedIndex.mapped(context.cache.entry("bm25", key, build))
 
 
 @dataclass(frozen=True)
