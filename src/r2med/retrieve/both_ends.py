@@ -8,7 +8,6 @@ from threading import Lock
 from r2med.config.limits import thread_count
 from r2med.retrieve.postings_builder import TextBlock
 from r2med.text.blocks import join_texts
-from r2med.text.portions import by_size
 
 STEP = 64
 """How many documents are taken at a time."""
@@ -37,14 +36,14 @@ class BothEnds:
     def from_front(self, characters: int) -> Iterator[TextBlock]:
         """What is left, from the front on, in blocks of about so many characters."""
         first = self._front
-        for texts in by_size(self._taken(back=False), len, characters):
+        for texts in self._portions(characters, back=False):
             yield TextBlock(first, join_texts(texts))
             first += len(texts)
 
     def from_back(self, characters: int) -> Iterator[TextBlock]:
         """What is left, from the back on: later blocks come first."""
         first = self._back
-        for texts in by_size(self._taken(back=True), len, characters):
+        for texts in self._portions(characters, back=True):
             first -= len(texts)
             yield TextBlock(first, join_texts(texts[::-1]))
 
@@ -54,10 +53,26 @@ class BothEnds:
         again._front = self._back
         return again.from_front(characters)
 
-    def _taken(self, *, back: bool) -> Iterator[str]:
+    def _portions(self, characters: int, *, back: bool) -> Iterator[list[str]]:
+        """What is left, as many texts at a time as it takes to reach so many characters."""
+        portion: list[str] = []
+        total = 0
         while step := self._step(back=back):
             texts = self._texts[step.start : step.stop]
-            yield from reversed(texts) if back else texts
+            taken = sum(map(len, texts))
+            if total + taken < characters:
+                # Nearly always all of a step fits, and need not be looked at one by one.
+                portion += texts[::-1] if back else texts
+                total += taken
+                continue
+            for text in reversed(texts) if back else texts:
+                portion.append(text)
+                total += len(text)
+                if total >= characters:
+                    yield portion
+                    portion, total = [], 0
+        if portion:
+            yield portion
 
     def _step(self, *, back: bool) -> range:
         with self._lock:

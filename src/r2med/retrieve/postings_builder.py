@@ -95,8 +95,10 @@ def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:
 def _numbered(block: TextBlock, table: TermIds) -> _NumberedBlock:
     pieces = cut_joined(block.texts)
     short, long = pieces.short(), pieces.long()
-    numbers, new = table.number(pieces.packed.at(short), [pieces.word(place) for place in long.tolist()])
     owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
+    long_words, packed = [pieces.word(place) for place in long.tolist()], pieces.packed
+    del pieces  # whose memory is of use again
+    numbers, new = table.number(packed.at(short), long_words)
     return _NumberedBlock(block.first, len(block.texts.lengths), owners, numbers, new)
 
 

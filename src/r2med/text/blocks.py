@@ -95,12 +95,7 @@ def cut(texts: Sequence[str], table: bytes = _BYTES, stops: str = STOPS) -> Piec
 def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) -> Pieces:
     """The pieces of texts that have been joined."""
     data = texts.data.translate(table)
-    letters = np.frombuffer(data, dtype=np.uint8)
-    filled = letters != 0
-    # Where the next byte is of the other kind: before a piece, at its last byte, before the next one, ...
-    edges = np.flatnonzero(filled[1:] != filled[:-1])
-    starts = edges[0::2] + 1
-    lengths = _without_stops(letters, starts, edges[1::2], stops)
+    starts, lengths = _spans(np.frombuffer(data, dtype=np.uint8), stops)
 
     words = np.ndarray((len(data) - WORD.itemsize + 1,), WORD, data, strides=(1,))  # a word at every byte
     low = words[starts]
@@ -113,6 +108,16 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
     held = np.diff(np.searchsorted(starts, ends), prepend=0)
     owners = np.repeat(np.arange(len(texts.lengths), dtype=np.int32), held)
     return Pieces(data, starts, lengths, PackedWords(low, high), owners)
+
+
+def _spans(letters: NDArray[np.uint8], stops: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where pieces start, and how long they are without the stops behind them."""
+    filled = letters != 0
+    # Where the next byte is of the other kind: before a piece, at its last byte, before the next one, ...
+    edges = np.flatnonzero(filled[1:] != filled[:-1])
+    del filled  # whose memory is of use again
+    starts = edges[0::2] + 1
+    return starts, _without_stops(letters, starts, edges[1::2], stops)
 
 
 def _without_stops(
