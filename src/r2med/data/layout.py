@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from r2med.data.problems import Findings
 from r2med.errors import DataError
@@ -50,8 +50,7 @@ parquet: one file a part, or a folder a part as the hub's configs are written. T
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
-@dataclass(frozen=True)
-class TaskFiles:
+class TaskFiles(NamedTuple):
     """The files of a task, relative to its folder; a part that was not found has none."""
 
     documents: tuple[str, ...]

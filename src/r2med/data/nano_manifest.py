@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,8 +16,7 @@ _TEXTS = ("base", "family", "scenario", "noun", "target", "purpose", "subject")
 _COUNTS = ("queries", "documents", "qrels")
 
 
-@dataclass(frozen=True)
-class NanoSet:
+class NanoSet(NamedTuple):
     """The manifest of a nano set.
 
     >>> NanoSet({"format": 1, "splits": {"NanoMine": {"task": {"noun": "letter"}}}}).facts("NanoMine")

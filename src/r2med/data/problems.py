@@ -139,8 +139,7 @@ def _sentence(group: list[Problem], folder: Path | None) -> str:
     return f"{first.file}: {len(group):,} {KINDS[first.code].summary}; the first in line {first.line}"
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """A row's place, to note problems at."""
 
     file: Path

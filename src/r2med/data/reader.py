@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import orjson
 
@@ -43,8 +42,7 @@ _LARGE = 4_000_000
 """Files of so many bytes in all are worth remembering; smaller ones are read in a few hundredths of a second."""
 
 
-@dataclass(frozen=True)
-class Corpus:
+class Corpus(NamedTuple):
     """The documents of a task, and what is known of the files they came from."""
 
     documents: Texts
@@ -245,8 +243,7 @@ def _write(folder: Path, content: bytes) -> None:
     (folder / _KEPT).write_bytes(content)
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(NamedTuple):
     """What was read from a folder, before it is known to be usable."""
 
     corpus: Corpus

@@ -7,7 +7,6 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -136,8 +135,7 @@ class GivenTerms:
         return SortedTerms([names[place] for place in order], np.array(order, dtype=np.int64))
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """The postings of a block of documents, sorted by term, then document."""
 
     first: int

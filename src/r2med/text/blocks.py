@@ -8,7 +8,6 @@ the text and numbering the pieces, is done by numpy on UTF-8 bytes, without a Py
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -51,8 +50,7 @@ def join_texts(texts: Sequence[str]) -> JoinedTexts:
     return JoinedTexts(b"\0" + b"\0".join(encoded) + b"\0" * (PACKED + 1), lengths)
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(NamedTuple):
     """The pieces of a block of texts, as columns."""
 
     data: bytes
