@@ -8,6 +8,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -123,15 +124,16 @@ def lines(
         cursor.rewind()
     try:
         with opened(path, digests) as stream:
-            for number, line in enumerate(stream, 1):
-                if number == 1 and line.startswith(_UTF16):
-                    found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
-                    return
-                if number == 1 and line.startswith(_BOM):
-                    found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
-                    line = line.removeprefix(_BOM)
-                    if cursor is not None:
-                        cursor.advance(_BOM)
+            first = stream.readline()
+            if first.startswith(_UTF16):
+                found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
+                return
+            if first.startswith(_BOM):
+                found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
+                first = first.removeprefix(_BOM)
+                if cursor is not None:
+                    cursor.advance(_BOM)
+            for number, line in enumerate(chain([first] if first else [], stream), 1):
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
@@ -164,6 +166,9 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
             continue
         if type(row) is not dict:
             found.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
+        elif line.count(b'"') == 2 * (len(row) + list(map(type, row.values())).count(str)):
+            # Quotes stand around keys and texts, and escaped ones only add to them: no more of them, no further key.
+            yield number, row
         elif repeated := repeated_key(line, row):
             found.add("repeated-key", path, number, f"the key {shorten(repeated)!r} is given twice")
         else:
@@ -172,10 +177,7 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
 
 def repeated_key(text: bytes, value: object) -> str:
     """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
-    # Quotes stand around keys and texts, and escaped ones only add to them: no more of them, no further key. Else a
-    # quote and a colon are nearly always a key. Only where their number differs too is the text parsed with care.
-    if type(value) is dict and text.count(b'"') == 2 * (len(value) + list(map(type, value.values())).count(str)):
-        return ""
+    # A quote and a colon are nearly always a key. Only where their number differs is the text parsed with care.
     if text.count(b'":') == _count_keys(value):
         return ""
     twice: list[str] = []
