@@ -28,6 +28,8 @@ BLOCK = 2_000_000
 """How many characters of text are worked on at a time, where memory allows."""
 _KEPT = 24_000_000
 """Bytes of memory that are kept at hand between two blocks."""
+_AT_HAND = 6_000_000
+"""Bytes of it that are asked for while there is nothing else to do."""
 _BYTES_A_CHARACTER = 64
 """What a character of a block takes while it is worked on, with the next block at its side."""
 _BYTES_A_POSTING = 22
@@ -77,7 +79,10 @@ def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = l
         before = None if numbered is None else numbered.result()
         table = builder.numbers
         numbered = Beside(partial(_numbered, block, table))
-        if before is not None:
+        if before is None:
+            # Nothing can be added before the first block has its numbers: time to come by some memory.
+            np.ones(_AT_HAND, dtype=np.uint8)
+        else:
             _add(builder, before, progress)
             if builder.numbers is not table:
                 # It is being numbered by a table that has been forgotten.
