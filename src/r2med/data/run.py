@@ -126,11 +126,11 @@ class Run:
                 raise R2medError(f"query {query}: document {_first_repeated(ids)} appears more than once in its list")
             order = rank(ids, column)
             ranked[query] = Ranking([ids[place] for place in order.tolist()], column[order])
-        return cls._joined(ranked)
+        return cls.from_ranked(ranked)
 
     @classmethod
-    def _joined(cls, ranked: Mapping[str, Ranking]) -> Run:
-        """Put lists that are in order already one after another."""
+    def from_ranked(cls, ranked: Mapping[str, Ranking]) -> Run:
+        """Build from lists that are in the order of the one rule already."""
         offsets = np.zeros(len(ranked) + 1, dtype=np.int64)
         np.cumsum([len(ranking.documents) for ranking in ranked.values()], out=offsets[1:])
         documents = list(chain.from_iterable(ranking.documents for ranking in ranked.values()))
@@ -179,7 +179,7 @@ class Run:
         """Each list's first `depth` documents."""
         if depth < 0:
             raise ValueError(f"a depth of {depth}")
-        return Run._joined({query: Ranking(r.documents[:depth], r.scores[:depth]) for query, r in self})
+        return Run.from_ranked({query: Ranking(r.documents[:depth], r.scores[:depth]) for query, r in self})
 
     def without_self(self) -> Run:
         """Without the document whose id is the query's own: the rule of dense toolkits in the BEIR family."""
@@ -190,13 +190,13 @@ class Run:
                 documents = [*ranking.documents[:place], *ranking.documents[place + 1 :]]
                 ranking = Ranking(documents, np.delete(ranking.scores, place))
             lists[query] = ranking
-        return Run._joined(lists)
+        return Run.from_ranked(lists)
 
     def select(self, queries: Iterable[str]) -> Run:
         """Only these queries' lists; a query that was never asked gets an empty one."""
         empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
         known = self._place
-        return Run._joined({query: self[query] if query in known else empty for query in queries})
+        return Run.from_ranked({query: self[query] if query in known else empty for query in queries})
 
 
 def _column(values: Sequence[float] | Scores) -> Scores:

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from r2med.data.run import Run
+from r2med.data.run import Ranking, Run
 from r2med.engine.spreading import spread_of
 from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
@@ -31,10 +28,6 @@ if TYPE_CHECKING:
 
     from r2med.data.dataset import Collection, Texts
     from r2med.pipeline.spec import Call
-
-
-_List = tuple[str, tuple[Sequence[str], NDArray[np.float64]]]
-"""A query's id, its documents and their scores."""
 
 
 def index_key(documents: Texts) -> str:
@@ -146,7 +139,7 @@ class _BM25(Retriever):
         position = collection.documents.position if self.drop_self else {}
         hidden = [position.get(name, -1) for name in collection.queries.ids]
         found = self._found(collection, scorer, queries, hidden, context)
-        return Run.from_lists(dict(_named(collection, found)))
+        return Run.from_ranked(dict(_named(collection, found)))
 
     def _found(
         self,
@@ -168,10 +161,10 @@ class _BM25(Retriever):
         return scorer.best(queries, self.depth, hidden)
 
 
-def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[_List]:
+def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
     ids = collection.documents.ids
     for name, best in zip(collection.queries.ids, found, strict=True):
-        yield name, ([ids[place] for place in best.places.tolist()], best.scores)
+        yield name, Ranking([ids[place] for place in best.places.tolist()], best.scores)
 
 
 def _known_terms(text: str, number: Callable[[str], int]) -> dict[int, int]:
