@@ -32,9 +32,13 @@ from jsonschema import Draft202012Validator
 from page_blocks import PAGES, ROOT, Block, blocks
 
 import r2med
-from r2med import config
 from r2med.build.build_plan import read_plan
 from r2med.cli.main import VERBS, app
+from r2med.config.engine_settings import engine_settings
+from r2med.config.experiment import read_experiment
+from r2med.config.limits import MEMORY, memory_limit
+from r2med.config.names import aliases, server_sets
+from r2med.config.request_settings import request_settings
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry
 from r2med.diagnose.labels import scheme
@@ -450,11 +454,11 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 def _read_settings(file: Path) -> object:
     readers: dict[str, Callable[[], object]] = {
-        "aliases": config.aliases,
-        "servers": config.server_sets,
-        "requests": lambda: config.request_settings().given(),
-        "limits": lambda: config.memory_limit() != config.MEMORY,
-        "engine": config.engine_settings,
+        "aliases": aliases,
+        "servers": server_sets,
+        "requests": lambda: request_settings().given(),
+        "limits": lambda: memory_limit() != MEMORY,
+        "engine": engine_settings,
     }
     return all(readers[table]() for table in read_toml(file))
 
@@ -468,7 +472,7 @@ def _read_build_plan(file: Path) -> object:
 
 LOADERS: dict[str, Callable[[Path], object]] = {
     "r2med.toml": _read_settings,
-    "study.toml": lambda file: config.read_experiment(file).systems,
+    "study.toml": lambda file: read_experiment(file).systems,
     "task.toml": lambda file: folder_task(file.parent).purpose == "triage the referral",
     "tasks.toml": lambda file: [_full(task).hub for task in read_toml(file)["task"]],
     "encoders.toml": lambda file: [encoder_cards.card(name).pooling for name in read_toml(file)["model"]],

@@ -208,7 +208,8 @@ class StoredCorpus:
 def seal(folder: Path, files: Sequence[Path], rows: int, problems: Sequence[Problem]) -> None:
     """Write down what else was found, the fingerprint, and checksums; texts have checksums of their own."""
     ids, texts = _columns(folder, files)
-    facts = {"fingerprint": text_fingerprint(ids, texts), "rows": rows, "problems": [vars(each) for each in problems]}
+    noted = [each._asdict() for each in problems]
+    facts = {"fingerprint": text_fingerprint(ids, texts), "rows": rows, "problems": noted}
     (folder / _FACTS).write_bytes(orjson.dumps(facts))
     write_checksums(folder, by_size=(TEXTS,))
 

@@ -7,7 +7,7 @@ first error as one line, and `validate` shows everything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,8 +59,7 @@ KINDS: Mapping[str, ProblemKind] = {
 """Every kind of problem by its code."""
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One problem and where it is.
 
     >>> print(Problem("broken-json", "corpus.jsonl", 3, "not JSON"))
@@ -133,7 +132,7 @@ class Findings:
 def _sentence(group: list[Problem], folder: Path | None) -> str:
     first = group[0]
     if folder is not None and Path(first.file).is_relative_to(folder):
-        first = replace(first, file=str(Path(first.file).relative_to(folder)))
+        first = first._replace(file=str(Path(first.file).relative_to(folder)))
     if len(group) == 1:
         return str(first)
     return f"{first.file}: {len(group):,} {KINDS[first.code].summary}; the first in line {first.line}"

@@ -217,7 +217,7 @@ def _digest(file: Path) -> str:
 
 def _kept(corpus: Corpus, problems: Sequence[Problem]) -> dict[str, Any]:
     kept = {"ids": corpus.documents.ids, "fingerprint": corpus.documents.fingerprint, "rows": corpus.rows}
-    kept["problems"] = [vars(problem) for problem in problems]
+    kept["problems"] = [problem._asdict() for problem in problems]
     return kept | {"checksum": _checksum(kept)}
 
 

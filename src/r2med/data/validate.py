@@ -85,7 +85,7 @@ class ValidationReport:
             "queries": self.queries,
             "documents": self.documents,
             "judgements": self.judgements,
-            "problems": [{"severity": problem.severity, **vars(problem)} for problem in self.problems],
+            "problems": [{"severity": problem.severity, **problem._asdict()} for problem in self.problems],
         }
 
 

@@ -16,7 +16,7 @@ from r2med.retrieve.postings_search import Places, PostingsScorer, RoughImpacts
 Length = TypeVar("Length", float, NDArray[np.float64])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scorer(PostingsScorer):
     """The BM25 of Lucene 8 as gensim writes it: idf * tf / (tf + k1 * (1 - b + b * length / average length))."""
 

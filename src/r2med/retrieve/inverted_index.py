@@ -36,7 +36,7 @@ class Postings(NamedTuple):
     values: NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InvertedIndex:
     """The terms of a corpus: all that BM25 needs, for any k1 and b, or the sparse vectors of an encoder by term."""
 

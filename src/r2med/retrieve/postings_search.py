@@ -44,7 +44,7 @@ _FEW = 200_000
 """Among so few documents the sums of all are made in double precision, a batch of queries at a time."""
 _FEW_AT_ONCE = 4_000_000
 """How many of these sums are held at a time."""
-_POSTINGS_AT_ONCE = 1 << 18
+_POSTINGS_AT_ONCE = 1 << 16
 """How many postings of such collections are weighed at a time, whatever their terms."""
 _RARE = 64
 """Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
@@ -82,7 +82,7 @@ class RoughImpacts(NamedTuple):
     scale: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PostingsScorer(ABC):
     """Scores of documents as sums over terms: what the query gives a term times what the term weighs in a document."""
 
