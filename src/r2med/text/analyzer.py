@@ -60,7 +60,11 @@ _beyond_ascii: Final = re.compile(rf"[^\x00-\x7f{_BREAK_CLASS}]").search
 
 # UAX #29 for ASCII in lower case: words of letters, digits and underscores; a point, colon or apostrophe joins two
 # letters, a point, comma, semicolon or apostrophe joins two digits.
-_ascii_words: Final = re.compile(r"\w+(?:(?:(?<=[a-z])[.:'](?=[a-z])|(?<=[0-9])[.,;'](?=[0-9]))\w+)*", re.ASCII).findall
+_ascii_words: Final = re.compile(
+    # The mark first: behind most words there is none, and then there is nothing to look back for.
+    r"\w+(?:[.:,;'](?:(?<=[a-z][.:'])(?=[a-z])|(?<=[0-9][.,;'])(?=[0-9]))\w+)*",
+    re.ASCII,
+).findall
 
 # What may stand around a word in a piece without being part of it. (An underscore would be.)
 _ASCII_MARKS: Final = "\"#'*,.:;"
