@@ -94,7 +94,7 @@ def is_huge(files: Sequence[Path]) -> bool:
 
 def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
     """The documents of huge files, from where they were stored before, or stored now."""
-    from r2med.data.corpus_store import open_corpus
+    from r2med.data.corpus_store import open_corpus  # most corpora are not huge
 
     key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
     if key and cache.has(_STORED, key):

@@ -29,12 +29,12 @@ class Scorer(PostingsScorer):
         return self.idfs([number])[number] if known is None else known
 
     def idfs(self, numbers: Iterable[int]) -> Mapping[int, float]:
-        """How rare some terms are, by their numbers."""
+        """How rare terms are, by their numbers: these, and others that were asked for before."""
         known = self._idfs
         unknown = [number for number in numbers if number not in known]
-        all_of_them = math.log(self.collection_size + 1.0)
+        most = math.log(self.collection_size + 1.0)
         for number, held in zip(unknown, self.holdings(unknown).tolist(), strict=True):
-            known[number] = all_of_them - math.log(held + 0.5)
+            known[number] = most - math.log(held + 0.5)
         return known
 
     def damping(self, length: Length) -> Length:

@@ -85,7 +85,8 @@ def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = l
         else:
             _add(builder, before, progress)
             if builder.numbers is not table:
-                # It is being numbered by a table that has been forgotten.
+                # It is being numbered by a table that has been forgotten; two at a time would take too much memory.
+                numbered.result()
                 numbered = Beside(partial(_numbered, block, builder.numbers))
     if numbered is not None:
         _add(builder, numbered.result(), progress)

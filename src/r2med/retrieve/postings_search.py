@@ -45,7 +45,7 @@ _FEW = 200_000
 _FEW_AT_ONCE = 4_000_000
 """How many of these sums are held at a time."""
 _POSTINGS_AT_ONCE = 1 << 16
-"""How many postings of such collections are weighed at a time, whatever their terms."""
+"""How many postings of such collections are weighed at a time: few enough that they stay near the processor."""
 _RARE = 64
 """Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
 _IN_QUESTION = 256
