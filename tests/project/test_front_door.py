@@ -63,6 +63,16 @@ def test_importing_the_package_loads_nothing_else():
     assert loaded == []
 
 
+def test_threads_of_numpy_are_told_not_to_spin_unless_somebody_else_has_told_them(monkeypatch):
+    tell = "import r2med, os; print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    for own, told in ((None, "22"), ("26", "26")):
+        monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+        if own:
+            monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", own)
+        done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == told
+
+
 def test_recognising_an_encoder_loads_no_reranker():
     loaded = after("from r2med import System; System.parse('bge'); System.parse('hf:BAAI/bge-m3')")
     assert "r2med.retrieve.dense" in loaded

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.retrieve.beside import Beside
 from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
+from r2med.storage.heap import keep_memory_at_hand
 from r2med.text.blocks import JoinedTexts, cut_joined
 from r2med.text.packed_words import WordList
 from r2med.text.term_ids import SortedTerms, TermIds
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time, where memory allows."""
-_KEPT = 24_000_000
-"""Bytes of memory that are kept at hand between two blocks."""
 _AT_HAND = 6_000_000
-"""Bytes of it that are asked for while there is nothing else to do."""
+"""Bytes of memory that are asked for while there is nothing else to do."""
 _BYTES_A_CHARACTER = 64
 """What a character of a block takes while it is worked on, with the next block at its side."""
 _BYTES_A_POSTING = 22
@@ -70,8 +69,7 @@ class _NumberedBlock(NamedTuple):
 
 def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
     """Have a builder take in blocks of texts; `progress` is told of the documents, block by block."""
-    # The memory of one block serves for the next: what glibc has once given back, it keeps as much of from then on.
-    np.empty(_KEPT, dtype=np.uint8)
+    keep_memory_at_hand()  # that of one block serves for the next
     # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
     numbered: Beside[_NumberedBlock] | None = None
     for block in blocks:
@@ -98,6 +96,8 @@ def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:
 
 
 def _numbered(block: TextBlock, table: TermIds) -> _NumberedBlock:
+    if not len(table):
+        keep_memory_at_hand()  # each thread has a heap of its own
     pieces = cut_joined(block.texts)
     short, long = pieces.short(), pieces.long()
     owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])

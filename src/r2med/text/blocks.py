@@ -47,7 +47,7 @@ def join_texts(texts: Sequence[str]) -> JoinedTexts:
     """Some texts end to end; a lone surrogate, which cannot be encoded strictly, passes through as it is."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    return JoinedTexts(b"\0" + b"\0".join(encoded) + b"\0" * (PACKED + 1), lengths)
+    return JoinedTexts(b"\0".join([b"", *encoded, bytes(PACKED)]), lengths)
 
 
 class Pieces(NamedTuple):
