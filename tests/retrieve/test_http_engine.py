@@ -226,10 +226,15 @@ _SCORE = b'{"hits": {"hits": [{"_id": "a", "_score": %s}]}}'
     [
         (Say(302, {"Location": "http://elsewhere.example/"}, b"{}"), "redirects to http://elsewhere.example/"),
         (Say(body=b'{"took": 1}'), "has no 'hits.hits' (there is: took); see its [reply] table"),
+        (
+            Say(body=b'{"code": 100, "message": "no collection for %s"}' % KEY.encode()),
+            "has no 'hits.hits' (there is: code, message); no collection for ***; see its [reply] table",
+        ),
         (Say(body=b"<html>"), "sent an answer that cannot be read as JSON"),
         (Say(body=b'{"hits": {"hits": null}}'), "has no list at 'hits.hits' (there is: null); see its [reply] table"),
         (Say(body=b'{"hits": {"hits": [{"_id": null, "_score": 1}]}}'), "has the id null, which is neither a text nor"),
         (Say(body=b'{"timed_out": true, "hits": {"hits": []}}'), "timed_out: true"),
+        (Say(body=b'{"timed_out": "%s", "hits": {"hits": []}}' % KEY.encode()), "timed_out: ***"),
         (Say(body=_SCORE % b'"high"'), "has the score \"high\" for 'a', which is not a number"),
         (Say(body=_SCORE % b"null"), "has the score null for 'a', which is not a number"),
         (Say(body=_SCORE % b"true"), "has the score true for 'a', which is not a number"),

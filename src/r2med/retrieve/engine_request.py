@@ -294,10 +294,18 @@ def problem(reply: Any, paths: ReplyPaths) -> str:
         except NoSuchPath:
             continue
         if value:
-            said = reply.get("message") if isinstance(reply, Mapping) else None
-            line = " ".join(_text(said or value).split())
-            return f"{path}: {line[:200]}"
+            return f"{path}: {message_of(reply) or _one_line(value)}"
     return ""
+
+
+def message_of(reply: Any) -> str:
+    """What a reply says to people, if it does."""
+    said = reply.get("message") if isinstance(reply, Mapping) else None
+    return _one_line(said) if said else ""
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(_text(value).split())[:200]
 
 
 def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:

@@ -29,6 +29,7 @@ from r2med.retrieve.engine_request import (
     filled_reply,
     follow,
     hits_of,
+    message_of,
     problem,
     read_request,
 )
@@ -73,21 +74,30 @@ class EngineServer(JsonServer[Found]):
         """The hits of every query of a request."""
         try:
             replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
-            return [problem(reply, self._paths) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
+            return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
         except NoSuchPath as error:
-            if said := problem(answer, self._paths):
+            if said := self._problem(answer):
                 raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
-            raise FatalServerError(f"the reply of {self.url}/{self.path} {error}; see its [reply] table") from error
+            said = self._without_secrets(message_of(answer))
+            why = f"{error}; {said}" if said else f"{error}"
+            raise FatalServerError(f"the reply of {self.url}/{self.path} {why}; see its [reply] table") from error
         except UnusableHit as error:
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
-        for secret in self._secrets:
-            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+        text = self._without_secrets(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]
             return FatalServerError(f"{self.url}/{self.path} is not there (404): check url and index; {said}")
         return super()._refusal(response, text)
+
+    def _problem(self, reply: Any) -> str:
+        return self._without_secrets(problem(reply, self._paths))
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+        return text
 
 
 @dataclass(frozen=True)
