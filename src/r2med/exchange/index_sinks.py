@@ -57,7 +57,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
 
     def __init__(self, request: EngineRequest, url: str) -> None:
         super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
-        self._secrets = list(request.sent_headers().values())
+        self._without_keys = request.without_keys
         self._client.headers.update(request.sent_headers())
 
     def ask(self, push: Push) -> EngineAnswer:
@@ -87,8 +87,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
 
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
-        for secret in self._secrets:
-            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+        text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]
             return FatalServerError(f"{response.request.url} is not there (404): check url and index; {said}")

@@ -79,6 +79,12 @@ class EngineRequest:
         ready = {name: value for name, value in self.headers.items() if all(map(os.environ.get, _ENV.findall(value)))}
         return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
 
+    def without_keys(self, text: str) -> str:
+        """What somebody else has written, without what the headers hold: an engine may repeat it."""
+        for value in self.sent_headers().values():
+            text = text.replace(value, "***").replace(value.rpartition(" ")[2], "***")
+        return text
+
 
 def _key(variable: str) -> str:
     return check_key(variable, os.environ[variable].strip())

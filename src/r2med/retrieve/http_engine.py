@@ -58,7 +58,7 @@ class EngineServer(JsonServer[Found]):
     def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
         self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
         super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
-        self._secrets = list(request.sent_headers().values())
+        self._without_keys = request.without_keys
         self._client.headers.update(request.sent_headers())
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,26 +78,21 @@ class EngineServer(JsonServer[Found]):
         except NoSuchPath as error:
             if said := self._problem(answer):
                 raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
-            said = self._without_secrets(message_of(answer))
+            said = self._without_keys(message_of(answer))
             why = f"{error}; {said}" if said else f"{error}"
             raise FatalServerError(f"the reply of {self.url}/{self.path} {why}; see its [reply] table") from error
         except UnusableHit as error:
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
-        text = self._without_secrets(text)
+        text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]
             return FatalServerError(f"{self.url}/{self.path} is not there (404): check url and index; {said}")
         return super()._refusal(response, text)
 
     def _problem(self, reply: Any) -> str:
-        return self._without_secrets(problem(reply, self._paths))
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
-        return text
+        return self._without_keys(problem(reply, self._paths))
 
 
 @dataclass(frozen=True)

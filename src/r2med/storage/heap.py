@@ -11,8 +11,8 @@ _KEPT = 24_000_000
 def keep_memory_at_hand() -> None:
     """Have what follows take memory from pages that stay, of 2 MB and not of 4 KB where that can be asked for.
 
-    To come by a page, and have it cleared, takes longer than what is done with it: a fifth of the time of a small
-    collection. Nothing is taken by this; elsewhere than with Linux and glibc it has no effect.
+    To come by pages, and have them cleared, was a fifth of the time that ten thousand passages took. Nothing is taken
+    by this; elsewhere than with Linux and glibc it has no effect.
     """
     # glibc gives large blocks back to the system until one has been freed; from then on blocks up to that size come
     # from its heap. numpy asks for large pages where it has an array of 4 MB or more, which holds for later use too.
