@@ -311,7 +311,10 @@ def run_case(random: Random, folder: Path) -> None:
     write(random, folder / f"run.{form}", content, 0.7)
     write(random, folder / "judged.tsv", table([("q1", "d1", 1), ("q2", "d2", 1)], "\t"), 0.1)
     report = score_files(
-        [folder / f"run.{form}"], judgements(folder / "judged.tsv"), DEFAULT, drop_self=random.random() < 0.5
+        [folder / f"run.{form}"],
+        judgements(folder / "judged.tsv"),
+        DEFAULT,
+        drop_self=random.choice([None, False, True]),
     )
     str(report)
 

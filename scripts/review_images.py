@@ -52,11 +52,11 @@ def enter(chromium: Any, address: str, person: str, screen: dict[str, Any], *opt
 
 
 def judge(page: Any, strictness: int, most: int = 1000) -> None:
-    """Judge what comes: relevant is what the task says is, and what shares the gold answer's words is related."""
+    """Judge what comes by how many words of the question a passage has: enough for a picture."""
     for _ in range(most):
         if page.url.endswith("/done"):
             return
-        marked = page.locator(".passage mark.answer").count()
+        marked = page.locator(".passage mark.query").count()
         page.locator("details.noted").evaluate("each => { each.open = true }")
         if strictness and marked:
             page.fill("textarea[name=note]", NOTE)
@@ -66,5 +66,5 @@ def judge(page: Any, strictness: int, most: int = 1000) -> None:
 
 
 def grade(marked: int, strictness: int) -> int:
-    """A grade by how many words of the gold answer a passage has; a stricter person gives one less."""
-    return max(0, min(3, marked) - strictness * (marked > 1))
+    """Return a grade by how many words of the question a passage has; a stricter person gives one less."""
+    return max(0, min(3, marked // 2) - strictness * (marked > 3))

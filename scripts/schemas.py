@@ -88,6 +88,7 @@ COST = record(
     },
     "What the runs took; null where the records do not say.",
 )
+SPENDING = {"requests": count(), "tokens": count(), "dollars": unknown(number("US dollars; null if unknown."))}
 
 RESULT = record(
     {
@@ -103,6 +104,8 @@ RESULT = record(
     run=string("The run's id in the ledger; absent for a run file."),
     cached=flag("Whether it was taken from the ledger."),
     cost=COST,
+    foreseen=record(SPENDING, "What a dry run said of servers' bills; absent where some was answered already."),
+    used=record(SPENDING, "What they came to."),
     oracle=flag("Whether a stage read the gold answers: a ceiling, not a system."),
     recall_lost=number("The share of the exact lists that an approximate search did not find; absent if exact."),
     latency=record(
@@ -169,6 +172,7 @@ COMPARE = array(
         {
             "a": SPEC,
             "b": SPEC,
+            "group": GROUP,
             "oracles": array(string(), "Which of the two were shown gold answers: ceilings, no systems."),
             "verdict": string("The conclusion in a sentence."),
             "overall": difference("Over all queries.", holm=unknown(share("p-value, corrected for several pairs."))),
@@ -196,6 +200,7 @@ LINE = record(
         "values": table(unknown(number()), "Task to score."),
     },
     "A row.",
+    title=string("What those who submitted it call it."),
     published_average=number("The average as its authors printed it."),
     oracle=flag("Whether a stage read the gold answers."),
     incomplete=count("Queries that a stage could not serve."),
@@ -456,8 +461,10 @@ SAVING = record(
                     "points": array(
                         record(
                             {
-                                "share": share("Of the queries, sent to the dear system."),
+                                "share": share("As a route's spec states it."),
+                                "sent": share("Of all queries, really sent to the dear system: of few, not any share."),
                                 "score": number(),
+                                "random": number("The score when as many queries are chosen at random."),
                                 "difference": record(
                                     {"mean": number(), "low": number(), "high": number()},
                                     "To the dear system alone, with its 95% interval.",
@@ -483,6 +490,7 @@ TUNED = record(
             record(
                 {
                     "chosen": SPEC,
+                    "weight": share("How much the split counts in a mean; they add up to 1."),
                     "by": number("Its mean on the queries it was chosen by."),
                     "on": number("Its mean on the others."),
                     "untuned": number("That of the system as it was written, on the others."),
@@ -493,14 +501,16 @@ TUNED = record(
             "One a split.",
         ),
         "gain": unknown(difference("Tuned less as written, on queries not chosen by; null for halves.")),
-        "gain_mean": number("Over splits."),
+        "gain_mean": number("Over splits, each with its weight."),
         "gain_spread": unknown(number("The standard deviation over splits.")),
+        "over_chance": unknown(difference("A route less a random choice of as many queries; null for halves.")),
         "over_chance_mean": unknown(number("A route less a random choice of as many queries, over splits.")),
         "over_chance_spread": unknown(number("The standard deviation over splits.")),
         "written": number("The mean of the system as it was written, over all queries."),
         "optimism": number("How much better the chosen one looks on the queries it was chosen by."),
         "best": SPEC,
         "idle": array(string(), "Options that no query's measure depends on."),
+        "warnings": array(string(), "What makes the splits tell less than they seem to."),
     }
 )
 
@@ -594,6 +604,8 @@ AUDIT = record(
         "holes": flag("Whether other sets only fill what the first does not judge."),
         "pairs": count("Pairs of a query and a document that two sets at least judged."),
         "queries": count("The queries of these pairs."),
+        "scale": array(value("integer"), "The grades that agreement is measured on."),
+        "scale_of": string("Whose grades these are: `judgements`, or the review that all sets come from."),
         "sets": array(
             record(
                 {
@@ -768,6 +780,7 @@ RAG_ESTIMATE = record(
         "completion_tokens": count("A guess."),
         "cost": unknown(number("US dollars; null when a price is unknown.")),
         "cost_limit": unknown(number("If every reply were as long as it may be.")),
+        "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
     }
 )
 RAG_PLAN = record(
@@ -985,6 +998,17 @@ INSPECT = array(
     )
 )
 
+SEARCH = record(
+    {
+        "system": string(),
+        "query": string("The question as it was asked."),
+        "task": TASK,
+        "hits": array(
+            record({"rank": count(), "document": string("Its id."), "score": number(), "text": string()}),
+            "Best first.",
+        ),
+    }
+)
 LABEL = record(
     {
         "labels": table(count(), "Class to the number of its queries."),
@@ -1148,6 +1172,7 @@ ENCODER = {name: string() for name in _ENCODER_TEXTS} | {
     "max_terms": count("Terms of a sparse vector that are kept at the most; 0 for all."),
     "dense": array(string(), "Folders of layers after the pooling."),
     "parameters": number("In millions; 0 if not known."),
+    "price": unknown(number("US dollars a million tokens, of a model that is sold.")),
 }
 RERANKER = {
     "name": string(),
@@ -1290,6 +1315,7 @@ BUILD = record(
                     "failed": table(count(), "Those that no model answered, which the next run asks about."),
                     "marks": table(count(), "What is to be known of items although they go on."),
                     "spent": _SPENT,
+                    "names": table(array(string()), "The files that were dropped, by reason; empty for other steps."),
                 }
             )
         ),
@@ -1304,6 +1330,15 @@ TRAIN_DATA = record(
         "rows": record({"train": count(), "dev": count(), "positives": count(), "negatives": count()}),
         "types": table(count(), "How many negatives are wrong in which way; an empty name where nobody was asked."),
         "steps": _STEP_COUNT,
+        "held_out": record(
+            {
+                "questions": count(),
+                "groups": count("Of questions that have something in common; a group lies in one part."),
+                "largest": count("The questions of the largest group."),
+                "shared_questions": count("Of dev, with the same or nearly the same words as one of train."),
+                "shared_positives": count("Of dev, that are positives in train."),
+            }
+        ),
         "sources_judged_positive": unknown(
             share("Of the passages that questions were written from, how many the judges call evidence; never used.")
         ),
@@ -1351,6 +1386,7 @@ BUILD_PLAN = array(
             "completion_tokens": count("A guess."),
             "cost": unknown(number("US dollars; null where a price is not known.")),
             "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
+            "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
         }
     )
 )
@@ -1409,6 +1445,7 @@ REVIEW_PROJECT = record(
         "overlap": share("Share of items that everybody judges."),
         "repeat": share("Share of a person's items that come a second time."),
         "seed": value("integer"),
+        "open_answer": flag("Whether everybody sees the gold answer from the start."),
     },
     "What a review is of, and by which rules.",
 )
@@ -1418,9 +1455,10 @@ REVIEW = record(
         "questions": count(),
         "items": count(),
         "drawn": table(count(), "How items were drawn, to their number."),
-        "judged": count("Items that somebody graded."),
-        "by_two": count("Items that two at least have graded."),
+        "judged": count("Items that a person graded."),
+        "by_two": count("Items that two people at least have graded."),
         "disagreements": count("Of these, how many have different grades."),
+        "by_models": count("Items that a model or an import graded."),
         "ruled": count("Items that an adjudicator has ruled on."),
         "people": array(
             record(
@@ -1434,7 +1472,8 @@ REVIEW = record(
                     "skipped": count(),
                     "ruled": count("Rulings of theirs that hold."),
                     "seconds": unknown(number("Median of an item.")),
-                    "agreement": HITS | {"description": "Same grade as another reviewer."},
+                    "agreement": HITS | {"description": "Same grade as another person."},
+                    "models": HITS | {"description": "Same grade as a model or an import."},
                     "repeats": HITS | {"description": "Same grade as the first time."},
                     "gold": HITS | {"description": "The grade that is known to be right."},
                 }
@@ -1503,7 +1542,10 @@ REVIEW_EXPORT = record(
         "form": string(),
         "labels": count(),
         "settings": record(
-            {"binary": flag("Whether every relevant grade is written as 1.")},
+            {
+                "binary": flag("Whether every relevant grade is written as 1."),
+                "open_answer": flag("Whether everybody saw the gold answer from the start."),
+            },
             "How the labels were come by.",
             rule=string("A ruling first, then the rule."),
             reviewers=array(string(), "Whose labels count."),
@@ -1539,6 +1581,7 @@ REVIEW_JUDGE_PLAN = record(
         "completion_tokens": count("A guess."),
         "cost": unknown(number("US dollars; null where a price is not known.")),
         "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
+        "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
     }
 )
 REVIEW_IMPORT = record(
@@ -1594,6 +1637,8 @@ BUILD_CHECK = record(
                     "why": string("Why it matters."),
                     "less": flag("Whether less is better."),
                     "optional": flag("Whether the rule is left out where its figure is not known."),
+                    "needs": string("The figure of another rule that must be good for this one to be; empty for none."),
+                    "bound": string("Said before a figure that is the end of what can be, such as `at most`."),
                     "value": unknown(number()),
                     "low": unknown(number()),
                     "high": unknown(number()),
@@ -1734,6 +1779,7 @@ SHAPES: Mapping[str, tuple[str, str, Schema]] = {
     "stats": ("r2med stats --json", "Sizes and lengths of tasks.", STATS),
     "tasks": ("r2med tasks --json", "The registered tasks.", TASKS),
     "inspect": ("r2med inspect --json", "Queries with what was asked, generated and found.", INSPECT),
+    "search": ("r2med search --json", "What a system finds for a question.", SEARCH),
     "label": ("r2med label --json", "How many queries a language model put into each class.", LABEL),
     "reproduce": ("r2med reproduce --json", "Published against measured figures, with a verdict.", REPRODUCE),
     "reproduce-plan": ("r2med reproduce --dry-run --json", "What would run, and what it needs.", REPRODUCE_PLAN),

@@ -24,7 +24,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "plaid": ("fast_plaid", "torch", "transformers", "safetensors"),
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
-    "build": ("pypdf", "rensa", "selectolax"),
+    "build": ("charset_normalizer", "mammoth", "markdown_it", "pypdfium2", "rensa", "selectolax"),
     "train": ("sentence_transformers", "accelerate", "datasets", "peft", "rensa"),
     "web": ("starlette", "uvicorn"),
     "ray": ("ray",),
@@ -46,6 +46,10 @@ class R2medError(Exception):
 
 class DataError(R2medError):
     """A data file that cannot be used, with the place in it where that shows."""
+
+
+class HubUnreachable(DataError):
+    """Files that only the hub has, which cannot be asked now; with a plan this costs a line, not the plan."""
 
 
 class SpecError(R2medError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from r2med.render.board_terminal import show_board
 from r2med.render.board_text import FORMATS
 from r2med.runs.ledger import Ledger
 from r2med.runs.record import StageRecord
+from r2med.web.library import Library
 
 FULL = [task.name for task in groups()["full"]]
 
@@ -141,7 +143,7 @@ def test_a_system_that_saw_other_data_has_no_rank_in_any_format(ledger: Ledger) 
         ("one", None, ("Biology",)),
     ]
     assert found.notes == [
-        "° on Biology measured on other data than the rest, so without a rank: one;"
+        "° on Biology measured on other data than it has now, so without a rank: one;"
         " r2med run 'one' --tasks Biology measures it on the present data"
     ]
     shown = {name: write([found]) for name, write in FORMATS.items()}
@@ -470,16 +472,65 @@ def test_wrong_options_are_one_line() -> None:
         assert "Traceback" not in done.stderr
 
 
+def own_folder(folder: Path, text: str = "gout") -> str:
+    folder.mkdir(exist_ok=True)
+    rows = {"corpus": {"id": "d", "text": text}, "query": {"id": "q", "text": "gout"}}
+    rows["qrels"] = {"q_id": "q", "p_id": "d", "score": 1}
+    for part, row in rows.items():
+        (folder / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
+    return str(folder)
+
+
+def test_a_folder_edited_after_a_run_marks_the_figure_as_of_other_data(tmp_path: Path, ledger: Ledger) -> None:
+    folder = own_folder(tmp_path / "ward")
+    r2med.evaluate("bm25", folder)
+    library = Library()
+
+    def lines() -> list[tuple[str, int | None, tuple[str, ...]]]:
+        views = View(group="custom", tasks=(folder,)), View(group="custom")
+        boards = [*(board(ledger, view) for view in views), *map(library.board, views)]
+        rows = [[(line.row.name, line.rank, line.row.other_data) for line in each.lines] for each in boards]
+        assert all(row == rows[0] for row in rows)
+        return rows[0]
+
+    assert lines() == [("bm25", 1, ())]
+    own_folder(tmp_path / "ward", "asthma")
+    assert lines() == [("bm25", None, (folder,))]
+    shown = command("--tasks", folder).stdout
+    assert "100.00°" in shown
+    assert "measured on other data than it has now" in " ".join(shown.split())
+    r2med.evaluate("bm25-classic", folder)
+    assert lines() == [("bm25-classic", 1, ()), ("bm25", None, (folder,))]
+    own_folder(tmp_path / "ward")  # as it was when bm25 was run
+    assert lines() == [("bm25", 1, ()), ("bm25-classic", None, (folder,))]
+    shutil.rmtree(folder)  # then the last run tells which data the task has
+    assert lines() == [("bm25-classic", 1, ()), ("bm25", None, (folder,))]
+
+
+def test_folders_have_no_average_and_no_rank_unless_they_are_chosen(tmp_path: Path, ledger: Ledger) -> None:
+    folders = [own_folder(tmp_path / name) for name in ("ward", "clinic")]
+    r2med.evaluate(["bm25", "bm25-classic"], folders)
+    view = View(group="custom", intervals=True, baseline="bm25", sort="interval")
+    for found in (board(ledger, view), Library().board(View(group="custom"))):
+        assert [(line.row.name, line.rank, line.average) for line in found.lines] == [
+            ("bm25", None, None),
+            ("bm25-classic", None, None),
+        ]
+        assert all("" not in {**line.intervals, **line.marks} for line in found.lines)
+        assert found.columns == tuple(sorted(folders))
+        assert any("no average" in note for note in found.notes)
+        written = {name: write([found]) for name, write in FORMATS.items()}
+        assert "avg" not in written["markdown"]
+        assert "Avg." not in written["latex"]
+        assert all(row["average"] == "" for row in csv.DictReader(StringIO(written["csv"])))
+        assert all(line["average"] is None for line in json.loads(written["json"])["lines"])
+    assert "avg" not in command("--group", "custom").stdout
+    chosen = board(ledger, View(group="custom", tasks=tuple(folders)))
+    assert [(line.rank, line.average) for line in chosen.lines] == [(1, 1.0), (1, 1.0)]
+
+
 def test_own_folders_have_a_board_of_their_own(tmp_path: Path) -> None:
-    folders = []
-    for name in ("ward", "clinic"):
-        folder = tmp_path / name
-        folder.mkdir()
-        rows = {"corpus": {"id": "d", "text": "gout"}, "query": {"id": "q", "text": "gout"}}
-        rows["qrels"] = {"q_id": "q", "p_id": "d", "score": 1}
-        for part, row in rows.items():
-            (folder / f"{part}.jsonl").write_text(json.dumps(row) + "\n")
-        folders.append(str(folder))
+    folders = [own_folder(tmp_path / name) for name in ("ward", "clinic")]
     r2med.evaluate("bm25", folders)
     r2med.evaluate("bm25-classic", folders[0])
 
@@ -487,7 +538,8 @@ def test_own_folders_have_a_board_of_their_own(tmp_path: Path) -> None:
         lines = json.loads(command(*options, "--format", "json").stdout)["lines"]
         return [(line["system"], line["rank"]) for line in lines]
 
-    assert shown("--group", "custom") == [("bm25", 1), ("bm25-classic", None)]
+    assert shown("--group", "custom") == [("bm25", None), ("bm25-classic", None)]
+    assert shown("--tasks", *folders) == [("bm25", 1), ("bm25-classic", None)]
     assert shown("--tasks", folders[0]) == [("bm25", 1), ("bm25-classic", 1)]
     assert shown("--tasks", "Biology", "--kind", "base", "--source", "paper")
     assert "a board has tasks of one group" in command("--tasks", folders[0], "Biology").stderr

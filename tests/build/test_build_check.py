@@ -14,13 +14,16 @@ from building import brain, judgement, part, sample, write_plan, write_rows
 from click.testing import CliRunner
 
 from r2med.build.builder import Builder
-from r2med.build.health import BASE, MEASURE
-from r2med.build.health_verdict import GOOD, POOR, health_rules
+from r2med.build.health import BASE, MEASURE, TaskHealth
+from r2med.build.health_report import health_sections
+from r2med.build.health_verdict import DOUBTFUL, GOOD, POOR, health_rules
 from r2med.build.judged_pool import read_built_task
+from r2med.build.pool_coverage import PoolCoverage, QuestionLeakage
 from r2med.cli.main import app
 from r2med.data import load
 from r2med.errors import R2medError
 from r2med.llm import Request, add_model, scripted
+from r2med.measure.capture_recapture import CaughtShare, PopulationEstimate
 from r2med.measure.score import score
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context
@@ -208,6 +211,30 @@ def test_questions_that_leak_into_each_other_are_named(tmp_path):
     assert (finding(health, "splits")["verdict"], health["verdict"]) == (POOR, "not ready")
     assert {each["shared"] for each in health["leakage"]["across"]} == {"text", "positive"}
     assert "lie in different splits" in call(folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("total", "lower_bound", "sources", "value", "verdict"),
+    [
+        (881.0, 990.0, None, 855 / 990, DOUBTFUL),  # overlap alone, however nearly complete it looks
+        (855.0, None, None, 1.0, DOUBTFUL),
+        (881.0, 990.0, CaughtShare(19, 20, 0.95, 0.76, 0.99), 855 / 990, GOOD),
+        (881.0, 990.0, CaughtShare(4, 20, 0.2, 0.08, 0.42), 855 / 990, DOUBTFUL),
+        (1900.0, 3574.0, None, 855 / 3574, POOR),
+    ],
+)
+def test_completeness_is_good_only_where_known_sources_were_found(total, lower_bound, sources, value, verdict):
+    missed = PopulationEstimate(3, 855, 279, 300, total, 860, 2000, lower_bound)
+    coverage = PoolCoverage(855, (), (), (), 0, sources, "members", missed)
+    leakage = QuestionLeakage(130, (), 0, ())
+    cuts = dict.fromkeys(("answers", "supports", "band_answers", "band_supports"), 2.0)
+    verdicts = {"positive": 855, "negative": 5914}
+    health = TaskHealth("t", 130, 3000, coverage, leakage, False, verdicts, (), cuts, {})
+    found = finding(health.as_dict(), "completeness")
+    assert (found["value"], found["low"], found["high"]) == (pytest.approx(value), None, None)
+    assert found["verdict"] == verdict
+    (row,) = [row for row in health_sections(health)[0].rows if row[0] == "completeness"]
+    assert row[1] == f"at most {100 * value:.1f}%"
 
 
 def test_every_rule_can_be_met_and_missed():

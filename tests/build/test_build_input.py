@@ -16,11 +16,12 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from r2med.build.build_items import Document, Question
 from r2med.build.build_plan import RuleSettings, read_plan
-from r2med.build.build_progress import show
+from r2med.build.build_progress import show, status
 from r2med.build.builder import Builder, init
 from r2med.build.chunks import count_tokens, cut, passages_of
 from r2med.build.fold_duplicates import NEAR, SAME, find_duplicates
 from r2med.build.judging import occurs
+from r2med.build.package import remarks
 from r2med.build.question_steps import broken_rule, gives_away
 from r2med.build.read_files import UnreadableFile, read_file
 from r2med.data import load
@@ -199,7 +200,7 @@ def test_files_of_every_kind_are_read_and_those_that_cannot_be_are_counted(folde
         "blank.txt": b"  \n",
         "binary.txt": b"\0\1\2",
         ".hidden.txt": b"never read",
-        "notes.docx": b"never read",
+        "slides.pptx": b"never read",
     }
     for name, content in files.items():
         (place / name).parent.mkdir(exist_ok=True)
@@ -208,7 +209,12 @@ def test_files_of_every_kind_are_read_and_those_that_cannot_be_are_counted(folde
     built = builder.run("chunk")
     count = next(count for count in built.counts if count.step == "documents")
     assert count.kept == 4
-    assert sum(count.dropped.values()) == 4
+    assert sum(count.dropped.values()) == 5
+    assert count.names["pptx: files of this kind are not read"] == ["slides.pptx"]
+    assert sum(len(names) for names in count.names.values()) == 5
+    assert any(remark.endswith("): broken.pdf") for remark in remarks(count))
+    assert status(folder).counts[1] == count
+    assert built.as_dict()["steps"][1]["names"] == count.names
     assert count.dropped["html: no text in it"] == 1
     assert count.dropped["txt: not a text file"] == 1
     assert any(reason.startswith("pdf: not a readable PDF") for reason in count.dropped)
@@ -219,7 +225,8 @@ def test_files_of_every_kind_are_read_and_those_that_cannot_be_are_counted(folde
 
 
 @pytest.mark.parametrize(
-    ("package", "file"), [("pypdf", "paper.pdf"), ("selectolax", "page.html"), ("rensa", "plain.txt")]
+    ("package", "file"),
+    [("pypdfium2", "paper.pdf"), ("selectolax", "page.html"), ("mammoth", "letter.docx"), ("rensa", "plain.txt")],
 )
 def test_a_package_that_is_not_installed_is_one_line_with_what_to_install(folder, monkeypatch, package, file):
     (folder / "documents" / file).write_bytes(b"Iodine.")
@@ -230,6 +237,7 @@ def test_a_package_that_is_not_installed_is_one_line_with_what_to_install(folder
     assert str(refused.value) == f"this needs {package}: pip install 'r2med[build]'"
     # Without such files, and without looking for near-duplicates, nothing of it is needed.
     (folder / "documents" / file).unlink()
+    (folder / "documents" / "scurvy.md").rename(folder / "documents" / "scurvy.txt")
     write_tables(folder, {"documents": {"near": 0.0}, "judge": {"models": ["yes"]}})
     assert Builder(folder).run("chunk").counts
 

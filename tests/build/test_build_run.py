@@ -27,9 +27,14 @@ from r2med.build.builder import Builder
 from r2med.build.item_store import ItemStore, Outcome
 from r2med.cli.main import app
 from r2med.data import load
+from r2med.data.run import Run
 from r2med.data.validate import validate
 from r2med.errors import R2medError
 from r2med.llm import LimitReached, Limits, Request, add_model, scripted, session
+from r2med.measure.metrics import Measure
+from r2med.measure.score import positive, score
+from r2med.review.review_store import ReviewStore
+from r2med.runs.ledger import Ledger
 from r2med.storage.home import home
 from web.webparts import TOKEN, served
 
@@ -66,6 +71,8 @@ def verbs_take(task: Path, place: Path) -> None:
 
     result = json.loads(call("run", "bm25", "--tasks", task, "--json"))["results"][0]
     assert result["metrics"]["nDCG@10"] > 0
+    for form in ("markdown", "latex"):
+        assert "guide-bench" in call("run", "bm25", "--tasks", task, "--format", form)
     assert "fine; 0 errors, 0 warnings" in call("validate", task)
     assert json.loads(call("stats", task, "--json"))
     assert len(json.loads(call("diagnose", "bm25", "--gap", "--tasks", task, "--json")))
@@ -84,7 +91,8 @@ def verbs_take(task: Path, place: Path) -> None:
 
 def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
     model = Counted()
-    folder = write_plan(tmp_path / "b", "thinker", label={"model": "thinker", "by": ["body-system"]})
+    labels = {"model": "thinker", "by": ["body-system"]}
+    folder = write_plan(tmp_path / "b", "thinker", label=labels, task={"name": "guide-bench"})
     said = model.say
     model.say = lambda prompt: "Class: nervous" if "body system" in prompt.lower() else said(prompt)
     built = Builder(folder).run()
@@ -107,7 +115,7 @@ def test_a_build_of_the_sample_is_a_task_that_every_verb_takes(tmp_path):
     truth = sample().gold.qrels
     assert {OTHER, EASY}.isdisjoint(dataset.collection.queries.ids)
     for query, judged in dataset.gold.qrels.items():
-        assert set(judged) <= set(truth[query])
+        assert {document for document, grade in judged.items() if grade > 0} <= set(truth[query])
     assert dataset.gold.reasoning
     assert dataset.collection.queries.text(CHOICE).endswith("Name it.")
     frame = pl.read_parquet(task / "judgements.parquet")
@@ -242,6 +250,20 @@ def test_a_changed_setting_makes_again_only_what_depends_on_it(tmp_path):
     assert len(model.asked) == asked + len(new) + pairs
 
 
+def test_a_dry_run_after_a_changed_depth_counts_the_pairs_that_are_new(tmp_path):
+    """Mining costs nothing, so that the pool is known; the oracle is what the same build then asks."""
+    model = Counted()
+    folder = write_plan(tmp_path / "b", "thinker")
+    Builder(folder).run()
+    asked, plan = len(model.asked), folder / "plan.toml"
+    plan.write_text(plan.read_text().replace("depth = 4", "depth = 6"))
+    with session(Limits()):
+        foreseen = {step.step: step for step in Builder(folder).estimate()}
+    assert len(model.asked) == asked
+    Builder(folder).run()
+    assert foreseen["judge"].guess.requests == foreseen["judge"].items == len(model.asked) - asked > 0
+
+
 def test_a_dry_run_prices_every_step_and_asks_nothing(tmp_path):
     model = Counted()
     folder = write_plan(tmp_path / "b", "thinker")
@@ -271,6 +293,23 @@ def test_until_stops_after_the_step_and_refuses_one_that_is_off(tmp_path):
         Builder(folder).run("intent")
     with pytest.raises(R2medError, match="no step 'rewite'; did you mean rewrite"):
         Builder(folder).run("rewite")
+
+
+def test_a_finished_build_shows_its_whole_funnel_whatever_was_run_since(tmp_path):
+    Counted()
+    folder = write_plan(tmp_path / "b", "thinker")
+    built = Builder(folder).run()
+    again = Builder(folder).run("read")
+    assert again.counts == built.counts
+    assert again.task == built.task
+    assert status(folder).counts == built.counts
+    plan = (folder / "plan.toml").read_text()
+    (folder / "plan.toml").write_text(plan.replace("tokens = ", "tokens = 1"))
+    Builder(folder).run("chunk")
+    Builder(folder).estimate()
+    (folder / "plan.toml").write_text(plan)
+    assert Builder(folder).run().counts == built.counts
+    assert status(folder).counts == built.counts
 
 
 def test_judges_that_answer_in_prose_or_outside_of_the_scale_are_asked_again_then_counted(tmp_path):
@@ -344,7 +383,7 @@ def test_a_split_shares_no_document_and_the_band_may_be_left_out(tmp_path):
     Builder(folder).run()
     task = folder / "task"
     dev, test = (load(task, split=name) for name in ("dev", "test"))
-    documents = [{name for judged in each.gold.qrels.values() for name in judged} for each in (dev, test)]
+    documents = [{name for judged in positive(each.gold.qrels).values() for name in judged} for each in (dev, test)]
     assert documents[0]
     assert documents[1]
     assert documents[0].isdisjoint(documents[1])
@@ -432,3 +471,54 @@ def test_a_build_runs_from_python(tmp_path):
     assert repr(built) == f"BuildProgress('{tmp_path / 'made'}': {built.counts[-1].kept} kept by read)"
     with pytest.raises(r2med.R2medError, match="no step 'raed'; did you mean read"):
         r2med.build(str(tmp_path / "made"), until="raed")
+
+
+def test_a_built_task_keeps_what_its_judges_called_irrelevant(tmp_path):
+    Counted()
+    folder = write_plan(tmp_path / "b", "thinker", select={"band_answers": 0.0, "band_supports": 1.0})
+    Builder(folder).run()
+    task = folder / "task"
+    dataset = load(task)
+    frame = pl.read_parquet(task / "judgements.parquet").unique(["query_id", "passage_id"])
+    verdicts = {
+        (query, passage): verdict
+        for query, passage, verdict in frame.select("query_id", "passage_id", "verdict").iter_rows()
+        if query in dataset.gold.qrels
+    }
+    written = [json.loads(line) for line in (task / "qrels.jsonl").read_text().splitlines()]
+    assert {(row["q_id"], row["p_id"]): row["verdict"] for row in written} == verdicts
+    assert {row["verdict"]: row["score"] for row in written} == {"positive": 1, "band": 0}
+    assert json.loads((task / "build.json").read_text())["positives"] == sum(row["score"] for row in written)
+    assert validate(task).ok
+    # Scores are those of the positives alone.
+    run = {query: ([d for d, _ in dataset.collection.documents][:20], [float(-n) for n in range(20)])
+           for query in dataset.gold.qrels}  # fmt: skip
+    measures = [Measure("nDCG", 10), Measure("Recall", 20), Measure("MAP", 20), Measure("P", 5), Measure("MRR", 10)]
+    whole, alone = (
+        score(Run.from_lists(run), qrels, measures) for qrels in (dataset.gold.qrels, positive(dataset.gold.qrels))
+    )
+    for measure in measures:
+        assert whole.values(measure).tolist() == alone.values(measure).tolist()
+    # What was judged is not a hole, and can be compared with what people say.
+    call("run", "bm25", "--tasks", str(task))
+    coverage = json.loads(call("diagnose", "bm25", "--tasks", str(task), "--coverage", "--json"))
+    assert '"positives_only": false' in json.dumps(coverage)
+    with Ledger() as ledger:
+        (entry,) = [each for each in ledger.entries() if each.task == dataset.name]
+        lists = ledger.run(entry)
+    tops = {(query, document) for query in dataset.gold.qrels for document in lists[query].documents[:10]}
+    open_pairs = tops - set(verdicts)
+    assert tops & set(verdicts)
+    call("review", "new", "gaps", "--from", str(task), "bm25", "--queue", "holes", "--items", "500")
+    with ReviewStore.open("gaps") as store:
+        asked = {each.number: each.query for each in store.questions()}
+        assert {(asked[item.question], item.document) for item in store.items()} == open_pairs
+    sets = json.loads(call("audit", str(task), "--labels", "task", str(task / "judgements.parquet"), "--json"))["sets"]
+    for each in sets:
+        assert (each["judged"], each["relevant"]) == (len(verdicts), sum(row["score"] for row in written))
+
+
+def call(*words: str) -> str:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+    return done.stdout

@@ -13,6 +13,7 @@ from r2med.build.builder import Builder, init
 from r2med.build.item_store import ItemStore
 from r2med.data import load
 from r2med.llm import add_model, scripted
+from r2med.measure.score import positive
 
 QUERIES, DEPTH, ERROR = 60, 10, 0.1
 
@@ -127,7 +128,7 @@ def test_three_views_find_more_and_labels_are_as_good_as_the_judge_and_the_cuts_
 
     # Two judges who both must say so: the same pools, the first judge's replies are there already.
     both = truth.build(tmp_path / "two", [truth.judge("errs", ERROR), truth.judge("errs too", ERROR)])
-    kept = load(tmp_path / "two" / "task").gold.qrels
+    kept = positive(load(tmp_path / "two" / "task").gold.qrels)
     labels = [(query, document) for query, judged in kept.items() for document in judged]
     true = sum(truth.relevant(*pair) for pair in labels)
     assert pools(both) == whole

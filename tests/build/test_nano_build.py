@@ -14,7 +14,7 @@ import polars
 import pytest
 from sources import content, folder, tree
 
-from data.folders import LAYOUTS, Content, write_r2med
+from data.folders import LAYOUTS, Content, write_beir, write_r2med
 from r2med import evaluate
 from r2med.build import nano_set_builder
 from r2med.build.nano_recipe import Recipe
@@ -210,6 +210,21 @@ def test_unjudged_queries_can_be_left_out(tmp_path):
     built = build(tmp_path / "mine", tmp_path / "out", Recipe(documents=25, drop_unjudged=True))
     assert built.manifest["splits"]["NanoMine"]["counts"]["queries"] == 6
     assert any("no relevant document" in sentence for sentence in built.warnings)
+
+
+def test_queries_of_other_splits_are_no_hindrance(tmp_path):
+    whole = content()
+    parts = {"train": {"q0", "q1"}, "dev": {"q2"}, "test": {"q3", "q4", "q5"}}
+    for split, queries in parts.items():
+        judged = [row for row in whole.qrels if row[0] in queries]
+        write_beir(tmp_path / "mine", dataclasses.replace(whole, qrels=judged), split)
+    built = build(tmp_path / "mine", tmp_path / "out", SMALL)
+    assert built.manifest["splits"]["NanoMine"]["counts"]["queries"] == 3
+    # One that the split itself judges, and finds nothing relevant to, is still refused.
+    with (tmp_path / "mine" / "qrels" / "test.tsv").open("a") as file:
+        file.write("q0\td001\t0\n")
+    with pytest.raises(R2medError, match="1 queries have no relevant document, the first is 'q0'"):
+        build(tmp_path / "mine", tmp_path / "again", SMALL)
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty", "file", "link"])

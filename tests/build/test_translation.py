@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from r2med.build.translation import TranslationSettings
 from r2med.build.translation_gates import codes, drug_names, find_problems, language, quantities
 from r2med.cli.main import app
 from r2med.data import load
@@ -132,6 +133,78 @@ def test_words_for_numbers_codes_powers_and_what_was_not_translated():
         language("sp")
 
 
+@pytest.mark.parametrize(
+    ("original", "told", "code"),
+    [
+        ("Give 5 mg/kg of it?", "¿Dar 5 mg/kg?", "es"),
+        ("Give 5 mg/kg of it?", "¿Dar 5 mg por kg?", "es"),
+        ("Give 5 mg per kg of it?", "¿Dar 5 mg/kg?", "es"),
+        ("Give 5 mg/kg of it?", "Faut-il en donner 5 mg par kilogramme ?", "fr"),
+        ("Give 5 mg/kg of it?", "是否每公斤给予5毫克？", "zh"),
+        ("Give 5 mg/kg/day of it?", "¿Dar 5 mg/kg al día?", "es"),
+        ("Give 5 mg/kg/day of it?", "Soll man 5 mg/kg täglich geben?", "de"),
+        ("Give 5 mg daily?", "¿Dar 5 mg/día?", "es"),
+        ("Is 10-20 mg/kg enough?", "¿Bastan de 10 a 20 mg/kg?", "es"),
+        ("Glucose 61 mg/dL in a child of 12 kg", "Glucosa de 61 mg por decilitro en un niño de 12 kg", "es"),
+        ("A base excess of -5 mmol/L?", "¿Un exceso de base de −5 mmol/L?", "es"),
+        ("A base excess of -5 mmol/L?", "¿Un exceso de base de menos 5 mmol/L?", "es"),
+        ("A base excess of -5 mmol/L?", "碱剩余为负5毫摩尔/升吗？", "zh"),
+        ("At least 5 mg?", "¿Al menos 5 mg?", "es"),
+        ("From 5 mg -10 mg?", "¿De 5 mg a 10 mg?", "es"),
+    ],
+)
+def test_a_dose_by_weight_and_a_negative_number_survive_in_every_way_of_saying_them(original, told, code):
+    assert [problem for problem in find_problems(original, told, language(code)) if problem.gate != "language"] == []
+
+
+@pytest.mark.parametrize(
+    ("original", "told", "problem"),
+    [
+        ("Give 5 mg/kg of it?", "¿Dar 5 mg?", ("units", "5 mg/kg became 5 mg")),
+        ("Give 5 mg/kg to a child of 70 kg?", "¿Dar 5 mg a un niño de 70 kg?", ("units", "5 mg/kg became 5 mg")),
+        ("Give 5 mg per kg of it?", "¿Dar 5 mg?", ("units", "5 mg/kg became 5 mg")),
+        ("Give 5 mg/kg/day of it?", "¿Dar 5 mg/kg?", ("units", "5 mg/kg/day became 5 mg/kg")),
+        ("Give 5 mg of it?", "¿Dar 5 mg/kg?", ("units", "5 mg became 5 mg/kg")),
+        ("Give 5 mg/kg, then 8 mg/kg?", "¿Dar 5 mg y luego 8 mg/kg?", ("units", "5 mg/kg became 5 mg")),
+        ("A base excess of -5?", "¿Un exceso de base de 5?", ("numbers", "-5 is missing")),
+        ("A base excess of 5?", "¿Un exceso de base de -5?", ("numbers", "5 is missing")),
+    ],
+)
+def test_a_lost_divisor_and_a_lost_sign_are_stopped(original, told, problem):
+    assert tuple(find_problems(original, told, language("es"))[0]) == problem
+
+
+PLANTED = [
+    ("Is 5 mg of it enough?", "¿Bastan 50 mg?", "numbers"),
+    ("Is 2.5 mg of it enough?", "¿Bastan 25 mg?", "numbers"),
+    ("Is 0.3 mg of it enough?", "¿Bastan 0,03 mg?", "numbers"),
+    ("Is a value of -5 normal?", "¿Es normal un valor de 5?", "numbers"),
+    ("Is 5 mcg of it enough?", "¿Bastan 5 mg?", "units"),
+    ("Is it well after 5 days?", "¿Está bien tras 5 semanas?", "units"),
+    ("Is 5 mmol/L normal?", "¿Es normal 5 mg/dL?", "units"),
+    ("Is 38 °C normal?", "¿Es normal 38 °F?", "units"),
+    ("Is 90% normal?", "¿Es normal 90 mmHg?", "units"),
+    ("Is 5 mg/kg enough?", "¿Bastan 5 mg?", "units"),
+    ("Is 5 mg/kg/day enough?", "¿Bastan 5 mg/kg?", "units"),
+    ("Would metformin help?", "¿Ayudaría?", "names"),
+    ("Would metformin help?", "¿Ayudaría la insulina?", "names"),
+    ("Is B12 low?", "¿Está baja la B6?", "names"),
+    ("Is it not the left lung?", "¿Es el pulmón izquierdo?", ""),
+    ("Is it the left lung?", "¿Es el pulmón derecho?", ""),
+    ("Is a value > 5 normal?", "¿Es normal un valor < 5?", ""),
+    ("Start metformin and stop ramipril?", "¿Suspender metformina e iniciar ramipril?", ""),
+    ("Metformin 5 mg and ramipril 9 mg?", "¿Metformina 9 mg y ramipril 5 mg?", ""),
+    ("Twice a day for three weeks?", "¿Tres veces al día durante dos semanas?", ""),
+]
+"""Errors as the page lists them, with the gate that stops them; none where only a judge can."""
+
+
+@pytest.mark.parametrize(("original", "told", "gate"), PLANTED)
+def test_rules_stop_planted_errors_of_figures_units_and_names_and_no_others(original, told, gate):
+    gates = {problem.gate for problem in find_problems(original, told, language("es"))}
+    assert gate in gates if gate else not gates
+
+
 # ------------------------------------------------------------------------------------------------ end to end
 
 KEEP = re.compile(r"[A-Za-z]+")
@@ -234,10 +307,15 @@ def test_every_gate_catches_its_fault_and_nothing_is_asked_twice(tmp_path):
     assert all(made.gold.qrels[name] == source.gold.qrels[name] for name in made.collection.queries.ids)
     assert all(made.gold.answers[name] == source.gold.answers[name] for name in made.collection.queries.ids)
     assert validate(tmp_path / "t" / "es").errors == 0
-    # The same command again, another rule for what fails, a further language: what is there is not asked for again.
+    # The same command again, another rule for what fails, a further language: only what could not be read is asked for
+    # again, two questions with two attempts of three readings each.
     asked = model.asked
-    shown = translate(tmp_path / "t", "--to", "es", "--failed", "mark").stdout
-    assert model.asked == asked
+    done = translate(tmp_path / "t", "--to", "es", "--failed", "mark")
+    shown = done.stdout
+    # A model that drops a negation also calls its own work the same.
+    assert "judges its own translations; name another model by --judge" in done.stderr
+    assert "judged its own translations" in (tmp_path / "t" / "es" / "README.md").read_text()
+    assert model.asked == asked + 12
     assert "mqd-q05 stopped by names: amoxicillin is missing" in shown
     marked = rows(tmp_path / "t" / "es" / "query.jsonl")
     assert {row["id"]: row.get("gate") for row in marked if row.get("gate")} == {
@@ -246,6 +324,14 @@ def test_every_gate_catches_its_fault_and_nothing_is_asked_twice(tmp_path):
     translate(tmp_path / "t", "--to", "fr")
     documents = [tmp_path / "t" / code / "corpus.jsonl" for code in ("es", "fr")]
     assert documents[0].samefile(documents[1])
+
+
+@pytest.mark.parametrize(
+    ("judge", "itself"),
+    [("", True), ("gpt-4o", True), ("gpt-4o-2024-11-20@http://localhost:8000/v1", True), ("gpt-4.1", False)],
+)
+def test_a_translator_is_known_as_its_own_judge_by_any_of_its_names(judge, itself):
+    assert TranslationSettings("gpt-4o", judge).judges_itself == itself
 
 
 def test_what_a_language_costs_is_paired_over_the_questions_that_both_have(tmp_path):

@@ -251,7 +251,7 @@ def test_a_split_is_that_of_the_figures_of_the_plan_and_of_the_columns(tmp_path:
         shown = r2med(*asked, "--format", form).stdout
         assert "one/dev" in shown
         assert "two/dev" in shown
-    said = f"{folders[0]}: no qrels for the split 'nonsense'; splits here: dev, test"
+    said = ": no qrels for the split 'nonsense'; splits here: dev, test"
     assert said in complaint(*asked[:-1], "nonsense")
     assert said in complaint(*asked[:-1], "nonsense", "--dry-run")
 
@@ -327,6 +327,8 @@ def test_an_experiment_file_names_systems_and_tasks(tmp_path: Path) -> None:
     assert [line.split()[0] for line in shown if line.startswith(" b")] == ["baseline", "bm25-classic"]
     assert "baseline: bm25" in shown
     assert "baseline" in r2med("run", str(file), "--format", "latex").stdout
+    rows = csv.DictReader(r2med("run", str(file), "--format", "csv").stdout.strip().splitlines())
+    assert [(row["system"], row["spec"]) for row in rows] == [("baseline", "bm25"), ("bm25-classic", "bm25-classic")]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from r2med.cli.main import VERBS, app
 from r2med.config.engine_settings import engine_settings
 from r2med.config.experiment import read_experiment
 from r2med.config.limits import MEMORY, memory_limit
-from r2med.config.names import aliases, server_sets
+from r2med.config.names import aliases, local_copies, server_sets
 from r2med.config.request_settings import request_settings
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry
@@ -77,6 +77,7 @@ NOT_RUN: dict[str, str] = {
     "r2med run bm25 --tasks hf:ward-7/handover": HUB,
     'r2med run "rrf(bm25, bge)" --tasks full': HUB,
     "r2med board --format latex --family clinical-case --baseline bm25 > table.tex": HUB,
+    'r2med export "hyde(gpt4) >> bm25" --format hydoc --out dataset': SERVER,
     "r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results": HUB,
     "r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl": HUB,
     "r2med leakage train.jsonl --tasks full --exclude clean.jsonl": HUB,
@@ -459,6 +460,7 @@ def _read_settings(file: Path) -> object:
         "requests": lambda: request_settings().given(),
         "limits": lambda: memory_limit() != MEMORY,
         "engine": engine_settings,
+        "data": local_copies,
     }
     return all(readers[table]() for table in read_toml(file))
 

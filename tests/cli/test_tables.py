@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from r2med.cli.main import app
+from r2med.cli.main import VERBS, app
 
 LONG = "rrf(bm25, bm25-classic, bm25(k1=1.2, b=0.4))"
 SYSTEMS = ("bm25", "bm25-classic", LONG)
@@ -144,3 +144,27 @@ def test_models_of_every_kind_are_listed_with_what_they_need() -> None:
     assert (gpt["prompt_price"], gpt["completion_price"], gpt["needs"]) == (2.5, 10.0, "OPENAI_API_KEY")
     row = next(line for line in invoke("models", "--llm").output.splitlines() if line.startswith(" gpt-4o "))
     assert row.split() == ["gpt-4o", gpt["id"], "no", "2.5", "10", "OPENAI_API_KEY"]
+
+
+def test_the_board_fits_a_few_screens_and_says_what_is_left_out() -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["board"], catch_exceptions=False).output
+    assert "more systems are not shown (--limit 0 shows all)" in shown
+    assert len(shown.splitlines()) < 120
+    assert "· grouprank" in " ".join(shown.split())
+    everything = CliRunner().invoke(app, ["board", "--format", "csv"], catch_exceptions=False).output
+    assert len(everything.splitlines()) > 162
+
+
+def test_names_of_tasks_stay_whole_on_a_narrow_terminal() -> None:
+    for verb in ("tasks", "stats"):
+        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, [verb, "sample"], catch_exceptions=False).output
+        assert "Bioinformatics" in shown
+        assert "qa-reference" in shown or verb == "stats"
+
+
+def test_every_verb_and_sub_verb_is_one_whole_sentence_in_its_list() -> None:
+    for verb in VERBS:
+        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, [verb, "--help"], catch_exceptions=False).output
+        _, _, listed = shown.partition("\nCommands:\n")
+        assert "..." not in listed, verb
+        assert all(line.endswith(".") for line in listed.splitlines()), verb

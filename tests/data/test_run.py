@@ -82,7 +82,7 @@ def test_a_run_holds_each_list_by_the_rule(
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_is_kept_also_beside_empty_lists(dtype: type[np.floating[Any]]) -> None:
     run = Run.from_lists({"a": ([], []), "b": (["x", "y"], np.array([0.1, 0.2], dtype=dtype)), "c": ([], [])})
-    for other in (run, run.cut(1), run.select(["b", "never"]), run.without_self()):
+    for other in (run, run.cut(1), run.select(["b", "never"]), run.without_self("abc")):
         assert other.scores.dtype == dtype
         assert other["b"].scores[0] == dtype(0.2)
 
@@ -103,10 +103,11 @@ def test_select_keeps_the_order_asked_for_and_gives_empty_lists() -> None:
 
 def test_without_self_drops_only_the_querys_own_id() -> None:
     run = Run.from_lists({"a": (["a", "b", "c"], [1.0, 3.0, 0.5]), "b": (["c"], [1.0]), "c": (["c"], [1.0])})
-    dropped = run.without_self()
+    dropped = run.without_self({"a", "c"})
     assert {query: list(ranking.documents) for query, ranking in dropped} == {"a": ["b", "c"], "b": ["c"], "c": []}
     assert dropped["a"].scores.tolist() == [3.0, 0.5]
     assert run["a"].documents == ["b", "a", "c"]
+    assert run.without_self({"c"})["a"].documents == ["b", "a", "c"]
 
 
 def test_runs_differ_in_any_of_their_parts() -> None:

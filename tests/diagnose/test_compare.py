@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import r2med
 from r2med.board.leaderboard import View, board
+from r2med.cli.main import app
 from r2med.diagnose.compare import Comparison, compare
 from r2med.errors import R2medError
 from r2med.measure.significance import difference
@@ -18,8 +21,6 @@ from r2med.runs.ledger import Ledger
 
 
 def task_folder(folder: Path, *, documents: dict[str, str], queries: dict[str, str], relevant: dict[str, str]) -> Path:
-    import json
-
     folder.mkdir(exist_ok=True)
 
     def write(name: str, rows: list[dict[str, object]]) -> None:
@@ -162,3 +163,41 @@ def test_what_is_not_there_is_one_line() -> None:
             compare(ledger, ["bm25", "rrf(bm25,bm25-classic)"])
         with pytest.raises(R2medError, match="two different systems are needed to compare"):
             compare(ledger, ["bm25", "bm25"])
+
+
+def shown(*words: str) -> str:
+    """Return what `compare` prints about these systems, on a wide screen."""
+    done = CliRunner().invoke(app, ["compare", *words], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_equal_results_have_no_detectable_difference() -> None:
+    r2med.evaluate(["bm25", "bm25(depth=50)"], ["sample/Biology", "sample/MedQA-Diag"])
+    printed = shown("bm25", "bm25(depth=50)")
+    assert "No difference is shown (p = 1.0000)." in printed
+    rows = [line.split() for line in printed.splitlines() if "+0.00 to +0.00" in line]
+    assert [row[-2] for row in rows] == ["-"] * 5  # two tasks, their two families, all of them
+    (found,) = json.loads(shown("bm25", "bm25(depth=50)", "--json"))
+    assert found["overall"]["detectable"] is None
+    assert found["overall"]["wins"] + found["overall"]["losses"] == 0
+
+
+def test_a_pair_says_what_is_corrected_and_with_which_power() -> None:
+    r2med.evaluate(["bm25", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
+    printed = shown("bm25", "bm25-classic")
+    assert "Intervals and p of a line are of that line alone; the sentences are corrected after Holm." in printed
+    assert "detectable: the smallest difference that so many queries show with 80% power." in printed
+    assert "these queries would show one of about 5.6 points with 80% power." in printed
+
+
+def test_intervals_of_several_pairs_are_said_to_be_uncorrected() -> None:
+    r2med.evaluate(["bm25", "bm25(depth=50)", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
+    systems = ("bm25", "bm25(depth=50)", "bm25-classic")
+    for words in (systems, (*systems, "--format", "md")):
+        printed = shown(*words)
+        assert "p (Holm)" in printed
+        assert "The intervals are of single pairs, not corrected for the number of pairs." in printed
+        assert "-0.00" not in printed
+    verdicts = [found["verdict"] for found in json.loads(shown(*systems, "--json"))]
+    assert all("after Holm over 3 pairs" in verdict for verdict in verdicts)

@@ -189,6 +189,17 @@ def test_label_writes_what_slices_read(tmp_path: Path) -> None:
     assert {each["slice"]: each["queries"] for each in shown["label"]}["(no label)"] == len(summary["unparsable"])
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_label_fails_and_writes_nothing_if_no_reply_names_a_class(tmp_path: Path, form: tuple[str, ...]) -> None:
+    script, table = tmp_path / "script.jsonl", tmp_path / "body.tsv"
+    script.write_text('{"reply": "I cannot say"}\n')
+    done = run("label", "sample/MedQA-Diag", "--llm", f"scripted:{script}", "--out", str(table), *form)
+    assert done.exit_code == 1
+    assert str(done.exception).startswith(f"none of 9 queries got a label, so that {table} is not written; the first")
+    assert "'I cannot say'" in str(done.exception)
+    assert not table.exists()
+
+
 def test_the_judge_of_answers_is_asked_in_ones_own_words(tmp_path: Path) -> None:
     script, prompt = tmp_path / "script.jsonl", tmp_path / "strict.txt"
     script.write_text('{"match": "Be strict", "reply": "Verdict: no"}\n{"reply": "Verdict: yes"}\n')

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import r2med
+from r2med.cli.main import app
 from r2med.errors import DataError, R2medError
 from r2med.exchange import submission
 from r2med.exchange.submission import (
@@ -31,7 +33,9 @@ from r2med.exchange.submission import (
     unzipped,
     zipped,
 )
+from r2med.exchange.submissions_folder import read_submissions
 from r2med.exchange.verify import verify
+from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Ledger
 
 Change = Callable[[dict[str, Any]], None]
@@ -75,7 +79,8 @@ def test_what_was_packed_verifies(tmp_path: Path) -> None:
     report = r2med.evaluate(["bm25", "bm25-classic"], "sample")
     out = tmp_path / "folder" / "s.zip"
     with Ledger() as ledger:
-        entries = submit(ledger, ["bm25", "bm25-classic"], out, About("A title", "Somebody", "https://x.org", "n"))
+        about = About("A title", "Somebody", "https://x.org", "n")
+        entries = submit(ledger, ["bm25", "bm25-classic"], out, about).entries
     found = verify(out)
     assert found.ok, found.faults
     assert len(entries) == len(found.results) == 16
@@ -342,8 +347,36 @@ def test_own_data_cannot_be_submitted(tmp_path: Path) -> None:
     (folder / "corpus.jsonl").write_text('{"id": "a", "text": "cat"}\n')
     (folder / "qrels.jsonl").write_text('{"q_id": "q", "p_id": "a", "score": 1}\n')
     r2med.evaluate("bm25", str(folder))
-    with Ledger() as ledger, pytest.raises(R2medError, match="which nobody else has"):
+    with Ledger() as ledger, pytest.raises(R2medError, match="on this machine only"):
         submit(ledger, ["bm25"], tmp_path / "s.zip", About())
+    r2med.evaluate("bm25", "sample/Biology")
+    with Ledger() as ledger, pytest.raises(R2medError, match="on this machine only"):
+        submit(ledger, ["bm25"], tmp_path / "s.zip", About(), ["sample/Biology", str(folder)])
+    assert not (tmp_path / "s.zip").exists()
+    done = CliRunner().invoke(app, ["submit", "bm25", "--out", str(tmp_path / "s.zip")])
+    assert done.exit_code == 0
+    assert "left out: runs on mine" in done.stderr
+    assert [row["task"] for row in verify(tmp_path / "s.zip").results] == ["sample/Biology"]
+
+
+def test_a_submitted_system_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology")
+    Path("study.toml").write_text(
+        '[[system]]\nname = "Plain"\nspec = "bm25"\n[[system]]\nname = "Old"\nspec = "bm25-classic"\n'
+    )
+    for out, words in (
+        ("named", ["bm25", "--name", "Ours", "--title", "Team A"]),
+        ("titled", ["bm25", "--title", "Team B"]),
+        ("study", ["study.toml", "--title", "Team C"]),
+    ):
+        done = CliRunner().invoke(app, ["submit", *words, "--out", f"subs/{out}.zip"])
+        assert done.exit_code == 0, done.output
+    with Ledger(tmp_path / "aside.sqlite") as aside:
+        titles = read_submissions(tmp_path / "subs", aside, Measure.parse("nDCG@10")).titles()
+    assert sorted(titles.values()) == ["Old", "Ours", "Plain", "Team B"]
+    refused = CliRunner().invoke(app, ["submit", "bm25", "bm25-classic", "--name", "x", "--out", "x.zip"])
+    assert "one name cannot stand for 2 systems" in str(refused.exception)
 
 
 def make_zip(path: Path, members: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> Path:

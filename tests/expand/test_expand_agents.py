@@ -377,3 +377,24 @@ def test_whatever_a_model_says_every_way_ends_and_every_request_is_well_formed(
         assert all(one != other for one, other in itertools.pairwise(roles))
         assert roles[-1] == "user" or continues
         assert all(message.content.strip() for message in request.messages)
+
+
+@pytest.mark.parametrize("kind", [SearchR1, SearchO1])
+def test_a_dry_run_prices_all_turns_as_kept_conversations_went(kind, context):
+    """The oracle is the bill of a run over other samples of the same questions."""
+    search = ("<search>", "</search>") if kind is SearchR1 else ("<|begin_search_query|>", "<|end_search_query|>")
+    turns = (f"Gums.{search[0]} vitamin C {search[1]}", "<answer>Scurvy.</answer>")
+    Script(plays(turns, turns))
+    stage = kind("m", turns=4)
+    before = stage.forecast(tiny(), context)
+    assert before["requests of further turns"] == (1 if kind is SearchR1 else 2) * 2 * 3
+    assert "a default" in before["length of further turns"]
+    assert before["prompt tokens of further turns"] > before["prompt tokens of the first turn"]
+    stage.expand(tiny(), context)
+    bill = context.notes.facts["account"]
+    known = replace(stage, temperature=0.9).forecast(tiny(), context)
+    parts = ("of the first turn", "of further turns")
+    assert sum(known[f"requests {part}"] for part in parts) == bill["requests"]
+    assert sum(known[f"completion tokens {part}"] for part in parts) == pytest.approx(bill["completion_tokens"], abs=3)
+    assert sum(known[f"prompt tokens {part}"] for part in parts) == pytest.approx(bill["prompt_tokens"], rel=0.05)
+    assert "the mean of" in known["length of further turns"]

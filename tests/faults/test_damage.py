@@ -73,6 +73,18 @@ def test_a_run_whose_lists_are_damaged_too_is_made_again(own_home):
     assert again.metrics == before.metrics
 
 
+@pytest.mark.parametrize("column", ["key", "id"])
+def test_a_run_whose_name_is_damaged_is_made_and_kept_again(column, own_home):
+    before = r2med.evaluate("bm25", "sample/Biology").results[0]
+    change(own_home, "ledger.sqlite", f"UPDATE runs SET {column} = 'x' || {column}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)
+        again = [r2med.evaluate("bm25", "sample/Biology").results[0] for _ in range(2)]
+    assert [each.cached for each in again] == [False, True]
+    assert [each.metrics for each in again] == [before.metrics] * 2
+    assert not any(each.warnings for each in again)
+
+
 @pytest.mark.parametrize(
     "damage", ["system = 'wordllama'", "record = replace(record, '64', '65')", "used = used + 7", "task = x'ff'"]
 )

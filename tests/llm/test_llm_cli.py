@@ -146,9 +146,9 @@ def test_answers_are_listed_and_dropped_by_model_and_by_use(serve):
     assert tiny["bytes"] > 1000
     dropped = f"removed {unusable} unusable {'answer' if unusable == 1 else 'answers'} of tiny"
     assert dropped in said("cache", "clear", "answers", "--model", "tiny", "--unusable")
-    assert f"removed {9 - unusable} answers of tiny" in said("cache", "clear", "answers", "--model", "tiny")
+    assert f"removed {9 - unusable} answers of tiny" in said("cache", "clear", "answers", "--model", "tiny", "--yes")
     assert "no answers of 'tiny' are kept" in said("cache", "clear", "answers", "--model", "tiny", code=1)
-    assert "removed 9 answers" in said("cache", "clear", "answers")
+    assert "removed 9 answers" in said("cache", "clear", "answers", "--yes")
     assert "removed 0 scores" in said("cache", "clear", "scores")
     assert "name a model, answers, scores or replies" in said("cache", "clear", code=2)
 

@@ -286,3 +286,18 @@ def test_a_model_can_be_added_by_name():
     model = add_model(scripted(lambda request: "hello", "test-greeter"))
     assert find_model("test-greeter") is model
     assert "test-greeter" in model_names()
+
+
+def test_the_benchmarks_own_names_of_models_are_known():
+    names = "qwen-7b qwen-32b qwen-72b llama-70b r1-qwen-32b r1-llama-70b huatuo-o1-70b qwq-32b qwen3-32b gpt4 o3-mini"
+    assert all(find_model(name).id for name in names.split())
+    assert (find_model("gpt4").id, find_model("gpt4").price) == (find_model("gpt-4o").id, find_model("gpt-4o").price)
+
+
+def test_a_model_without_system_messages_reads_that_text_first():
+    request = find_model("o1-mini").request("Why?", "Be brief.")
+    assert body(request)["messages"] == [{"role": "user", "content": "Be brief.\n\nWhy?"}]
+    assert [message["role"] for message in body(find_model("o3-mini").request("Why?"))["messages"]] == [
+        "system",
+        "user",
+    ]

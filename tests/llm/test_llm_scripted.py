@@ -24,6 +24,7 @@ from r2med.llm import (
 )
 from r2med.llm.types import Model
 from r2med.models.http import backoff, retry_after
+from r2med.models.prompts import Template
 
 
 def test_a_function_answers_on_the_common_path(connect):
@@ -153,6 +154,29 @@ def test_accounts_add_up_and_do_not_invent_prices(connect):
     failed = account([Failed(known.request("z"), "no")])
     assert (failed.requests, failed.failed, failed.cost) == (1, 1, 0.0)
     assert failed.as_json()["failed"] == 1
+
+
+def test_lengths_are_learnt_from_requests_of_the_same_kind_alone(connect):
+    """A judge's verdicts of three tokens say nothing of the passages that the same model writes."""
+    client = connect()
+    said = {"verdict": 3, "passage": 120}
+    model = scripted(lambda request: "word " * next(n for w, n in said.items() if w in request.messages[-1].content))
+    verdict, passage = (
+        Template("A verdict on {query}", source="v"),
+        Template("A passage on {query}", source="p"),
+    )
+    client.ask_all([model.request(verdict.fill({"query": str(n)})) for n in range(20)])
+    asked = [model.request(passage.fill({"query": str(n)})) for n in range(10)]
+    guess = client.estimate(asked)
+    assert guess.completion_tokens == 10 * 400
+    assert guess.basis == "400 tokens an answer, a default: none such is kept"
+    used = client.ask_all(asked[:5])
+    guess = client.estimate(asked)
+    assert guess.completion_tokens == sum(reply.usage.completion for reply in used)
+    assert guess.known == 5
+    assert "the mean of 5 such" in guess.basis
+    elsewhere = replace(model, name="b", url="http://b/v1")
+    assert client.estimate([elsewhere.request(passage.fill({"query": "0"}))]).known == 0
 
 
 def test_an_estimate_knows_what_is_kept_and_learns_lengths(connect):

@@ -62,6 +62,40 @@ def test_shifted_data_are_rejected_just_beyond_the_interval() -> None:
         assert randomisation_test([sample - end + outwards * 1e-6]) >= ALPHA
 
 
+def exact_probability(whole: list[int]) -> float:
+    """The share of all sign flips with a sum as far from 0, from the distribution of the sum, term by term."""
+    most = sum(map(abs, whole))
+    counts = [0] * (2 * most + 1)
+    counts[most] = 1
+    for value in whole:
+        moved = [0] * len(counts)
+        for place, count in enumerate(counts):
+            if count:
+                moved[place + value] += count
+                moved[place - value] += count
+        counts = moved
+    far = abs(sum(whole))
+    return sum(count for place, count in enumerate(counts) if abs(place - most) >= far) / 2 ** len(whole)
+
+
+@pytest.mark.parametrize("shift", [0, 4, 9, 12])
+def test_the_digits_of_a_p_value_are_those_of_all_flips(shift: int) -> None:
+    """2 to the 60 flips are counted exactly; 10,000 random ones would be off by 0.0014 at p = 0.02."""
+    whole = [int(value) + shift for value in np.random.default_rng(5).integers(-40, 41, size=60)]
+    exact = exact_probability(whole)
+    sample = np.array(whole) / 100
+    error = np.sqrt(exact * (1 - exact) / 100_000)
+    for found in (randomisation_test([sample]), difference([sample]).randomisation):
+        assert found == pytest.approx(exact, abs=4 * error + 1e-5)
+    if 0.0005 < exact < 0.2:
+        assert randomisation_tests([[sample], [-sample]]) == pytest.approx([exact, exact], abs=4 * error + 1e-5)
+
+
+@pytest.mark.parametrize("values", [[0.0] * 20, [0.2] * 3, [0.5]])
+def test_equal_differences_have_no_detectable_size(values: list[float]) -> None:
+    assert difference([np.array(values)]).detectable is None
+
+
 def test_five_queries_can_show_nothing() -> None:
     found = difference([np.array([0.5, 0.4, 0.3, 0.5, 0.4])])
     assert found.randomisation == 2 / 2**5
@@ -71,7 +105,7 @@ def test_five_queries_can_show_nothing() -> None:
 
 def test_the_floor_of_random_flips_is_known() -> None:
     found = difference([np.random.default_rng(1).normal(1.0, 0.1, size=EXACT + 20)])
-    assert found.randomisation == 1 / 10_001
+    assert found.randomisation == 1 / 100_001
     assert found.at_floor
     assert not difference([np.random.default_rng(1).normal(0.0, 0.1, size=40)]).at_floor
 
@@ -123,4 +157,9 @@ def test_holm_only_raises_and_keeps_the_order(found: list[float]) -> None:
 def test_many_comparisons_at_once_have_the_p_values_of_each(lengths, systems, seed):
     generator = np.random.default_rng(seed)
     several = [[np.round(generator.normal(size=length), 1) for length in lengths] for _ in range(systems)]
-    assert randomisation_tests(several) == [randomisation_test(tasks) for tasks in several]
+    alone = [randomisation_test(tasks) for tasks in several]
+    for one, together in zip(alone, randomisation_tests(several), strict=True):
+        if sum(lengths) <= EXACT or 0.001 < one < 0.19:
+            assert together == one
+        # What is clear at the first look is left at that.
+        assert together == pytest.approx(one, abs=0.025)

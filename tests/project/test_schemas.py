@@ -17,6 +17,7 @@ from schemas import SHAPES
 
 from r2med.build.builder import init
 from r2med.cli.main import VERBS, app
+from r2med.data.tasks import SAMPLE
 from r2med.review.review_rows import DraftDecision, Ruling
 from r2med.review.review_store import ReviewStore
 
@@ -55,6 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "review.csv").write_text(
         "query_id,doc_id,label\nbio-q01,bio-d016,1\nbio-q01,bio-d001,0\nbio-q02,bio-d032,0\n", "utf-8"
     )
+    (folder / "copies").mkdir()
+    (folder / "copies" / "r2med.toml").write_text(f'[data]\nfull = "{SAMPLE}"\n')
     (folder / "script.jsonl").write_text(
         json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
     )
@@ -161,7 +164,8 @@ COMMANDS = {
     "inspect": ("inspect", INFERRED, "--against", "bm25", *TASKS, "--sample", "3", "--json"),
     "inspect (one run)": ("inspect", "bm25", *TASKS, "--worst", "2", "--json"),
     "label": ("label", "sample/Biology", "--llm", "scripted:script.jsonl", "--out", "labels.tsv", "--json"),
-    "reproduce": ("reproduce", "base/bm25", *TASKS, "--json"),
+    "reproduce": ("reproduce", "base/bm25", "--tasks", "Biology", "MedQA-Diag", "--json"),
+    "search": ("search", "bm25", "why do joggers get red urine?", "--task", "sample/Biology", "--json"),
     "reproduce-plan": ("reproduce", "base/bge", "hyde/gpt4/bm25", "reranker/rankllama", "--dry-run", "--json"),
     "build": ("build", "run", "built", "--json"),
     "build (status)": ("build", "status", "built", "--json"),
@@ -211,7 +215,7 @@ def closed(schema: Any) -> Any:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_output_is_what_the_schema_says(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("R2MED_HOME", str(folder / "home"))
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(folder / "copies" if name == "reproduce" else folder)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     last = json.loads(output("runs", "--json"))[0]["run"]
     value = json.loads(output(*(last if word == LAST else word for word in COMMANDS[name])))

@@ -132,7 +132,7 @@ def test_a_table_has_the_leaders_marked() -> None:
         "Avg.",
         "Requests",
         "Tokens",
-        "Thought",
+        "Reasoning",
         "\\$",
         "s/query",
     ]

@@ -283,7 +283,38 @@ def test_an_unreadable_group_is_asked_for_again_and_counted() -> None:
     assert own.notes.facts["account"]["requests"] == 8 == len(asked)
     assert not own.notes.incomplete
     assert own.notes.warnings == ["groupwise: groups without all their grades were asked for again, 4 requests in all"]
-    assert Groupwise("gpt-4o", size=5, rounds=2).forecast(data, context()) == {"requests": 4, "requests at most": 12}
+    foreseen = Groupwise("gpt-4o", size=5, rounds=2).forecast(data, context())
+    assert (foreseen["requests"], foreseen["requests at most"]) == (4, 12)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    ["listwise(paid, window=10, step=5)", "pointwise(paid, mode=grade, depth=20)", "groupwise(paid, size=7, rounds=2)"],
+)
+def test_a_dry_run_prices_a_reranker_and_is_about_right(stage: str) -> None:
+    """The oracle is the bill: what the same model is paid for the run that was priced."""
+    answers = {"listwise": alphabetical, "pointwise": lambda request: "Grade: 7", "groupwise": graded({"p": 5})}
+    price = (2.0, 8.0)
+    paid = scripted(answers[stage.partition("(")[0]], "paid")
+    add_model(replace(paid, price=price))
+    documents = {name: text + " pain" * (5 * int(name[1:]) % 40) for name, text in many(30).items()}
+    asked = {f"q{n}": f"why does joint number {n} hurt?" for n in range(6)}
+    (reranker,) = System.parse(f"bm25 >> {stage}").stages[1:]
+    before = collection({"other": "who has gout?"}, documents)
+    plain = reranker.forecast(before, context())
+    assert plain["length"] == "400 tokens an answer, a default: none such is kept"
+    reranker.rerank(before, run_over(before), context())
+    data, own = collection(asked, documents), context()
+    foreseen = reranker.forecast(data, own)
+    reranker.rerank(data, run_over(data), own)
+    bill = own.notes.facts["account"]
+    assert foreseen.get("requests", foreseen["requests at most"]) == bill["requests"]
+    assert foreseen["prompt tokens"] == pytest.approx(bill["prompt_tokens"], rel=0.1)
+    assert foreseen["completion tokens"] == pytest.approx(bill["completion_tokens"], rel=0.1)
+    assert foreseen["dollars"] == pytest.approx(bill["cost"], rel=0.1)
+    assert foreseen["dollars at most"] > foreseen["dollars"]
+    tokens = (foreseen["prompt tokens"], foreseen["completion tokens"])
+    assert foreseen["dollars"] == pytest.approx(sum(map(math.prod, zip(tokens, price, strict=True))) / 1e6, rel=0.01)
 
 
 def test_a_group_without_grades_keeps_the_query_as_it_was_unless_another_round_helps() -> None:

@@ -21,6 +21,7 @@ from r2med.cli.main import app
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.system import System
 from r2med.retrieve.engine_request import presets
+from r2med.storage.sqlite import seal
 
 pytest.importorskip("httpx")
 pytest.importorskip("wordllama")
@@ -404,3 +405,55 @@ def test_a_damaged_row_of_kept_replies_is_asked_for_again(backend: Backend, own_
         after = only_result(f"rrf({spec(server)}, bm25)")
         assert len(server.bodies) == 18
         assert after.metrics == pytest.approx(before.metrics, abs=1e-12)
+
+
+def _listed(*names: str) -> Say:
+    hits = [{"_id": name, "_score": 9.0 - place} for place, name in enumerate(names)]
+    return Say(body=json.dumps({"hits": {"hits": hits}}).encode())
+
+
+@pytest.mark.parametrize(("names", "words"), [(("x", "x"), "more than once"), (("x", "y"), "are not documents of")])
+def test_lists_that_were_refused_are_asked_for_again(backend: Backend, names: tuple[str, str], words: str) -> None:
+    broken = True
+    with EngineServer("elasticsearch", backend, lambda nth, body: _listed(*names) if broken else Say()) as server:
+        assert words in failure(spec(server))
+        asked = len(server.bodies)
+        broken = False
+        mended = only_result(spec(server))
+        assert len(server.bodies) == asked + 9
+        assert not mended.incomplete
+        only_result(f"rrf({spec(server)}, bm25)")
+        assert len(server.bodies) == asked + 9, "what was accepted is kept"
+
+
+def test_refused_lists_of_an_earlier_version_are_asked_for_again(
+    backend: Backend, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EngineServer("elasticsearch", backend) as server:
+        before = only_result(spec(server))
+        with sqlite3.connect(own_home / "engines.sqlite") as db:
+            for (key,) in db.execute("SELECT key FROM replies").fetchall():
+                row = (key, '[["x", 2.0], ["x", 1.0]]', 0.1)
+                db.execute("REPLACE INTO replies VALUES (?, ?, ?, ?)", (*row, seal(*row)))
+        after = only_result(f"rrf({spec(server)}, bm25)")
+        assert len(server.bodies) == 18
+        assert not after.incomplete
+        assert before.metrics
+
+
+def test_an_index_that_was_empty_for_a_while_is_searched_again(backend: Backend) -> None:
+    empty = True
+    with EngineServer("elasticsearch", backend, lambda nth, body: _listed() if empty else Say()) as server:
+        first = only_result(spec(server))
+        assert len(first.incomplete) == 9
+        empty = False
+        again = only_result(spec(server))
+        assert len(server.bodies) == 18
+        assert not again.incomplete
+        assert again.metrics["nDCG@10"] > 0
+
+
+def test_a_blank_key_is_said_to_be_the_matter(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLES["elasticsearch"], " ")
+    with EngineServer("elasticsearch", backend) as server:
+        assert "refused the key" in failure(spec(server))

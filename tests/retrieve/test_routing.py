@@ -15,6 +15,8 @@ import r2med
 from llm.chat_server import ChatServer, Say
 from r2med.data.run import Run
 from r2med.errors import SpecError
+from r2med.llm import RawAnswer, Usage, add_model, scripted
+from r2med.llm.http_server import guess_tokens, prompt_text
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.plan import plan
 from r2med.pipeline.stage import Context
@@ -227,3 +229,22 @@ def test_specs_print_as_they_are_read(spec) -> None:
 def test_a_depth_for_all_reaches_the_systems_inside() -> None:
     deeper = System.parse("cascade(bm25, wordllama, until=nqc>1)").with_option("depth", 7)
     assert deeper.spec == "cascade(bm25(depth=7), wordllama(depth=7), until=nqc>1)"
+
+
+@pytest.mark.parametrize("by", ["query-length", "query-length, harder=low", "random(seed=3)", "nqc"])
+def test_a_plan_prices_the_queries_that_would_be_sent(by, biology) -> None:
+    """The oracle is the route itself: which queries its dear system was asked about, and what that took."""
+    asked: list[str] = []
+
+    def answer(request) -> RawAnswer:
+        asked.append(request.messages[-1].content)
+        return RawAnswer("crystals", usage=Usage(prompt=guess_tokens(prompt_text(request.messages)), completion=2))
+
+    add_model(scripted(answer, "m"))
+    spec = f"route(bm25, hyde(m) >> bm25, by={by}, share=0.3)"
+    foreseen = plan([System.parse(spec)], [TASK])[0].tasks[0].forecast["hyde(m)"]
+    (result,) = r2med.evaluate(spec, TASK).results
+    assert foreseen["requests"] == len(asked) == 3
+    if by != "nqc":
+        assert foreseen["prompt tokens"] == result.cost.prompt_tokens
+        assert foreseen["first prompt"] in asked

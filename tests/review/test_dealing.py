@@ -86,6 +86,37 @@ def test_repeats_come_as_often_as_asked_and_stand_among_new_passages():
         assert {[each.again for each in block].index(True) for block in with_repeats} >= {0, 1, 2}
 
 
+@pytest.mark.parametrize(("overlap", "repeat"), [(1.0, 0.0), (1.0, 0.2), (0.5, 0.2), (0.0, 0.25)])
+def test_done_and_left_add_up_with_every_decision_a_repeat_or_not(overlap, repeat):
+    with make_project("sum", 25, 5, overlap=overlap, repeat=repeat) as store:
+        ada, dealer, repeats = store.add_reviewer("Ada"), Dealer(store), 0
+        total = dealer.waiting(ada)
+        assert dealer.done(ada) == 0
+        assert 125 <= total <= 125 * (1 + 2 * repeat)
+        number = 0
+        while (place := dealer.next_open(ada)) is not None:
+            number += 1
+            repeats += place.again
+            verdict = DraftDecision("skipped") if number == 7 else DraftDecision("graded", 0)
+            store.record(ada.id, place.position, verdict, f"t{number}")
+            decided = number - (number >= 7)
+            assert (dealer.done(ada), dealer.waiting(ada)) == (decided, total - decided)
+        assert (number, repeats > 0) == (total, repeat > 0)
+
+
+def test_what_is_left_grows_less_and_never_more_while_others_judge():
+    with make_project("many", 20, 5, overlap=0.2, repeat=0.1) as store:
+        people, dealer = [store.add_reviewer(name) for name in ("Ada", "Ben")], Dealer(store)
+        left = {person.id: dealer.waiting(person) for person in people}
+        for turn in range(60):
+            for person in people[: 1 + turn % 2]:
+                judge(store, person, 2)
+            now = {person.id: dealer.done(person) + dealer.waiting(person) for person in people}
+            assert all(now[who] <= left[who] for who in now)
+            left = now
+        assert [dealer.waiting(person) for person in people] == [0, 0]
+
+
 def test_what_a_person_who_is_withdrawn_did_not_look_at_goes_to_others():
     with make_project("gone", 10, 4, overlap=0.25) as store:
         ada, ben = invite(store, "Ada").reviewer, invite(store, "Ben").reviewer

@@ -19,15 +19,17 @@ from r2med.render.agreement_report import AGREEMENT_FORMATS, BREAKDOWNS
 from r2med.review.dealing import Dealer
 from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.review.label_estimates import Votes, estimate_labels, missed_share
+from r2med.review.new_review import ReviewSettings, new_review
 from r2med.review.review_agreement import review_agreement
 from r2med.review.review_rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion, Ruling
 from r2med.review.review_store import ReviewStore, create_review
+from r2med.runs.ledger import Ledger
 
 
 def call(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == code, done.output
-    return done.output
+    return done.stdout
 
 
 def graded(name: str = "pilot", *, odd: int = 40) -> ReviewStore:
@@ -179,3 +181,37 @@ def test_what_cannot_be_shown_is_one_line(words: tuple[str, ...], message: str):
     assert done.exit_code in (1, 2)
     assert message in " ".join(f"{done.output} {done.exception}".split())
     assert "\n" not in str(done.exception)
+
+
+def test_audit_and_agreement_give_the_same_figures_for_the_same_two_people():
+    with Ledger() as ledger:
+        made = new_review(ledger, "twice", ["sample/Biology"], ReviewSettings(items=40, overlap=1.0))
+    chance = np.random.default_rng(4)
+    with made.store as store:
+        numbers = [item.number for item in store.items()]
+        first = chance.integers(0, 4, len(numbers))
+        second = np.where(chance.random(len(numbers)) < 0.3, chance.integers(0, 4, len(numbers)), first)
+        for name, grades in {"Dr. Ada": first, "Dr. Bob": second}.items():
+            drafts = [DraftDecision("graded", int(grade)) for grade in grades]
+            store.record_all(store.add_reviewer(name).id, zip(numbers, drafts, strict=True))
+    agreement = json.loads(call("review", "agreement", "twice", "--json"))
+    pair = ("review:twice:Dr. Ada", "review:twice:Dr. Bob")
+    for labels in (pair, ("review:twice:*",)):
+        words = ("audit", "sample/Biology", "--labels", *labels)
+        audit = json.loads(call(*words, "--json"))
+        assert (audit["scale"], audit["scale_of"]) == ([0, 1, 2, 3], "review twice")
+        assert [each["name"] for each in audit["sets"]] == list(pair)
+        assert audit["set_pairs"][0]["agreement"] == agreement["pairs"][0]["agreement"]
+        assert {name: audit["agreement"][name] for name in agreement["agreement"]} == agreement["agreement"]
+        assert audit["set_pairs"][0]["confusion"] == agreement["pairs"][0]["confusion"]
+        assert "On the grades 0, 1, 2 and 3 of the review twice." in " ".join(call(*words).split())
+    assert "the grades 0, 1, 2 and 3 of the review" in " ".join(call("review", "agreement", "twice").split())
+    assert agreement["agreement"]["kappa"]["value"] == pytest.approx(cohen_kappa_score(first, second))
+    quadratic = cohen_kappa_score(first, second, weights="quadratic")
+    assert agreement["agreement"]["weighted-kappa"]["value"] == pytest.approx(quadratic)
+    # Beside another set the grades are those of judgements, and the output says so.
+    other = json.loads(call("audit", "sample/Biology", "--labels", "task", pair[0], "--json"))
+    assert other["scale_of"] == "judgements"
+    assert other["set_pairs"][0]["scale"][-1] == 2
+    printed = " ".join(call("audit", "sample/Biology", "--labels", *pair, "--binary").split())
+    assert "On the grades 0 and 1 of judgements, where everything below relevant is 0." in printed

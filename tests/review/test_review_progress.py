@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reviewing import make_project
 
+from r2med.cli.main import app
+from r2med.errors import R2medError
 from r2med.review.dealing import Dealer
-from r2med.review.review_progress import StandingDecisions
+from r2med.review.desk import Desk
+from r2med.review.review_agreement import review_agreement
+from r2med.review.review_progress import HitCount, StandingDecisions
 from r2med.review.review_rows import DraftDecision
 
 SAY = st.one_of(st.integers(0, 3), st.sampled_from(["unsure", "skipped", "undo"]))
@@ -42,3 +47,47 @@ def disputed(held) -> list[int]:
         if row.verdict != "skipped":
             heard.setdefault(row.item, []).append(row.grade if row.verdict == "graded" else "unsure")
     return sorted(item for item, said in heard.items() if len(set(said)) > 1 or "unsure" in said)
+
+
+def judge_all(store, name: str, kind: str, grade) -> None:
+    drafts = [(item.number, DraftDecision("graded", grade(item.number))) for item in store.items()]
+    store.record_all(store.add_reviewer(name, kind).id, drafts)
+
+
+@pytest.mark.parametrize("kind", ["model", "imported"])
+def test_models_and_imports_never_count_as_people(kind: str):
+    with make_project(questions=2, passages=4, overlap=1.0) as store:
+        desk, adjudicator = Desk(store), store.add_reviewer("Cleo", role="adjudicator")
+        for person, grade in (("Ada", 2), ("Ben", 3)):
+            reviewer = store.add_reviewer(person)
+            store.record_all(reviewer.id, [(1, DraftDecision("graded", 2)), (2, DraftDecision("graded", grade))])
+        before, contested = desk.progress(), desk.contested()
+        assert (before.judged, before.by_two, before.disagreements, contested) == (2, 2, 1, [2])
+        judge_all(store, "other", kind, lambda number: 0 if number != 2 else 3)
+        after = desk.progress()
+        assert (after.judged, after.by_two, after.disagreements) == (2, 2, 1)
+        assert (before.by_models, after.by_models) == (0, 8)
+        assert desk.contested() == [2]
+        assert len(desk.ruling_card(adjudicator, 2).said) == 2
+        with pytest.raises(R2medError, match="nobody disagrees"):
+            desk.ruling_card(adjudicator, 1)
+        rows = {each.name: each for each in after.people}
+        for each in before.people[1:]:
+            assert rows[each.name].agreement == each.agreement == HitCount(1, 2)
+        assert rows["Ada"].models == HitCount(0, 2)
+        assert rows["Ben"].models == HitCount(1, 2)
+        assert (rows["other"].agreement, rows["other"].models) == (HitCount(1, 4), HitCount(0, 0))
+        agreement = review_agreement(store)
+        assert agreement.reviewers == ["Ada", "Ben"]
+        assert agreement.items == 2
+    shown = CliRunner().invoke(app, ["review", "show", "pilot"]).stdout
+    assert "judged: 2 items, 2 by two or more, 1 of them differently; 0 ruled on; models and imports: 8 items" in shown
+
+
+def test_agreement_of_one_person_and_a_model_is_not_called_that_of_people():
+    with make_project(questions=2, passages=4, overlap=1.0) as store:
+        judge_all(store, "Ada", "person", lambda number: number % 4)
+        judge_all(store, "gpt", "model", lambda number: number % 3)
+        (note,) = review_agreement(store).notes
+    assert "fewer than two people have judged" in note
+    assert "gpt (not a person)" in note

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 import stat
 import threading
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +14,23 @@ from hypothesis import strategies as st
 from reviewing import make_project
 
 from r2med.errors import R2medError, StoreWarning
+from r2med.review import review_file
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import invite, withdraw
 from r2med.review.review_file import review_path
-from r2med.review.review_rows import ANSWER, GRADED, SKIPPED, UNSURE, ChangedElsewhere, DraftDecision, ProofSpan, Ruling
+from r2med.review.review_rows import (
+    ANSWER,
+    GRADED,
+    SKIPPED,
+    UNSURE,
+    ChangedElsewhere,
+    DealtItem,
+    DraftDecision,
+    ProofSpan,
+    Ruling,
+)
 from r2med.review.review_store import ReviewStore, create_review
-from r2med.storage.sqlite import DamagedError
+from r2med.storage.sqlite import DamagedError, Format, seal
 
 
 @pytest.fixture
@@ -118,8 +131,9 @@ def test_what_the_scale_or_the_passage_does_not_have_is_refused(store, ada, draf
 
 
 def test_nobody_decides_on_what_they_were_not_dealt(store, ada):
-    with pytest.raises(R2medError, match="no item 999"):
-        store.record(ada.id, 999, graded(1), "t")
+    for position in (999, 10**23):
+        with pytest.raises(R2medError, match=f"no item {position}"):
+            store.record(ada.id, position, graded(1), "t")
 
 
 def test_a_damaged_decision_is_left_out_and_said_so(store, ada):
@@ -131,6 +145,33 @@ def test_a_damaged_decision_is_left_out_and_said_so(store, ada):
     sqlite3.connect(store.path).execute("UPDATE item SET text = 'other' WHERE number = 3").connection.commit()
     with pytest.raises(DamagedError, match="item 3 is damaged"):
         store.item(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("UPDATE withdrawal SET invitation = invitation + 64", "withdrawal 65"),
+        ("UPDATE invitation SET reviewer = 1 WHERE id = 2", "invitation 2"),
+        ("UPDATE reveal SET position = position + 64", "revealed text 1"),
+        ("UPDATE reveal SET reviewer = reviewer + 64", "revealed text 1"),
+        ("UPDATE deal SET again = 1 WHERE position = 1", "dealt item 1"),
+        ("UPDATE deal SET item = item + 1 WHERE position = 1", "dealt item 1"),
+    ],
+)
+def test_a_flipped_bit_in_links_and_places_is_refused_in_a_line(store, ada, change, what):
+    ben = store.add_reviewer("Ben")
+    for secret in ("withdrawn", "held"):
+        store.add_invitation(ada.id if secret == "withdrawn" else ben.id, secret)
+    store.withdraw(ada.id)
+    store.reveal(ada.id, 1, "answer")
+    assert (store.admitted("withdrawn"), store.admitted("held")) == (None, ben)
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        assert connection.execute(change).rowcount
+        connection.commit()
+    with ReviewStore(store.path) as damaged, pytest.raises(DamagedError, match=f"{what} is damaged; restore"):
+        # What desks and `review show` ask for.
+        (damaged.admitted("withdrawn"), damaged.invitations(), damaged.revealed(ada.id, 1))
 
 
 def test_models_and_imports_write_all_or_nothing_and_once(store):
@@ -161,6 +202,35 @@ def test_a_secret_is_kept_as_a_hash_belongs_to_one_person_and_can_be_withdrawn(s
     again = invite(store, "Ada")
     assert store.admitted(again.secret).name == "Ada"
     assert store.admitted(one.secret) is None
+
+
+def damage(store: ReviewStore, statement: str) -> None:
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+@pytest.mark.parametrize("changed", ["invitation = invitation + 64", "created = ''", "seal = seal + 1"])
+def test_a_damaged_withdrawal_opens_no_link_again(changed, store):
+    withdrawn, other = invite(store, "Ada"), invite(store, "Ben")
+    withdraw(store, "Ada")
+    damage(store, f"UPDATE withdrawal SET {changed}")
+    for secret in (withdrawn.secret, other.secret):
+        with pytest.raises(DamagedError, match=r"withdrawal .* is damaged; restore the file from a copy"):
+            store.admitted(secret)
+    with pytest.raises(DamagedError, match=r"withdrawal .* is damaged"):
+        store.invitations()
+
+
+def test_damaged_links_and_damaged_notes_of_what_was_revealed_are_not_believed(store, ada):
+    invite(store, "Ada")
+    store.reveal(ada.id, 1, ANSWER)
+    damage(store, "UPDATE reveal SET what = 'sources'")
+    with pytest.raises(DamagedError, match="what was revealed 1 is damaged"):
+        store.revealed(ada.id, 1)
+    damage(store, "UPDATE invitation SET reviewer = 7")
+    with pytest.raises(DamagedError, match="invitation 1 is damaged"):
+        store.invitations()
 
 
 def test_the_last_ruling_that_was_not_taken_back_holds(store):
@@ -214,3 +284,20 @@ def test_skipped_items_are_kept_apart_and_can_be_decided_later(store, ada):
     assert dealer.skipped(ada) == []
     store.undo(ada.id, "z")
     assert dealer.skipped(ada) == [1]
+
+
+def test_a_file_of_the_format_before_is_brought_to_the_present_one_and_damage_stays_seen(store, monkeypatch):
+    monkeypatch.setattr(review_file, "FORMAT", Format("review", review_file.FORMAT.steps[:1]))
+    path = review_file.write_review(replace(store.project, name="old"), store.questions(), store.items())
+    with closing(sqlite3.connect(path)) as connection:
+        for number in (1, 2):
+            row = (number, 1, number, 2, "slip", None, "", None, "2026-01-01", None, f"t{number}")
+            broken = seal(*row) + (number == 2)
+            connection.execute(f"INSERT INTO ruling VALUES ({', '.join('?' * 12)})", (*row, broken))
+        connection.execute("INSERT INTO deal VALUES (1, 1, 3, 0, 1, 1)")
+        connection.commit()
+    with ReviewStore(path) as old:
+        assert old.dealt(1, 1) == DealtItem(1, 3, again=False)
+        assert old.rows("SELECT id, revealed FROM ruling ORDER BY id") == [(1, b"[]"), (2, b"[]")]
+        with pytest.raises(DamagedError, match="ruling 2 is damaged"):
+            old.rulings()

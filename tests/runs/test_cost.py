@@ -73,7 +73,7 @@ def shown_on(page: str) -> str:
 def shown_in_row(page: str, system: str) -> str:
     """The dollars in the last cell of a board's row."""
     row = next(row for row in re.findall(r"<tr class=.*?</tr>", page, re.DOTALL) if html.escape(system) in row)
-    return html.unescape(re.findall(r'<td class="n" data-v="[^"]*">([^<]*)</td>', row)[-1])
+    return html.unescape(re.findall(r'<td class="n cost[^"]*" data-v="[^"]*">([^<]*)</td>', row)[-1])
 
 
 def everywhere(system: str, folder: Path) -> dict[str, str]:

@@ -215,7 +215,11 @@ def test_two_folders_of_one_name_share_neither_a_column_nor_a_rank(
         "bm25": (None, places[:1]),
         "bm25-classic": (None, places[1:]),
     }
-    for form, wanted in (("markdown", "| one/notes | two/notes |"), ("csv", ",".join(places)), ("latex", "one/notes")):
+    for form, wanted in (
+        ("markdown", "| one/notes | two/notes |"),
+        ("csv", "one/notes,two/notes"),
+        ("latex", "one/notes"),
+    ):
         assert wanted in command("board", "--group", "custom", "--format", form).stdout
     # The data is found again from anywhere.
     monkeypatch.chdir(tmp_path)
@@ -277,3 +281,75 @@ def test_an_export_that_cannot_be_written_whole_leaves_nothing_and_its_advice_wo
     assert len(list(out.iterdir())) == 2
     refused = complaint("export", "bm25", "--format", "mteb", "--tasks", "sample", "--out", str(out))
     assert refused.startswith("the format mteb is for full tasks only, not for sample/Biology")
+
+
+def test_the_plain_commands_work_after_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = str(own_task(tmp_path / "mine", "cat cat"))
+    r2med.evaluate(["bm25", "bm25-classic"], "sample")
+    r2med.evaluate(["bm25", "bm25-classic"], folder)
+    Path("study.toml").write_text('tasks = ["sample"]\n[[system]]\nspec = "bm25"\n[[system]]\nspec = "bm25-classic"\n')
+    for tasks in ((), ("--tasks", A, folder)):
+        both = json.loads(command("compare", "bm25", "bm25-classic", *tasks, "--json").stdout)
+        assert [each["group"] for each in both] == ["sample", "custom"]
+        assert list(both[1]["tasks"]) == [folder]
+        causes = json.loads(command("diagnose", "bm25", *tasks, "--json").stdout)
+        assert list(causes) == ["sample", "custom"]
+    assert "own data" in command("compare", "bm25", "bm25-classic").stdout
+    [alone] = json.loads(command("compare", "study.toml", "--json").stdout)
+    assert alone["group"] == "sample"
+    [case] = json.loads(command("inspect", "bm25", "--query", "mqd-q01", "--json").stdout)
+    assert case["task"] == B
+    said = complaint("report", "bm25", "bm25-classic", "--out", "report.html")
+    assert f"--tasks sample or --tasks {folder}" in said
+    assert command("report", "bm25", "bm25-classic", "--out", "report.html", "--tasks", folder).exit_code == 0
+    said = complaint("frontier", "bm25", "bm25-classic")
+    assert f"--tasks sample or --tasks {folder}" in said
+
+
+def test_files_for_others_have_short_names_of_folders(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+    folders = [own_task(tmp_path / place / "notes", "cat cat") for place in ("one", "two")]
+    tasks = [A, *map(str, folders)]
+    out, exported = tmp_path / "out", tmp_path / "exported"
+    assert command("run", "bm25", "--tasks", *tasks, "--out", str(out)).exit_code == 0
+    assert command("export", "bm25", "--tasks", *tasks, "--format", "jsonl", "--out", str(exported)).exit_code == 0
+    texts = [path.read_text() for path in (out / "results.json", out / "per_query.csv")]
+    texts += [str(path.relative_to(tmp_path)) for folder in (out, exported) for path in folder.rglob("*")]
+    texts.append(command("run", "bm25", "--tasks", *tasks, "--format", "csv").stdout)
+    place = str(tmp_path).strip("/")
+    assert not any(place in text or place.replace("/", "-") in text for text in texts)
+    results = json.loads(texts[0])["results"]
+    assert [result["task"] for result in results] == [A, "one/notes", "two/notes"]
+    assert len(list(exported.iterdir())) == len(list((out / "runs").iterdir())) == 3
+
+
+def test_a_folder_is_headed_by_the_name_that_it_states_and_never_by_one_of_the_benchmark(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    named, plain = own_task(tmp_path / "a" / "task", "cat"), own_task(tmp_path / "b" / "Biology", "cat")
+    (named / "task.toml").write_text('name = "guide-bench"\n')
+    run = ("run", "bm25", "--tasks", str(named), str(plain))
+    assert command(*run).exit_code == 0
+    board = ("board", "--tasks", str(named), str(plain))
+    for form, wanted in (("markdown", "| guide-bench | Biology |"), ("latex", "guide-bench & Biology")):
+        for verb in (run, board):
+            assert wanted in command(*verb, "--format", form).stdout.replace("{", "").replace("}", "")
+    assert "guide-bench" in command(*run).stdout
+    assert "guide-bench,b/Biology" in command(*run, "--format", "csv").stdout
+    other = own_task(tmp_path / "c" / "task", "cat")
+    (other / "task.toml").write_text('name = "guide-bench"\n')
+    assert "| a/task | c/task |" in command(*run[:3], str(named), str(other), "--format", "markdown").stdout
+    (other / "task.toml").write_text("name = 3\n")
+    assert "name must be a non-empty string" in complaint(*run[:3], str(other))
+
+
+def test_a_group_with_other_data_does_not_stop_the_comparison_on_the_rest(tmp_path: Path) -> None:
+    folder = str(own_task(tmp_path / "mine", "cat cat"))
+    r2med.evaluate(["bm25", "bm25-classic"], [A, folder])
+    own_task(tmp_path / "mine", "cat cat dog")
+    r2med.evaluate("bm25", folder)
+    done = command("compare", "bm25", "bm25-classic", "--json")
+    assert [each["group"] for each in json.loads(done.stdout)] == ["sample"]
+    assert folder in done.stderr

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from needs import packages
 from r2med.cli.main import app
+from r2med.storage.checksums import is_unchanged, write_checksums
 from r2med.train.run_settings import RERANKER, read_run_settings
 from r2med.train.trainer_rows import passages_of_rows, trainer_rows
 from r2med.train.training_file import read_training_file
@@ -111,13 +112,15 @@ def mark_checkpoints(work: Path) -> None:
     for file in work.glob("checkpoint-*/trainer_state.json"):
         with suppress(json.JSONDecodeError):  # the kill may have cut the last one off
             state = json.loads(file.read_text())
-            file.write_text(json.dumps(state | {"log_history": [MARK, *state["log_history"]]}))
+            if is_unchanged(file.parent):
+                file.write_text(json.dumps(state | {"log_history": [MARK, *state["log_history"]]}))
+                write_checksums(file.parent)
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Path) -> None:
     words = training(place, "dense", tmp_path / "killed", steps=16)
     child = children.start(children.train_quietly, words)
-    state = tmp_path / "killed.work" / "checkpoint-4" / "trainer_state.json"
+    state = tmp_path / "killed.work" / "checkpoint-4" / "meta.json"
     until = time.monotonic() + 200
     while not state.exists() and time.monotonic() < until:
         time.sleep(0.005)
@@ -137,6 +140,36 @@ def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Pa
     assert records[0]["history"].pop(0) == MARK, "it did not go on, but began anew"
     assert records[0] == records[1]
     assert "exists already" in str(CliRunner().invoke(app, words).exception)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(place: Path, tmp_path: Path, name: str) -> None:
+    words = training(place, "dense", tmp_path / "hurt", steps=16)
+    child = children.start(children.train_quietly, words)
+    work = tmp_path / "hurt.work"
+    until = time.monotonic() + 200
+    while not (work / "checkpoint-8" / "meta.json").exists() and time.monotonic() < until:
+        time.sleep(0.005)
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    mark_checkpoints(work)
+    whole = sorted(path.parent for path in work.glob("checkpoint-*/meta.json") if is_unchanged(path.parent))
+    newest = max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]))
+    (file,) = newest.rglob(name)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    commands = [words, training(place, "dense", tmp_path / "whole", steps=16)]
+    children.finish(children.call_all, commands, tmp_path / "said")
+    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("hurt", "whole")]
+    assert weights[0] == weights[1]
+    told = (tmp_path / "said-0").read_text()
+    before = f"checkpoint-{int(newest.name.rpartition('-')[2]) - 2}"
+    assert work / before in whole
+    words_of_warning = f"{newest.name} changed on the disk since written and cannot be used; training goes on from"
+    assert f"{words_of_warning} {before}" in told, told
+    assert json.loads((tmp_path / "hurt" / "training.json").read_text())["history"][0] == MARK
 
 
 def test_two_processes_train_one_model(place: Path, tmp_path: Path) -> None:

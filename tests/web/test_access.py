@@ -59,9 +59,9 @@ def test_without_a_token_nothing_is_shown(application, stranger):
         assert answer.status_code == 403, path
         assert "set-cookie" not in answer.headers
         if method != "HEAD":
-            told = (
-                "This link does not open a review" if "/join/" in path else "This page needs a token; open the address"
-            )
+            told = "This page needs a token; open the address"
+            if path.startswith("/review/"):
+                told = "This link does not open a review" if "/join/" in path else "the link that you were sent"
             assert told in answer.text
             assert 'href="/' not in answer.text
             assert "bm25" not in answer.text

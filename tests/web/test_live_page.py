@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from webparts import TOKEN, come_in, served
 
+import r2med
 from r2med.runs.ledger import Ledger
 from r2med.storage.progress import ended_work, in_progress
 from r2med.web.jobs import DONE, FAILED, STOPPED, Jobs
@@ -157,3 +160,105 @@ def test_only_what_is_there_is_cancelled_and_only_from_here(place):
         client = httpx.Client(base_url=own, headers={"authorization": f"Bearer {TOKEN}"})
         assert re.search(r'class="dot"[^>]*hidden', client.get("/runs").text)
     assert "/progress/cancel" not in page
+
+
+def test_a_killed_command_leaves_a_trace_and_no_lit_dot(browser, place):
+    page = browser.new_page()
+    page.set_default_timeout(20_000)
+    with served(place / "home" / "ledger.sqlite") as own:
+        come_in(page, own)
+        command = begin(place)
+        (place / "go-0").touch()
+        page.goto(f"{own}/progress")
+        page.wait_for_selector("td.cell-done:has-text('0'), td.cell-done a")
+        wait_for(lambda: len(stored()) == 2)
+        page.wait_for_selector("section[data-card]:has-text('2 of 4 done')")
+        command.kill()
+        command.wait()
+        looking = browser.new_page()
+        come_in(looking, own)
+        looking.goto(f"{own}/runs")
+        assert not looking.locator("nav.menu .dot").is_visible(), "nothing runs any more"
+        card = page.locator("details[data-card]:has-text('r2med run slow bm25')")
+        card.wait_for()
+        assert card.locator(".tag.warn").inner_text() == "ended unexpectedly"
+        card.locator("summary").click()
+        assert "2 of 4 done. What was finished is kept: the same command goes on from there." in card.inner_text()
+        assert "Nothing is running" in page.locator("main").inner_text()
+        assert in_progress() == []
+        looking.close()
+    page.close()
+
+
+def test_a_run_that_failed_altogether_is_not_called_finished(browser, place):
+    page = browser.new_page()
+    page.set_default_timeout(20_000)
+    program = [sys.executable, "-m", "r2med", "run", "hyde(openai:x@http://127.0.0.1:9/v1) >> bm25"]
+    done = subprocess.run([*program, "--tasks", "sample/Biology"], check=False, capture_output=True, text=True)
+    assert done.returncode, done.stdout
+    with served(place / "home" / "ledger.sqlite") as own:
+        come_in(page, own)
+        page.goto(f"{own}/progress")
+        card = page.locator("details[data-card][open]")
+        assert card.locator(".tag.warn").inner_text() == "1 of 1 failed"
+        assert card.locator("p.bad").is_visible()
+        assert "finished" not in card.inner_text()
+    page.close()
+
+
+def test_only_what_has_changed_is_announced(place):
+    import asyncio
+
+    import orjson
+
+    from r2med.storage import progress
+    from r2med.web.library import Library
+    from r2med.web.live_feed import LiveFeed
+
+    def end(name: str) -> None:
+        with progress.account.command(name), progress.account.working("bm25", "sample/Biology"):
+            progress.account._work = progress.replace(progress.account._work, began=time.time() - 5)
+
+    end("r2med run first")
+
+    async def listened() -> list[str]:
+        said = []
+        events = LiveFeed(Library(place / "home" / "ledger.sqlite")).events()
+        with progress.account.command("r2med run long"), progress.account.working("bm25", "sample/Biology"):
+            for number in range(4):
+                while not (event := await anext(events)).startswith(b"data: "):
+                    pass
+                said.append(orjson.loads(event.removeprefix(b"data: "))["said"])
+                progress.account.step("reading", number, 9)
+                progress.account._put()
+                if number == 1:
+                    writing = progress.ProgressFile()
+                    with writing.command("r2med run second"), writing.working("bm25", "sample/Biology"):
+                        writing._work = progress.replace(writing._work, began=time.time() - 5)
+        return said
+
+    with ThreadPoolExecutor(1) as aside:  # a browser of another test may have an event loop in this thread
+        announced = aside.submit(asyncio.run, listened()).result()
+    assert announced == ["", "", "r2med run second: finished.", ""]
+
+
+def test_a_search_with_an_encoder_is_not_work_of_the_server(place):
+    import httpx
+
+    r2med.evaluate("wordllama", "sample/Biology")
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        port = tried.getsockname()[1]
+    command = [sys.executable, "-m", "r2med", "serve", "--port", str(port), "--token", TOKEN]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr.readline().startswith("http://")
+        own = f"http://127.0.0.1:{port}"
+        client = httpx.Client(base_url=own, headers={"authorization": f"Bearer {TOKEN}"}, timeout=60)
+        asked = {"task": "sample/Biology", "system": "wordllama", "q": "swollen gums"}
+        assert "<mark" in client.get("/search", params=asked).text
+        assert "Nothing is running" in client.get("/progress").text
+        assert re.search(r'class="dot"[^>]*hidden', client.get("/runs").text)
+    finally:
+        server.terminate()
+        server.communicate()

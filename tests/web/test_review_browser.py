@@ -145,3 +145,207 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
     with ReviewStore.open("pilot") as store:
         ruled = {store.item(number).document for number in rulings}
     assert {document for document, grade in grades.items() if grade > 0} == ruled
+
+
+def begin(page):
+    """Go from the welcome to the first passage."""
+    page.click("a.button.primary")
+    page.wait_for_selector(".desk")
+    return page
+
+
+def shown(page) -> dict[str, float]:
+    """Where things stand on the screen, in CSS pixels."""
+    return page.evaluate("""() => {
+        const box = (name) => document.querySelector(name).getBoundingClientRect();
+        return {bar: box(".actions").top, bar_height: box(".actions").height, passage: box(".passage").top,
+                question: document.querySelector(".asked").scrollHeight - document.querySelector(".asked").clientHeight,
+                wide: document.documentElement.scrollWidth - innerWidth};
+    }""")
+
+
+LINE = 24
+SMALL = {"200% of 1440x900": (720, 450), "a phone sideways": (844, 390), "a phone upright": (390, 664)}
+
+
+@pytest.mark.parametrize("size", SMALL.values(), ids=SMALL)
+def test_the_passage_is_read_where_the_screen_is_small(enter, size):
+    width, height = size
+    page = begin(enter("Dr. Ada", viewport={"width": width, "height": height}, has_touch=True))
+    place = shown(page)
+    assert place["bar_height"] <= 0.2 * height
+    assert place["wide"] <= 0
+    assert place["question"] <= 1, "the question is not cut"
+    if width > height:
+        assert place["passage"] + 4 * LINE < place["bar"], "four lines of the passage are in view at once"
+    page.locator(".passage").evaluate("each => each.scrollIntoView()")
+    place = shown(page)
+    assert place["passage"] + 8 * LINE < place["bar"]
+    assert faults(page) == []
+    # The next passage of the same question comes into view without passing the question again.
+    question = page.locator(".question").inner_text()
+    for _ in range(6):
+        before = page.url
+        page.tap("[data-say='1']")
+        page.wait_for_url(lambda url, before=before: url != before)
+        if page.locator(".question").inner_text() == question:
+            place = shown(page)
+            assert place["passage"] >= 0
+            assert place["passage"] + 2 * LINE < place["bar"]
+        question = page.locator(".question").inner_text()
+
+
+def test_on_a_phone_mark_says_what_to_do_in_view_and_the_guideline_opens_into_view(enter):
+    page = begin(enter("Dr. Ada", **PHONE))
+    page.locator(".passage").evaluate("each => each.scrollIntoView()")
+    page.tap("[data-act=mark]")
+    page.wait_for_selector("[data-said]:has-text('Tap the sentence')")
+    box = page.locator("[data-said]").bounding_box()
+    assert 0 < box["y"] < box["y"] + box["height"] <= shown(page)["bar"]
+    page.tap(".passage .s >> nth=0")
+    page.wait_for_selector(".s.proof")
+    page.tap(".guide summary")
+    page.wait_for_function("""() => {
+        const guide = document.querySelector(".guide").getBoundingClientRect();
+        return guide.top >= 0 && guide.bottom <= document.querySelector(".actions").getBoundingClientRect().top;
+    }""")
+    desktop = begin(enter("Dr. Ben", viewport={"width": 1440, "height": 700}))
+    desktop.keyboard.press("a")
+    desktop.wait_for_selector("details.shown:has-text('Gold answer')")
+    desktop.keyboard.press("g")
+    desktop.wait_for_selector(".guide[open]")
+    desktop.keyboard.press("r")  # what is open stays so
+    desktop.wait_for_selector("details.shown:has-text('Reasoning')")
+    desktop.wait_for_function("""() => {
+        const box = document.querySelector(".asked").getBoundingClientRect();
+        const last = document.querySelector(".guide li:last-child").getBoundingClientRect();
+        return last.bottom <= box.bottom && last.top >= box.top;
+    }""")
+
+
+def test_a_draft_survives_arrows_a_reload_and_another_page_and_goes_when_it_is_saved(enter):
+    page = begin(enter("Dr. Ada", **DESKTOP))
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    press(page, "1")
+
+    def write(text: str) -> None:
+        page.keyboard.press("n")
+        page.keyboard.type(text)
+        page.keyboard.press("Escape")
+
+    def drafted() -> tuple[str, int]:
+        return page.locator("textarea[name=note]").input_value(), page.locator(".s.proof").count()
+
+    write("half a thought")
+    page.keyboard.press("h")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".s.proof")
+    press(page, "ArrowLeft")
+    assert drafted() == ("", 0)
+    press(page, "ArrowRight")
+    assert drafted() == ("half a thought", 1)
+    assert asked == []
+    page.reload()
+    page.wait_for_selector(".s.proof")
+    assert drafted() == ("half a thought", 1)
+    assert asked == ["beforeunload"], "a tab that is closed would lose it"
+    page.click("text=Guideline >> nth=0")
+    page.wait_for_url("**/guideline")
+    page.go_back()
+    page.wait_for_selector(".s.proof")
+    assert drafted() == ("half a thought", 1)
+    assert asked == ["beforeunload"]
+    here = page.url
+    press(page, "2")
+    assert drafted() == ("", 0)
+    page.goto(here)
+    page.wait_for_selector(".s.proof")
+    assert (drafted(), asked) == (("half a thought", 1), ["beforeunload"])
+    with ReviewStore.open("pilot") as store:
+        assert [row.note for row in store.standing()] == ["", "half a thought"]
+
+
+def test_saved_is_said_when_it_is_saved_and_a_server_that_hangs_is_said(enter):
+    page = begin(enter("Dr. Ada", **DESKTOP))
+    message = page.locator("[data-said]")
+    press(page, "2")
+    assert message.inner_text() == "Saved: 2, Helpful"
+    press(page, "ArrowLeft")
+    assert message.inner_text() == ""
+    press(page, "ArrowRight")
+    held = []
+    page.route("**/item/*", lambda route: held.append(route) if route.request.method == "POST" else route.continue_())
+    page.keyboard.press("3")
+    page.wait_for_selector("[data-said]:has-text('Saving')")
+    page.keyboard.press("1")  # of a passage that is not in view yet
+    page.wait_for_selector("[data-said]:has-text('not taken')")
+    page.wait_for_selector("[data-alert]:has-text('may not be saved')", timeout=20_000)
+    assert message.inner_text() == ""
+    with ReviewStore.open("pilot") as store:
+        assert [row.grade for row in store.decisions()] == [2]
+    page.unroute("**/item/*")
+    before = page.url
+    page.click("text=Try again")
+    page.wait_for_url(lambda url: url != before)
+    page.wait_for_selector("[data-said]:has-text('Saved: 3, Decisive')")
+    with ReviewStore.open("pilot") as store:
+        assert [row.grade for row in store.decisions()] == [2, 3]
+    assert page.title().startswith("Passage 3 of pilot")
+
+
+def test_somebody_whose_link_is_withdrawn_at_work_is_told_so(browser, pilot):
+    page = browser.new_context(**DESKTOP).new_page()
+    page.goto(run("review", "invite", "pilot", "Dr. Ada", "--url", pilot).strip())
+    begin(page)
+    run("review", "withdraw", "pilot", "Dr. Ada")
+    page.keyboard.press("3")
+    page.wait_for_selector("[data-alert]:has-text('your link does not open this review any more')")
+    page.context.close()
+
+
+def test_keys_wait_for_a_reveal_and_work_on_every_keyboard(enter):
+    page = begin(enter("Dr. Ada", **DESKTOP))
+    first = page.url
+    page.keyboard.press("a")
+    page.keyboard.press("3")
+    page.wait_for_url(lambda url: url != first)
+    page.wait_for_selector("[data-said]:has-text('Saved: 3')")
+    typed = """([key, code, shiftKey]) =>
+        document.body.dispatchEvent(new KeyboardEvent("keydown", {key, code, shiftKey, bubbles: true}))"""
+    for key, code, shift, says in (
+        ("é", "Digit2", False, "Saved: 2"),  # the row of digits in France
+        ("1", "Digit1", True, "Saved: 1"),
+        ("г", "KeyU", False, "Saved: unsure"),  # Cyrillic
+        ("U", "KeyU", False, "Saved: unsure"),  # Caps Lock
+    ):
+        before = page.url
+        page.evaluate(typed, [key, code, shift])
+        page.wait_for_url(lambda url, before=before: url != before)
+        page.wait_for_selector(f"[data-said]:has-text('{says}')")
+    page.evaluate(typed, ["!", "Digit1", True])
+    page.evaluate(typed, ["ф", "KeyA", False])
+    page.wait_for_selector("details.shown")
+    with ReviewStore.open("pilot") as store:
+        rows = store.decisions()
+        assert [row.grade for row in rows] == [3, 2, 1, None, None]
+        assert [each.what for each in rows[0].revealed] == ["answer"]
+
+
+def test_the_owners_table_of_items_fits_a_phone_and_shows_notes(enter, pilot):
+    ada = begin(enter("Dr. Ada", **DESKTOP))
+    ada.keyboard.press("n")
+    ada.keyboard.type("which stage is meant?")
+    ada.keyboard.press("Escape")
+    press(ada, "u")
+    press(ada, "2")
+    for screen in (DESKTOP, PHONE):
+        owner = enter("Dr. Ada", **screen)
+        owner.goto(f"{pilot}/review/pilot/items?token={TOKEN}")
+        owner.select_option("select[name=show]", "unsure")
+        owner.click("form.filters button")
+        owner.wait_for_url("**show=unsure**")
+        assert "which stage is meant?" in owner.locator("table.items").inner_text()
+        assert owner.locator("table.items tbody tr").count() == 1
+        assert owner.evaluate("document.documentElement.scrollWidth") <= screen["viewport"]["width"]
+        assert faults(owner) == []

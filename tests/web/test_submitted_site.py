@@ -108,6 +108,81 @@ def test_every_submission_has_a_page_an_archive_and_a_place_among_the_submitted(
     assert f"<dt>Seconds a query</dt><dd>{cost.cells()[-1]}</dd>" in shown
 
 
+def test_costs_that_submitters_state_are_marked_and_rank_nothing(visit, site, own_files):
+    public, _ = site
+    page = visit((public / "sample.html").as_uri())
+    assert page.locator("svg.chart").count() == 0, "no frontier over costs that nobody has checked"
+    heads = page.locator("th.stated")
+    assert heads.count() == 2
+    assert heads.first.evaluate("each => getComputedStyle(each, '::after').content") == '"stated"'
+    colour = "each => getComputedStyle(each).color"
+    stated = page.locator("tbody:not(.ceiling) td.stated:not([data-v=''])").first
+    assert re.fullmatch(r"[\d.]+", stated.inner_text())
+    assert (
+        stated.evaluate(colour)
+        == page.locator("p.note").first.evaluate(colour)
+        != page.locator("td.avg").first.evaluate(colour)
+    )
+    assert "nobody has checked them" in page.locator("p.legend").inner_text()
+    assert any("not checked" in note for note in json.loads((public / "sample.json").read_text())["notes"])
+    assert "Cost, as stated" in (public / "systems" / "sample-bm25-ours.html").read_text("utf-8")
+    measured = visit((own_files["site"] / "sample.html").as_uri())
+    assert measured.locator("td.cost").count() > 0
+    assert measured.locator(".stated").count() == 0, "costs of own runs were measured"
+
+
+def test_a_static_board_sorts_the_cheapest_first_and_says_so(visit, site):
+    page = visit((site[0] / "sample.html").as_uri())
+    head = page.locator("th[data-key=seconds]")
+    for order in ("ascending", "descending"):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == order
+        cells = page.locator("tbody:not(.ceiling) td.cost:nth-last-child(2):not([data-v=''])")
+        shown = cells.evaluate_all("all => all.map((one) => Number(one.dataset.v))")
+        assert len(shown) > 1
+        assert shown == sorted(shown, reverse=order == "descending")
+
+
+def test_a_submitted_system_has_its_title_authors_date_and_link(visit, filled, tmp_path):
+    folder, public = tmp_path / "private" / "subs", tmp_path / "private" / "public"
+    about = ["--title", "Our plain search", "--authors", "A. Body, B. Else", "--link", "https://example.org/ours"]
+    for name, words in (("one", [*about, "--notes", 3000 * "x "]), ("two", ["--title", "Theirs"]), ("three", [])):
+        system = {"one": "bm25", "two": "bm25", "three": "bm25-classic"}[name]
+        words = ["submit", system, "--tasks", "sample", *words, "--out", str(folder / f"{name}.zip")]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    site = ["site", "--submissions", str(folder), "--out", str(public), "--url", "https://example.org/board/"]
+    done = CliRunner().invoke(app, site)
+    assert done.exit_code == 0, done.output
+    page = visit((public / "sample.html").as_uri())
+    ours = page.locator("tbody:not(.ceiling) tr", has=page.locator("input[value='bm25 [one]']"))
+    name = ours.locator("td.sys a.title")
+    assert (name.inner_text(), name.get_attribute("title")) == ("Our plain search", "bm25")
+    told = ours.locator(".by").inner_text()
+    assert re.fullmatch(r"A\. Body, B\. Else · \d{4}-\d\d-\d\d · link", told)
+    assert ours.locator(".by a").get_attribute("href") == "https://example.org/ours"
+    assert page.locator("td.sys", has_text="bm25-classic").count() == 1, "without a title the spec is the name"
+    page.locator("input[form=chosen]").nth(0).check()
+    page.locator("input[form=chosen]").nth(1).check()
+    assert "[one]" not in page.locator("form.chosen output").inner_text()
+    page.click("a[data-compare]")
+    page.wait_for_selector("#verdict, #outcome .card")
+    assert "Our plain search" in page.locator("select[name=a] option").all_inner_texts()
+    page.go_back()
+    page.click("td.sys a.title >> text=Our plain search")
+    assert page.locator("h1").inner_text() == "Our plain search"
+    assert len(page.locator("main").inner_text()) < 4000, "long notes are folded"
+    for file in public.rglob("*.*"):
+        if file.suffix in (".html", ".json", ".csv"):
+            assert str(tmp_path) not in file.read_text("utf-8"), "no folder of this machine is shown"
+    cited = (public / "sample.html").read_text("utf-8")
+    assert "r2med site --submissions subs --out public" in cited
+    assert "url          = {https://example.org/board/sample.html}" in cited
+    assert re.search(r"year         = \{20\d\d\}", cited)
+    wrong = CliRunner().invoke(app, [*site[:-1], "example.org"])
+    assert "is not an address" in str(wrong.exception)
+
+
 def test_the_steps_of_the_workflow_work(site, sent, tmp_path, monkeypatch):
     file = tmp_path / "keeper" / ".github" / "workflows" / "leaderboard.yml"
     assert CliRunner().invoke(app, ["site", "--workflow", str(file)]).exit_code == 0

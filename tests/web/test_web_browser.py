@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 from webparts import ATTACK, TOKEN, faults, long_task, served
@@ -76,6 +76,50 @@ def test_the_board_sorts_and_filters(visit, address):
     page.select_option("select[name=group]", "full")
     page.wait_for_url("**group=full**")
     assert page.locator("h1").inner_text() == "R2MED board"
+
+
+def test_the_board_says_which_way_costs_are_sorted(visit, address):
+    page = visit(f"{address}/?group=sample")
+    for order in ("ascending", "descending"):
+        page.click("thead a:has-text('s/query')")
+        page.wait_for_selector(f"th[data-key=seconds][aria-sort={order}]")
+        cells = page.locator("tbody:not(.ceiling) td.cost:nth-last-child(2):not([data-v=''])")
+        shown = cells.evaluate_all("all => all.map((one) => Number(one.dataset.v))")
+        assert len(shown) > 2
+        assert shown == sorted(shown, reverse=order == "descending")
+
+
+def test_ticks_survive_a_filter_another_page_an_order_and_a_reload(visit, address):
+    page = visit(f"{address}/?group=full")
+    first, second = names(page)[0], names(page)[3]
+
+    def tick(name: str) -> None:
+        page.locator(f"input[form=chosen][value='{name}']:visible").first.check()
+
+    tick(first)
+    page.fill("input[name=q]", second)
+    page.press("input[name=q]", "Enter")
+    page.wait_for_url("**q=**")
+    assert first not in names(page)
+    empty = [name for name, value in parse_qsl(urlsplit(page.url).query, keep_blank_values=True) if not value]
+    assert empty == [], "an address holds what was asked for"
+    tick(second)
+    assert sorted(parse_qs(urlsplit(page.url).query)["tick"]) == sorted([first, second])
+    page.goto(f"{address}/?group=full&{urlencode({'tick': [first, second]}, doseq=True)}")
+    page.click(".pages a[rel=next]")
+    page.wait_for_url("**page=2**")
+    page.click("thead a:has-text('System')")
+    page.wait_for_url("**sort=name**")
+    page.reload()
+    assert page.locator("form.chosen output").inner_text().split(" · ") in ([first, second], [second, first])
+    with page.expect_navigation(url="**/compare?**"):
+        page.click("form.chosen button:has-text('Compare')")
+    chosen = page.locator("form[data-group] select option:checked").all_inner_texts()
+    assert {name.partition(" (")[0] for name in chosen[1:3]} == {first.partition(" (")[0], second.partition(" (")[0]}
+    page.go_back()
+    page.click("form.chosen button[type=reset]")
+    page.locator("form.chosen").wait_for(state="hidden")
+    assert "tick=" not in page.url
 
 
 def test_changing_the_board_keeps_the_task_and_the_order(visit, address):

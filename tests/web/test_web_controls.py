@@ -328,3 +328,28 @@ def test_a_long_list_of_queries_in_a_report_has_pages(visit, tmp_path, monkeypat
     page.click("#query-pages button:has-text('Previous')")
     page.wait_for_selector("#query-pages :text('Page 1 of 2')")
     assert page.locator("#queries .mono").all_inner_texts() == first
+
+
+def test_wide_tables_keep_their_first_column_and_fit_on_paper(visit, rich_address):
+    page = visit(f"{rich_address}/rag", viewport={"width": 390, "height": 844})
+    table = page.locator("table.wide").first
+    first = table.locator("tbody td").first
+    before = first.bounding_box()["x"]
+    table.locator("xpath=..").evaluate("each => { each.scrollLeft = 200; }")
+    assert first.bounding_box()["x"] == pytest.approx(before, abs=20), "the first column stays"
+    assert "-0" not in " ".join(table.locator("td.n").all_inner_texts()), "negative numbers have minus signs"
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.emulate_media(media="print")
+    for each in page.locator("table.wide").all():
+        assert each.evaluate("one => one.scrollWidth <= document.body.clientWidth"), "paper has no scroll bar"
+
+
+def test_a_comparison_has_short_pages_and_a_button_address_says_what_it_is(visit, rich_address):
+    page = visit(f"{rich_address}/compare?group=sample&a=bm25&b=bm25-classic")
+    assert page.locator("#queries tbody tr").count() == 20
+    page.click("#queries .pages a[rel=next]")
+    page.wait_for_url("**page=2**")
+    assert page.locator("#queries tbody tr").count() == 20
+    answer = page.request.get(f"{rich_address}/progress/cancel")
+    assert answer.status == 405
+    assert "takes what a button of a page sends" in answer.text().lower()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from html import escape
 
 import pytest
 from webparts import ATTACK, entered, hostile_task
 
 import r2med
-from r2med.board.leaderboard import View
+from ledgers import add_everywhere, add_run
+from r2med.board.leaderboard import View, board
 from r2med.runs.ledger import Ledger
 from r2med.web.library import Library
 
@@ -183,7 +185,7 @@ def test_causes_of_what_was_never_run_are_refused(client, form):
 def test_own_folders_and_single_tasks_have_boards(client, filled):
     page = client.get("/?group=custom").text
     assert rows(page) == ["bm25", "bm25-classic"]
-    assert f"ranked by {filled[1]}" in page
+    assert f'ranked by <span title="{filled[1]}">hostile</span>' in page
     alone = client.get("/?group=sample&task=sample/IIYi-Clinical").text
     assert "ranked by sample/IIYi-Clinical" in alone
     assert len(rows(alone)) >= 4
@@ -193,6 +195,20 @@ def test_own_folders_and_single_tasks_have_boards(client, filled):
     assert "This board has no task nonsense; all tasks are shown." in dropped
     assert "the average over 8 tasks" in dropped
     assert client.get("/?group=nonsense").status_code == 404
+
+
+def test_folders_have_no_average_on_the_page_of_all_of_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    for name in ("mine", "yours"):
+        hostile_task(tmp_path / name)
+    r2med.evaluate(["bm25", "bm25-classic"], [tmp_path / "mine", tmp_path / "yours"])
+    client = entered(Library(), "http://localhost")
+    page = client.get("/?group=custom").text
+    assert rows(page) == ["bm25", "bm25-classic"]
+    assert "choose a task for ranks" in page
+    assert ">Average<" not in page
+    assert 'class="n rank" data-v="1"' not in page
+    assert 'class="n rank" data-v="1"' in client.get("/", params={"group": "custom", "task": tmp_path / "mine"}).text
 
 
 def test_the_board_sorts_both_ways_and_finds(client):
@@ -270,7 +286,7 @@ def test_a_baseline_marks_the_board_and_every_file_of_it(client):
 def cells(page: str) -> dict[str, list[str]]:
     """The figures of a board's systems, by name."""
     lines = re.findall(r'<tr class="[^"]*" data-kind.*?</tr>', page, re.DOTALL)
-    return {rows(line)[0]: re.findall(r'<td class="n (?!rank)[^"]*" data-v="(.*?)"', line) for line in lines}
+    return {rows(line)[0]: re.findall(r'<td class="n (?!rank|cost)[^"]*" data-v="(.*?)"', line) for line in lines}
 
 
 def test_a_board_has_a_mean_for_every_family(client):
@@ -403,7 +419,7 @@ def test_a_comparison_says_who_won_each_query(client):
         float(text.replace("\N{MINUS SIGN}", "-"))
         for text in re.findall(r"<td class=\"n (?:good|bad|)\">([+\N{MINUS SIGN}\d.]+) [AB=]", page)
     ]
-    assert len(gains) == 50
+    assert len(gains) == 20
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 0
 
@@ -461,6 +477,26 @@ def test_a_long_list_of_systems_to_search_with_is_folded(tmp_path, monkeypatch):
         chosen = [*variants[-2:], "bm25-classic"]
         asked = client.get("/search", params={"task": task, "system": chosen}).text
         assert re.findall(r'value="([^"]+)" checked', asked) == chosen, "what is chosen stands before the fold"
+
+
+def test_a_system_whose_folder_is_gone_does_not_stop_the_search_page(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    r2med.evaluate("bm25", "sample/Biology")
+    with Ledger() as ledger:
+        for system in (
+            "./my-encoder",
+            "rrf(bm25, ./my-encoder)",
+            "http(gone.toml)",
+            "sql(gone.sql)",
+            "./my-encoder >> x",
+        ):
+            add_run(ledger, system, "sample/Biology", [0.1, 0.2])
+    with entered(Library()) as client:
+        for place in ("/search", "/search?task=sample/Biology&q=gums"):
+            answer = client.get(place)
+            assert answer.status_code == 200, answer.text
+            assert 'value="bm25"' in answer.text
+            assert "my-encoder" not in answer.text
 
 
 def test_a_page_follows_the_ledger(filled, tmp_path):
@@ -549,7 +585,7 @@ def test_the_verb_serves_and_says_when_it_cannot():
 def test_an_unknown_cost_is_never_nothing(client):
     page = client.get("/?group=sample").text
     cells = re.search(r"<code>replay &gt;&gt; bm25</code>.*?</tr>", page, re.DOTALL)[0]
-    assert re.findall(r'<td class="n"[^>]*>([^<]*)</td>', cells)[-2:] == ["?", "?"]
+    assert re.findall(r'<td class="n cost"[^>]*>([^<]*)</td>', cells)[-2:] == ["?", "?"]
     for address in ("/system?system=replay+%3E%3E+bm25&group=sample",):
         text = client.get(address).text
         assert "<dt>Dollars</dt><dd>?</dd>" in text
@@ -594,3 +630,62 @@ def test_a_comparison_names_oracles_and_the_tasks_it_is_over(tmp_path, monkeypat
     assert '<optgroup label="Oracles, shown the gold answers"><option selected>oracle-answer' in page
     plain = client.get("/compare?group=sample&a=bm25&b=bm25-classic").text
     assert 'class="tag warn"' not in plain
+
+
+def test_a_run_and_a_published_line_are_compared_by_task(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    lines = board(Ledger(), View(group="full", own=False)).lines
+    best, second = (line for line in lines if line.rank in (1, 2))
+    with Ledger() as ledger:
+        add_everywhere(ledger, "mine", "full", 0.25)
+    with entered(Library()) as client:
+        for a, b in ((best.row.name, second.row.name), ("mine", best.row.name)):
+            answer = client.get("/compare", params={"group": "full", "system": [a, b]})
+            assert answer.status_code == 200, answer.text
+            shown = re.findall(r'<th scope="row">(.*?)</th>' + 3 * r'<td class="n">(.*?)</td>', answer.text)
+            assert {task for task, *_ in shown} == {*best.row.values, "average"}
+            for task, left, right, gain in shown:
+                one, other = (
+                    25.0 if name == "mine" else 100 * line.value("" if task == "average" else task)
+                    for name, line in ((a, best), (b, second if a != "mine" else best))
+                )
+                assert (float(left), float(right)) == pytest.approx((one, other), abs=0.006)
+                assert float(gain.replace("−", "-")) == pytest.approx(other - one, abs=0.006)
+            assert "cannot be tested" in answer.text
+        twice = next(line for line in lines if sum(each.row.name == line.row.name for each in lines) > 1)
+        answer = client.get("/compare", params={"group": "full", "system": [twice.row.name] * 2}).text
+        chosen = re.findall(r"<option[^>]* selected>(.*?)</option>", answer)
+        assert len({name for name in chosen if name.startswith(escape(twice.row.name))}) == 2, "two sources of a system"
+        assert client.get("/compare", params={"group": "full", "a": "mine", "b": "nobody"}).status_code == 404
+
+
+def test_own_data_are_called_by_short_names_with_the_path_on_hover(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    folder = hostile_task(tmp_path / "somewhere" / "guidelines")
+    task = r2med.evaluate(["bm25", "bm25-classic"], folder).results[0].task
+    assert task.startswith("/")
+    with Ledger() as ledger:
+        run = ledger.entries()[0].id
+    with entered(Library()) as client:
+        for place, more in (
+            ("/", {"group": "custom"}),
+            ("/compare", {"group": "custom", "a": "bm25", "b": "bm25-classic"}),
+            ("/runs", {}),
+            (f"/run/{run}", {}),
+            ("/progress", {}),
+            ("/query", {"task": task, "query": "q2"}),
+            ("/search", {"task": task, "q": "gums"}),
+            ("/document", {"task": task, "document": "d3"}),
+            ("/system", {"group": "custom", "system": "bm25"}),
+        ):
+            page = client.get(place, params=more).text
+            # The command and what a run has recorded of its files hold the path that a terminal needs.
+            shown = re.sub(
+                r'<details class="cite">.*?</details>|<code.*?</code>|<dl.*?</dl>', "", page, flags=re.DOTALL
+            )
+            texts = [text for text in re.sub(r"<[^>]*>", "\0", shown).split("\0") if task in text]
+            assert texts == [], place
+            assert "guidelines" in shown, place
+            assert task in page, "the path is on hover, or behind a choice"
+        searched = client.get("/search", params={"task": task}).text
+        assert f'<option value="{task}" selected' in searched

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from r2med.board.board_order import INTERVAL, check_column, containing, families_of, ordered
 from r2med.board.board_significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.board.local_rows import local_rows, newest_runs
 from r2med.board.model import (
+    AVERAGE,
     DETAILS,
     FAR_APART,
     FIRST_STAGE,
@@ -24,12 +26,16 @@ from r2med.board.model import (
     SystemParts,
     percent,
 )
+from r2med.data.present_data import present_fingerprints
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
-from r2med.data.tasks import groups, registry
+from r2med.data.tasks import FOLDER_GROUPS, groups, registry
 from r2med.errors import R2medError, suggest
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current
+
+NO_AVERAGE = "These folders need not belong together, so there is no average and no rank: choose tasks (--tasks)"
+"""The note under a board of all folders that were ever run."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +84,43 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     (1, 'base/nv', 31.43)
     """
     tasks = _tasks(view, ledger)
+    averaged = view.group not in FOLDER_GROUPS or bool(view.tasks) or len(tasks) < 2
     own = view.own and (not view.sources or OWN in view.sources)
-    runs = newest_runs(ledger, view.group, tasks) if own and chosen is None else chosen or {}
-    rows = local_rows(runs, ledger.means(view.measure), view.measure) if runs else []
+    present = present_fingerprints(tasks) if own and chosen is None else {}
+    runs = newest_runs(ledger, view.group, tasks, present) if own and chosen is None else chosen or {}
+    rows = local_rows(runs, ledger.means(view.measure), view.measure, present) if runs else []
     rows += _published(view, tasks)
-    lines = _narrowed(ranked(_filtered(rows, view), tasks), view, tasks)
+    lines = _narrowed(ranked(_filtered(rows, view), tasks, averaged=averaged), view, tasks)
     complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
-    if view.sort == INTERVAL:
+    if view.sort == INTERVAL and averaged:
         sure = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
         lines = ordered(sure, INTERVAL, descending=not view.ascending)
     shown = lines[: view.limit] if view.limit else lines
     shown = _decorated(ledger, shown, complete, view)
-    notes = [*_disputes(lines, shown), *_notes(view, shown, runs)]
+    if not averaged:
+        shown = [_without_average(line) for line in shown]
+    notes = [*_disputes(lines, shown), *_notes(view, shown, runs), *([] if averaged else [NO_AVERAGE])]
     left_out = len(lines) - len(shown)
-    return Board(view.group, view.measure, tasks, shown, notes, left_out, view.cost, view.baseline, _details(view))
+    return Board(
+        view.group,
+        view.measure,
+        tasks,
+        shown,
+        notes,
+        left_out,
+        view.cost,
+        view.baseline,
+        _details(view),
+        averaged=averaged,
+    )
+
+
+def _without_average(line: Line) -> Line:
+    """Return a line without what was computed for its average."""
+    intervals, marks = dict(line.intervals), dict(line.marks)
+    intervals.pop(AVERAGE, None)
+    marks.pop(AVERAGE, None)
+    return replace(line, intervals=intervals, marks=marks)
 
 
 def _details(view: View) -> tuple[str, ...]:
@@ -189,13 +218,14 @@ def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
     return chosen
 
 
-def ranked(rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Line]:
+def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[Line]:
     """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
 
     A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
-    query completely have one, and no rank. Equal averages share a rank.
+    query completely have one, and no rank. Equal averages share a rank. Tasks that do not belong together have no
+    average (`averaged`), so that no system has a rank.
     """
-    averages = [average(row, tasks) for row in rows]
+    averages = [average(row, tasks) if averaged else None for row in rows]
     disputes = {id(row): apart(several) for several in disputed(rows).values() for row in several}
     able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and row.rankable]
     rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or not row.rankable]
@@ -261,16 +291,25 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
             f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
             f" r2med run SYSTEM --metrics {view.measure} adds it"
         )
+    for name in shown:
+        entry = next(iter(runs[name].values()))
+        if entry.variant:
+            notes.append(f"{name}: run of {entry.created[:10]} with {_short_places(entry)}")
     stale: dict[str, list[str]] = {}
     for row in rows:
         for task in row.other_data:
             stale.setdefault(task, []).append(row.name)
     notes += [
-        f"{OTHER_DATA} on {task} measured on other data than the rest, so without a rank: {', '.join(names)};"
+        f"{OTHER_DATA} on {task} measured on other data than it has now, so without a rank: {', '.join(names)};"
         f" r2med run {' '.join(map(repr, names))} --tasks {task} measures it on the present data"
         for task, names in stale.items()
     ]
     return notes
+
+
+def _short_places(entry: Entry) -> str:
+    """Return the ends of the paths of the files that a run was made with: a board may be published."""
+    return " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local or ()) or "earlier files"
 
 
 def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:

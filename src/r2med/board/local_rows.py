@@ -20,18 +20,23 @@ _ASKING = ("answer-agreement", "confidence")
 _FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
-def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str]) -> Current:
+def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
     """The current run of each system on each of these tasks, systems and tasks in a fixed order."""
-    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks])
+    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks], present)
     return {
         system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
     }
 
 
-def local_rows(runs: Current, means: Mapping[str, Mapping[str, float]], measure: str) -> list[BoardRow]:
-    """A row for each system; `means` are the ledger's."""
+def local_rows(
+    runs: Current,
+    means: Mapping[str, Mapping[str, float]],
+    measure: str,
+    present: Mapping[str, str] | None = None,
+) -> list[BoardRow]:
+    """Return a row for each system; `means` are the ledger's, `present` the fingerprints of the data of tasks now."""
     latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
-    data = current_data(latest)
+    data = current_data(latest) | dict(present or {})
     return [
         replace(
             _row(system, entries, means, measure),
@@ -49,7 +54,7 @@ def _row(system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[
         name=system,
         sources=(OWN,),
         values={task: values[measure] for task, values in measured.items() if measure in values},
-        system=system,
+        system=next(iter(entries.values())).system,
         parts=parts_of(stages or (), oracle=oracle),
         oracle=oracle,
         queries=sum(len(entry.queries) for entry in entries.values()),

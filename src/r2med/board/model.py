@@ -63,6 +63,8 @@ class BoardRow:
     """By task; a task that was not measured is missing."""
     system: str = ""
     """The spec; empty where it cannot be said."""
+    title: str = ""
+    """What those who submitted it call it; empty for any other."""
     parts: SystemParts = field(default_factory=SystemParts)
     stated: float | None = None
     """The average over these tasks that was published."""
@@ -152,6 +154,7 @@ class Line:
             "values": dict(row.values),
         }
         extra = {
+            "title": row.title,
             "published_average": row.stated,
             "oracle": row.oracle,
             "incomplete": row.incomplete,
@@ -191,11 +194,13 @@ class Board(Viewable):
     """Which of `DETAILS` are shown."""
     drops: Sequence[LanguageDrop] = ()
     """What systems lose on tasks that are translations of others, paired by question."""
+    averaged: bool = True
+    """Whether the tasks belong together: an average over any folders that were ever run says nothing."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The tasks, and the average last; of a single task it would say the same again."""
-        return tuple(self.tasks) if len(self.tasks) == 1 else (*self.tasks, AVERAGE)
+        return (*self.tasks, AVERAGE) if self.averaged and len(self.tasks) != 1 else tuple(self.tasks)
 
     def as_dict(self) -> dict[str, Any]:
         """The board for JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -47,7 +47,7 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
     marks = significance(samples, shown.baseline) if shown.baseline else {}
     lines = [
         Line(
-            _report_row(system, results, measure),
+            replace(_report_row(system, results, measure), system=report.specs.get(system, system)),
             averages[system],
             intervals=ranges.get(system, {}),
             marks=marks.get(system, {}),
@@ -68,7 +68,6 @@ def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRo
         name=system,
         sources=(OWN,),
         values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
-        system=system,
         parts=parts_of(results[0].record.stages or (), oracle=oracle),
         oracle=oracle,
         incomplete=sum(len(result.incomplete) for result in results),

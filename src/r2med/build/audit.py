@@ -11,8 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.build.label_noise import ErrorModel, JudgedLists, Stability, simulate
-from r2med.build.label_sets import LabelSet, SharedPairs, beyond, binary, fill, overlay, read_sets, share_pairs
-from r2med.data.dataset import Dataset, Qrels
+from r2med.build.label_sets import (
+    LabelSet,
+    LookedUpLabels,
+    SharedPairs,
+    as_given,
+    beyond,
+    binary,
+    fill,
+    overlay,
+    read_sets,
+    share_pairs,
+)
+from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
 from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means
@@ -29,6 +40,7 @@ Floats = NDArray[np.float64]
 
 MOST_SYSTEMS = 10
 """So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
+OF_JUDGEMENTS = "judgements"
 _OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
 
@@ -181,6 +193,10 @@ class Audit:
     pairs: int
     """Pairs of a query and a document that two sets at least judged."""
     queries: int
+    scale: tuple[int, ...]
+    """The grades that agreement is measured on."""
+    scale_of: str
+    """Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own."""
     coefficients: Mapping[str, Coefficient]
     """Over all sets."""
     set_pairs: Sequence[SetPair]
@@ -190,9 +206,10 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
-        names = ("task", "measure", "binary", "filled", "overlaid", "holes", "pairs", "queries")
+        names = ("task", "measure", "binary", "filled", "overlaid", "holes", "pairs", "queries", "scale_of")
         facts = {name: getattr(self, name) for name in names}
         return facts | {
+            "scale": list(self.scale),
             "sets": [asdict(each) for each in self.sets],
             "agreement": by_name(self.coefficients),
             "set_pairs": [pair_dict(each) for each in self.set_pairs],
@@ -206,13 +223,14 @@ def audit(
     dataset: Dataset,
     sources: Sequence[str],
     options: AuditOptions,
-    known: Mapping[str, Qrels] | None = None,
+    known: Mapping[str, LookedUpLabels] | None = None,
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
     given = read_sets(sources, dataset, known)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
-    shared = share_pairs(sets)
+    compared, scale, whose = _on_one_scale(sets, options)
+    shared = share_pairs(compared, scale)
     notes = _notes(plain, options)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
@@ -229,11 +247,27 @@ def audit(
         sets=[SetFacts(each.name, len(each.qrels), each.judged, each.relevant, each.left_out) for each in given],
         pairs=len(shared.pairs),
         queries=int(shared.ratings.questions.max()) + 1,
+        scale=tuple(map(int, shared.ratings.scale)),
+        scale_of=whose,
         coefficients=coefficients(shared.ratings),
-        set_pairs=[_set_pair(one, other, dataset) for one, other in overlapping],
+        set_pairs=[_set_pair(one, other, dataset, scale) for one, other in _overlapping(compared)],
         changes=[each for each in changes if each.queries],
         notes=[*notes, *missing, *(_nothing_scored(each) for each in changes if not each.queries)],
     )
+
+
+def _on_one_scale(
+    sets: Sequence[LabelSet], options: AuditOptions
+) -> tuple[Sequence[LabelSet], tuple[int, ...] | None, str]:
+    """Return what agreement is measured on, its scale where that is known, and whose scale it is.
+
+    Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
+    judgements (binary, filled, holes) makes a scale of its own.
+    """
+    given = None if options.binary or options.filled or options.holes else as_given(sets)
+    if given is None or sets[0].given is None:
+        return sets, None, OF_JUDGEMENTS
+    return given, sets[0].given.scale, f"review {sets[0].given.review}"
 
 
 def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
@@ -270,8 +304,8 @@ def _overlapping(sets: Sequence[LabelSet]) -> list[tuple[LabelSet, LabelSet]]:
     ]
 
 
-def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset) -> SetPair:
-    shared = share_pairs([one, other])
+def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[float] | None) -> SetPair:
+    shared = share_pairs([one, other], scale)
     ratings = shared.ratings
     return SetPair(
         one.name,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.build.build_plan import BuildPlan, read_plan
-from r2med.build.item_store import STORE, Count, ItemStore, Outcome, count_outcomes
+from r2med.build.item_store import STORE, Count, ItemStore, Outcome, count_files, count_outcomes
 from r2med.build.judged_pool import TASK
 from r2med.build.question_steps import question_steps
 from r2med.errors import R2medError, suggest
@@ -52,7 +52,11 @@ def status(folder: Path) -> BuildProgress:
             if step in finished:
                 counts.append(finished[step])
                 continue
-            count = count_outcomes(f"{step} (so far)", (outcome for _, outcome in store.stream(step)))
+            so_far = f"{step} (so far)"
+            if step == "documents":
+                count = count_files(so_far, dict(store.stream(step)))
+            else:
+                count = count_outcomes(so_far, (outcome for _, outcome in store.stream(step)))
             if count.items and step not in ("fold", "chunk"):
                 counts.append(count)
             break

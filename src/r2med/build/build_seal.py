@@ -5,7 +5,7 @@ A run that finds both as they were has nothing to do, however many questions and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,11 +13,11 @@ import r2med
 from r2med.build.build_items import Passage, Question
 from r2med.build.build_plan import BuildPlan, DocumentSource, QuestionSource
 from r2med.build.health_report import CARD
-from r2med.build.item_store import ItemStore, Outcome
+from r2med.build.item_store import Count, ItemStore, Outcome, read_count
 from r2med.build.judging import Pair, judging_step
 from r2med.build.prompt_files import PLACES, prompt
 from r2med.build.question_steps import label_step, question_steps
-from r2med.build.read_files import file_hash, list_files
+from r2med.build.read_files import READER, file_hash, list_files
 from r2med.build.read_tables import document_files, is_task_folder
 from r2med.build.step_runner import step_key
 from r2med.pipeline.registry import build_system
@@ -38,7 +38,8 @@ def build_key(plan: BuildPlan) -> str:
     prompts = [prompt(name, plan).text for name in PLACES]
     settings = asdict(plan) | {"folder": "", "questions": _named(plan.questions), "documents": _named(plan.documents)}
     files = [(path.name, file_hash(path)) for path in _sources(plan)]
-    return step_key("build", r2med=r2med.__version__, settings=settings, prompts=prompts, steps=steps, files=files)
+    versions = {"r2med": r2med.__version__, "reader": READER}
+    return step_key("build", **versions, settings=settings, prompts=prompts, steps=steps, files=files)
 
 
 def _named(source: QuestionSource | DocumentSource) -> dict[str, object]:
@@ -57,10 +58,12 @@ def _sources(plan: BuildPlan) -> Iterator[Path]:
         yield from list_files(documents)
 
 
-def is_finished(store: ItemStore, key: str, task: Path) -> bool:
-    """Whether the task was made of exactly this and is as it was made."""
+def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:
+    """Return how the steps went if the task was made of exactly this and is as it was made; None otherwise."""
     row = store.kept(_STEP).get(_ITEM)
-    return row is not None and row.key == key and row.outcome.value["files"] == _checksums(task, row.outcome)
+    if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome):
+        return None
+    return [read_count(value) for value in row.outcome.value["counts"]]
 
 
 def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
@@ -69,8 +72,9 @@ def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
     return {name: 0 if name == CARD else checksum(path) for name, path in files.items() if path.is_file()}
 
 
-def seal_build(store: ItemStore, key: str, task: Path) -> None:
-    """Note that the task is finished."""
+def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) -> None:
+    """Note that the task is finished, and how its steps went."""
     files = sorted(path for path in task.rglob("*") if path.is_file())
     made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
-    store.put(_STEP, [(_ITEM, key, Outcome({"files": _checksums(task, made)}))])
+    sealed = {"files": _checksums(task, made), "counts": [asdict(count) for count in counts]}
+    store.put(_STEP, [(_ITEM, key, Outcome(sealed))])

@@ -11,13 +11,13 @@ from typing import TypeVar
 from r2med.build.build_items import Question
 from r2med.build.build_plan import GUIDELINE, PLAN, BuildPlan, read_plan
 from r2med.build.build_progress import STEPS, BuildProgress, active_steps
-from r2med.build.build_seal import build_key, is_finished, seal_build
+from r2med.build.build_seal import build_key, finished_counts, seal_build
 from r2med.build.corpus_reading import CorpusReader
 from r2med.build.hub_sources import fetch_sources
-from r2med.build.item_store import KEPT, Count, ItemStore, Outcome, collector_paused, count_outcomes
+from r2med.build.item_store import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
 from r2med.build.judged_pool import TASK
 from r2med.build.judging import Pair, foresee_judging, judging_step
-from r2med.build.mining import PassageCorpus, guessed_pool, mining_step
+from r2med.build.mining import PassageCorpus, guessed_pool, is_free, mining_step
 from r2med.build.package import Package
 from r2med.build.prompt_files import check_prompts
 from r2med.build.question_steps import QuestionStep, label_step, question_steps
@@ -62,6 +62,8 @@ class Builder:
         self.plan = fetch_sources(plan)
         self.folder, self.engine = folder, engine or quiet()
         self.counts: list[Count] = []
+        self._assumed: set[str] = set()
+        """Questions that a step of a dry run could only guess at."""
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
     def run(self, until: str = "") -> BuildProgress:
@@ -72,9 +74,11 @@ class Builder:
             raise R2medError(f"the plan has {until} off" if off else f"no step {until!r}{suggest(until, steps)}")
         task, key = self.folder / TASK, build_key(self.plan)
         with ItemStore(self.folder) as store:
-            if not until and is_finished(store, key, task):
-                finished = store.counts()
-                return BuildProgress(self.folder, [finished[step] for step in steps if step in finished], task)
+            finished = finished_counts(store, key, task)
+            if finished is not None:
+                for count in finished:  # an attempt with another plan may have written others
+                    store.put_count(count)
+                return BuildProgress(self.folder, finished, task)
             self._store, self._until = store, until
             store.forget_counts()
             try:
@@ -83,8 +87,8 @@ class Builder:
                 Package(self.plan, corpus, selection, self.counts, self.outcomes, store).write(task)
             except _Until:
                 return BuildProgress(self.folder, self.counts)
-            if not any(count.failed for count in self.counts):
-                seal_build(store, key, task)
+            if not any(count.left for count in self.counts):
+                seal_build(store, key, task, self.counts)
         return BuildProgress(self.folder, self.counts, task)
 
     def read_corpus(self) -> PassageCorpus:
@@ -103,6 +107,7 @@ class Builder:
         with ItemStore(self.folder) as store:
             self._store, self._until = store, ""
             questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
+            self._assumed = {question.id for question in asked}
             found: list[Foreseen] = []
             for each in question_steps(self.plan):
                 if each.step.work is None:
@@ -124,6 +129,7 @@ class Builder:
         found = []
         for question in questions:
             if question.id in open_ones:
+                self._assumed.add(question.id)
                 found.append(each.guess(question))
             elif not kept[question.id].outcome.dropped:
                 found.append(each.advance(question, kept[question.id].outcome.value))
@@ -133,15 +139,28 @@ class Builder:
         """Pools as they are, or as large as they can become."""
         mined = self._store.kept("mine")
         step = mining_step(self.plan, corpus, self.engine)
-        open_ones = {question.id for question in open_items(step, questions, self._store)}
+        open_ones = open_items(step, questions, self._store)
+        pools = self._mined_again(step, open_ones) if mined and is_free(self.plan) else {}
+        unknown = {question.id for question in open_ones} - pools.keys()
         pairs = []
         for number, question in enumerate(questions):
-            if question.id in open_ones:
+            if question.id in unknown:
                 pool = guessed_pool(self.plan, corpus, number)
             else:
-                pool = list(mined[question.id].outcome.value.get("candidates", ()))
+                outcome = pools.get(question.id) or mined[question.id].outcome
+                pool = list(outcome.value.get("candidates", ()))
             pairs += [Pair(question, corpus.passage(name)) for name in pool]
         return pairs
+
+    def _mined_again(self, step: Step[Question], questions: Sequence[Question]) -> dict[str, Outcome]:
+        """The pools of questions whose texts are known; that costs nothing, and is not kept."""
+        known = [question for question in questions if question.id not in self._assumed]
+        if step.make is None or not known:
+            return {}
+        batches = [known[start : start + step.batch] for start in range(0, len(known), step.batch)]
+        return {
+            question.id: outcome for batch in batches for question, outcome in zip(batch, step.make(batch), strict=True)
+        }
 
     def _done(self, count: Count) -> None:
         """Note a step that has ended, and stop where the build shall end with it."""
@@ -153,7 +172,8 @@ class Builder:
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
         outcomes = run_step(step, items, self._store, self.engine)
         self.outcomes[step.name] = outcomes
-        self._done(count_outcomes(step.name, outcomes.values()))
+        of_files = step.name == "documents"
+        self._done(count_files(step.name, outcomes) if of_files else count_outcomes(step.name, outcomes.values()))
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:

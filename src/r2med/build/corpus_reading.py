@@ -13,7 +13,7 @@ from r2med.build.chunks import Span, cut, passages_of
 from r2med.build.fold_duplicates import find_duplicates, fold
 from r2med.build.item_store import Count, ItemStore, Outcome, collector_paused, count_reasons
 from r2med.build.mining import PassageCorpus, names_of
-from r2med.build.read_files import UnreadableFile, file_hash, list_files, read_file
+from r2med.build.read_files import READER, READERS, UnreadableFile, file_hash, list_files, list_other_files, read_file
 from r2med.build.read_tables import is_task_folder, read_table_documents
 from r2med.build.step_runner import Step, run_step, step_key
 from r2med.data.dataset import text_fingerprint
@@ -51,7 +51,7 @@ class CorpusReader:
             self.done(count_reasons("documents", ["" if each.text else _NO_TEXT for each in documents]))
             found = [document for document in documents if document.text]
         else:
-            files = list_files(source.path)
+            files = [*list_files(source.path), *list_other_files(source.path)]
 
             def make(batch: Sequence[Path]) -> list[Outcome]:
                 return [_read_one(path, source.path) for path in batch]
@@ -107,10 +107,14 @@ class CorpusReader:
 
 
 def _file_key(path: Path) -> str:
-    return step_key("documents", content=file_hash(path), kind=path.suffix.lower())
+    if path.suffix.lower() not in READERS:  # they may be large, and what is in them does not matter
+        return step_key("documents", kind=path.suffix.lower(), reader=READER)
+    return step_key("documents", content=file_hash(path), kind=path.suffix.lower(), reader=READER)
 
 
 def _read_one(path: Path, folder: Path) -> Outcome:
+    if path.suffix.lower() not in READERS:
+        return Outcome(dropped=f"{path.suffix.lower().lstrip('.') or 'no ending'}: files of this kind are not read")
     try:
         return Outcome(asdict(read_file(path, folder)))
     except UnreadableFile as error:

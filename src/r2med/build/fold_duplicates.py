@@ -33,7 +33,7 @@ def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, s
         require_extra("build", "rensa")
         distinct = np.sort(firsts)
         distinct = distinct[words.counts[distinct] > SHINGLE]
-        pairs = _near_pairs(texts, distinct, near)
+        pairs = near_pairs(texts, distinct, near)
         representative: dict[int, int] = {}
         for earlier, later in pairs:
             # Folded into one that stays: a text that is itself folded stands for nothing.
@@ -46,8 +46,8 @@ def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, s
     return dict(sorted(found.items()))
 
 
-def _near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tuple[int, int]]:
-    """Pairs of texts that are similar enough, the earlier first, in the order of the earlier."""
+def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tuple[int, int]]:
+    """Return pairs of some of the texts that are similar enough, the earlier first, in the order of the earlier."""
     shingles = ngrams(hash_words([texts[place] for place in distinct.tolist()]), SHINGLE)
     made = signatures(shingles)
     ours, theirs = _candidates(band_keys(made, rows_of_band(near)))

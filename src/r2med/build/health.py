@@ -149,11 +149,16 @@ def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
 
 
 def _complete(coverage: PoolCoverage) -> HealthFigure | None:
+    """Return the share of the relevant passages that was found, at most.
+
+    Members that find the same easy passages make every estimate of the whole too small. So the larger one counts,
+    Chao's bound or that of independent members, and an interval around it would promise what it cannot.
+    """
     missed = coverage.missed
-    if missed.complete is None or missed.low is None:
+    if missed.complete is None:
         return None
-    least = missed.seen / missed.high if missed.high else 0.0
-    return HealthFigure(missed.complete, least, missed.seen / missed.low)
+    bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
+    return HealthFigure(min(missed.complete, bound))
 
 
 def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:

@@ -19,7 +19,7 @@ from r2med.diagnose.gap import measure_gap
 from r2med.errors import R2medError, one_line
 from r2med.measure.agreement import COEFFICIENTS, Ratings
 from r2med.measure.bootstrap import task_intervals
-from r2med.measure.score import score
+from r2med.measure.score import positive, score
 from r2med.measure.significance import difference_interval
 from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
@@ -85,13 +85,14 @@ def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias
 
 def _bias(system: str, run: Run, pool: JudgedPool, qrels: Qrels) -> PoolBias | None:
     own = {(p.question, p.passage) for p in pool.positives if p.systems == {system} and not p.source}
-    fewer = {query: {d: g for d, g in judged.items() if (query, d) not in own} for query, judged in qrels.items()}
+    relevant = positive(qrels)
+    fewer = {query: {d: g for d, g in judged.items() if (query, d) not in own} for query, judged in relevant.items()}
     fewer = {query: judged for query, judged in fewer.items() if judged}
     if not fewer:
         return None
-    whole = score(run, {query: qrels[query] for query in fewer}, [MEASURE]).values(MEASURE)
+    whole = score(run, {query: relevant[query] for query in fewer}, [MEASURE]).values(MEASURE)
     left = score(run, fewer, [MEASURE]).values(MEASURE)
-    lost = sum(query in qrels and passage in qrels[query] for query, passage in own)
+    lost = sum(query in relevant and passage in relevant[query] for query, passage in own)
     change = difference_interval([left - whole])
     return PoolBias(system, lost, len(fewer), float(whole.mean()), float(left.mean()), change)
 

@@ -87,7 +87,9 @@ def _verdict(health: TaskHealth) -> HealthSection:
 
 
 def _figure_text(finding: HealthFinding, figure: HealthFigure | None) -> str:
-    return "?" if figure is None else _written(figure.value, finding.rule.unit)
+    if figure is None:
+        return "?"
+    return f"{finding.rule.bound} {_written(figure.value, finding.rule.unit)}".lstrip()
 
 
 def _written(value: float, unit: str) -> str:

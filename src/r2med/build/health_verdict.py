@@ -34,6 +34,10 @@ class HealthRule:
     why: str
     less: bool = False
     optional: bool = False
+    needs: str = ""
+    """The figure of another rule that must be good for this one to be."""
+    bound: str = ""
+    """Said before a figure that is the end of what can be: `at most`."""
 
     def judge(self, found: HealthFigure | None) -> str:
         """The verdict on a figure.
@@ -77,7 +81,17 @@ def health_rules() -> Sequence[HealthRule]:
 
 def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFinding]:
     """What every rule says; those that may be left out are where their figure is not known."""
-    found = [HealthFinding(rule, figures[rule.figure], rule.judge(figures[rule.figure])) for rule in health_rules()]
+    verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
+    found = [
+        HealthFinding(
+            rule,
+            figures[rule.figure],
+            DOUBTFUL
+            if rule.needs and verdicts[rule.figure] == GOOD and verdicts[rule.needs] != GOOD
+            else verdicts[rule.figure],
+        )
+        for rule in health_rules()
+    ]
     return [each for each in found if each.figure is not None or not each.rule.optional]
 
 

@@ -20,6 +20,8 @@ from r2med.storage.sqlite import DamagedError, Database, Format, seal
 
 STORE = "build.sqlite"
 KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
+ASKED_AGAIN = "a reply could not be used, the same command asks again"
+"""The mark of an item that is kept for now, and made again by the next command."""
 
 _FORMAT = Format(
     "store of a build",
@@ -92,6 +94,13 @@ class Count:
     failed: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The items behind each reason they were dropped for, if these are files."""
+
+    @property
+    def left(self) -> int:
+        """How many items the same command asks about again: those that failed or whose reply could not be used."""
+        return sum(self.failed.values()) + self.marks.get(ASKED_AGAIN, 0)
 
 
 @contextmanager
@@ -204,10 +213,12 @@ class ItemStore:
 
     def counts(self) -> dict[str, Count]:
         """How the steps went that the last pass finished."""
-        return {
-            name: Count(**dict(row.outcome.value) | {"spent": Spent(**row.outcome.value["spent"])})
-            for name, row in self.kept(_COUNTS).items()
-        }
+        return {name: read_count(row.outcome.value) for name, row in self.kept(_COUNTS).items()}
+
+
+def read_count(value: Mapping[str, Any]) -> Count:
+    """How a step went, as it was kept."""
+    return Count(**dict(value) | {"spent": Spent(**value["spent"])})
 
 
 def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
@@ -226,6 +237,15 @@ def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
     return Count(step, items, kept, dict(dropped), dict(failed), dict(marks), spent)
 
 
+def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
+    """How a step went whose items are files: those that were dropped by name."""
+    names: dict[str, list[str]] = {}
+    for name, outcome in sorted(outcomes.items()):
+        if outcome.state == DROPPED:
+            names.setdefault(outcome.dropped, []).append(name)
+    return replace(count_outcomes(step, outcomes.values()), names=names)
+
+
 def count_reasons(step: str, reasons: Iterable[str]) -> Count:
     """How a step went that asks nobody, by why each item was dropped; empty for one that was kept."""
     found = Counter(reasons)
@@ -236,6 +256,7 @@ def count_reasons(step: str, reasons: Iterable[str]) -> Count:
 def _row(step: str, identifier: str, key: str, outcome: Outcome) -> tuple[Any, ...]:
     value = orjson.dumps({"value": outcome.value, "marks": outcome.marks}, default=list)
     reason, spent = outcome.failed or outcome.dropped, outcome.spent
+    key = "" if ASKED_AGAIN in outcome.marks else key  # no item has this key, so it counts as not there
     tokens = (spent.requests, spent.prompt_tokens, spent.completion_tokens)
     row = (step, identifier, key, outcome.state, reason, value, *tokens, spent.cost)
     return (*row, seal(*row))

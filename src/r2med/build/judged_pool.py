@@ -15,7 +15,7 @@ import polars as pl
 
 from r2med.build.build_items import Passage, Question
 from r2med.build.mining import SOURCE
-from r2med.build.select_questions import DEV, POSITIVE, TEST
+from r2med.build.select_questions import DEV, POSITIVE, TEST, UNJUDGED
 from r2med.errors import DataError, R2medError
 
 TASK, MANIFEST = "task", "build.json"
@@ -98,6 +98,24 @@ class JudgedPool:
         for question in self.questions:
             found.setdefault(question.split, []).append(question)
         return found
+
+
+def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
+    """Return what the judges of a build say of each pair, by its `judgements.parquet`; None for any other file.
+
+    The band counts as 0, as in the task itself; a pair that no judge could be read on is left out.
+    """
+    try:
+        if path.suffix != ".parquet" or not {*_PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
+            return None
+        rows = pl.read_parquet(path, columns=[*_PAIR, "verdict"]).unique(_PAIR, keep="first", maintain_order=True)
+    except (OSError, pl.exceptions.PolarsError):
+        # Whoever reads judgements of other kinds says what is wrong.
+        return None
+    found: dict[str, dict[str, int]] = {}
+    for query, passage, verdict in rows.filter(pl.col("verdict") != UNJUDGED).iter_rows():
+        found.setdefault(query, {})[passage] = int(verdict == POSITIVE)
+    return found
 
 
 def _positive(row: Mapping[str, Any]) -> Positive:

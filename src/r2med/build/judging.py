@@ -21,7 +21,7 @@ from r2med.build.build_items import Passage, Question
 from r2med.build.build_plan import BuildPlan, JudgeSettings
 from r2med.build.item_store import Outcome
 from r2med.build.prompt_files import prompt
-from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
+from r2med.build.step_runner import AskedModel, Asking, Step, Unread, answered, asked_model, step_key
 from r2med.llm import Failed, Reply, Request
 from r2med.llm.reading import read_object
 from r2med.models.prompts import Template
@@ -63,7 +63,7 @@ class Opinion:
     """Whether the quote occurs in the passage: found, invented, or none."""
 
 
-Opinions = Generator[Sequence[Request], Sequence[Reply | Failed], tuple[list[Opinion], int]]
+Opinions = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], tuple[list[Opinion], int]]
 """Judges being asked: requests out, replies in, their opinions at the end and how many could not be read."""
 
 
@@ -236,6 +236,7 @@ def _opinions(asks: Sequence[Ask], pair: Pair, settings: JudgeSettings) -> Opini
     """What judges say, each asked again while it cannot be read; and how many could not be read in the end."""
     found: list[Opinion] = []
     waiting = list(asks)
+    unread: list[list[Reply]] = [[] for _ in asks]
     for number in range(settings.retries + 1):
         if number:
             waiting = [Ask(ask.judge, ask.judge.again(ask.request, ask.request.sample + _RETRY)) for ask in waiting]
@@ -245,9 +246,13 @@ def _opinions(asks: Sequence[Ask], pair: Pair, settings: JudgeSettings) -> Opini
             for ask, reply in zip(waiting, replies, strict=True)
         ]
         found += [opinion for opinion in read if opinion is not None]
-        waiting = [ask for ask, opinion in zip(waiting, read, strict=True) if opinion is None]
+        lost = [place for place, opinion in enumerate(read) if opinion is None]
+        unread = [[*unread[place], answered(replies[place])] for place in lost]
+        waiting = [waiting[place] for place in lost]
         if not waiting:
             break
+    if waiting:
+        yield Unread([reply for said in unread for reply in said])
     return found, len(waiting)
 
 

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from r2med.build.judged_pool import judged_qrels
 from r2med.data.dataset import Dataset, Qrels
 from r2med.data.qrels import REVIEWER_FIELDS, read_label_sets
 from r2med.data.rows import shorten
 from r2med.errors import DataError, R2medError
 from r2med.measure.agreement import Ratings
+from r2med.storage.files import expanded
 
 OF_TASK = "task"
 """The word for the judgements that a task comes with."""
+
+
+@dataclass(frozen=True)
+class GivenGrades:
+    """Grades as they were given, on a scale of their own."""
+
+    review: str
+    scale: tuple[int, ...]
+    grades: Qrels
+
+
+@dataclass(frozen=True)
+class LookedUpLabels:
+    """Judgements that somebody else has looked up, and the grades that they were made of."""
+
+    qrels: Qrels
+    given: GivenGrades
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,8 @@ class LabelSet:
     qrels: Qrels
     left_out: int = 0
     """Judgements of queries that the task does not have, or has no relevant document for."""
+    given: GivenGrades | None = None
+    """The grades behind the judgements, where they were given on another scale."""
 
     @property
     def judged(self) -> int:
@@ -49,7 +70,7 @@ class LabelSet:
 
 
 def read_sets(
-    sources: Sequence[str], dataset: Dataset, known: Mapping[str, Qrels] | None = None
+    sources: Sequence[str], dataset: Dataset, known: Mapping[str, LookedUpLabels] | None = None
 ) -> tuple[LabelSet, ...]:
     """The label sets that names stand for: the word `task`, files of judgements, files with a column of reviewers.
 
@@ -63,19 +84,34 @@ def read_sets(
             f" own labels), or a file with a column of reviewers ({fields})"
         )
     names = _told_apart([(source, reviewer) for source, reviewer, _ in raw])
-    return tuple(_known(name, source, qrels, dataset) for name, (source, _, qrels) in zip(names, raw, strict=True))
+    found = (_known(name, source, qrels, dataset) for name, (source, _, qrels) in zip(names, raw, strict=True))
+    looked_up = ((known or {}).get(source) for source, _, _ in raw)
+    return tuple(
+        replace(each, given=labels.given) if labels else each for each, labels in zip(found, looked_up, strict=True)
+    )
 
 
-def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, Qrels]) -> Iterator[tuple[str, str, Qrels]]:
+def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]) -> Iterator[tuple[str, str, Qrels]]:
     """Source, reviewer and judgements of each set behind a name."""
     if source in known:
-        yield source, "", known[source]
+        yield source, "", known[source].qrels
         return
     if source == OF_TASK:
         yield source, "", dataset.gold.qrels
         return
+    built = judged_qrels(expanded(source))
+    if built is not None:
+        yield source, "", _inside(built, dataset)
+        return
     for reviewer, qrels in read_label_sets(source).items():
         yield source, reviewer, qrels
+
+
+def _inside(qrels: Qrels, dataset: Dataset) -> Qrels:
+    """Return judgements without the passages that a build judged and left out of its corpus."""
+    known = dataset.collection.documents.position
+    found = {query: {d: grade for d, grade in judged.items() if d in known} for query, judged in qrels.items()}
+    return {query: judged for query, judged in found.items() if judged}
 
 
 def _told_apart(sets: Sequence[tuple[str, str]]) -> list[str]:
@@ -164,6 +200,17 @@ def _unjudged(first: LabelSet, other: LabelSet) -> dict[str, dict[str, int]]:
     return {query: judged for query, judged in left.items() if judged}
 
 
+def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:
+    """Return the sets with the grades that were given, where all are of one review; None where they are not."""
+    grades = [each.given for each in sets if each.given]
+    if len(grades) < len(sets) or len({each.review for each in grades}) > 1:
+        return None
+    return tuple(
+        replace(each, qrels={query: given.grades[query] for query in each.qrels})
+        for each, given in zip(sets, grades, strict=True)
+    )
+
+
 @dataclass(frozen=True)
 class SharedPairs:
     """The pairs of a query and a document that two sets at least have judged, with all that was said of them."""
@@ -173,8 +220,8 @@ class SharedPairs:
     """An item a pair, a rater a set; questions are queries."""
 
 
-def share_pairs(sets: Sequence[LabelSet]) -> SharedPairs:
-    """What can be compared; nothing at all is an error."""
+def share_pairs(sets: Sequence[LabelSet], scale: Sequence[float] | None = None) -> SharedPairs:
+    """What can be compared; nothing at all is an error. The scale is what was given, unless it is known."""
     seen = Counter((query, document) for each in sets for query, judged in each.qrels.items() for document in judged)
     pairs = [pair for pair, count in seen.items() if count > 1]
     if not pairs:
@@ -186,4 +233,4 @@ def share_pairs(sets: Sequence[LabelSet]) -> SharedPairs:
     grades = [[each.grade(*pair) for each in sets] for pair in pairs]
     places = {query: place for place, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
     table = np.array(grades, dtype=np.float64)
-    return SharedPairs(pairs, Ratings.of(table, [places[query] for query, _ in pairs]))
+    return SharedPairs(pairs, Ratings.of(table, [places[query] for query, _ in pairs], scale))

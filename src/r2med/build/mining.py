@@ -112,6 +112,11 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, engine: Engine) -> Step[
     return Step("mine", lambda question: question.id, key, make=make, batch=_BATCH)
 
 
+def is_free(plan: BuildPlan) -> bool:
+    """Tell whether mining asks no server that may bill it."""
+    return not any(stage.billed for name in plan.mine.systems for stage in build_system(name).walk())
+
+
 def _to_depth(system: System, depth: int) -> System:
     return system.with_option("depth", depth) if system.retriever.depth < depth else system
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.build.nano_recipe import HYBRID_DEPTH, HYBRID_K, LEXICAL, LIST_DEPTH, dense_config, with_depth
 from r2med.data.tasks import candidate_configs
+from r2med.measure.score import positive
 from r2med.pipeline.system import System
 from r2med.retrieve.fusion import RRF
 
@@ -83,8 +84,9 @@ def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
     fused = RRF(*[LEXICAL] * len(runs), k=HYBRID_K, depth=LIST_DEPTH * len(runs)).merge(runs)
     lists: dict[str, list[str]] = {}
     safeguards: dict[str, str] = {}
+    judged = positive(dataset.gold.qrels)
     for query, ranking in fused:
-        relevant = dataset.gold.qrels[query]
+        relevant = judged[query]
         found = list(ranking.documents[:HYBRID_DEPTH])
         if not any(document in relevant for document in found):
             below = (document for document in ranking.documents[HYBRID_DEPTH:] if document in relevant)

@@ -15,10 +15,11 @@ from r2med.build.nano_recipe import Recipe, split_name
 from r2med.build.nano_select import NanoSelection, choose
 from r2med.data import load
 from r2med.data.dataset import Dataset
-from r2med.data.layout import choose_part, listing
+from r2med.data.layout import choose_part, listing, splits
 from r2med.data.nano_candidates import candidates
 from r2med.data.nano_manifest import FORMAT
 from r2med.data.problems import Findings, place
+from r2med.data.qrels import read_judgements
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError, R2medError
@@ -29,7 +30,7 @@ from r2med.storage.cache import Cache
 from r2med.storage.files import expanded
 
 Source = str | Path | Task | Dataset
-_STATED = ("base", "family", "scenario", "noun", "target", "purpose", "subject")
+_STATED = ("base", "family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,12 @@ def _refuse_unjudged(source: Dataset) -> None:
     folder = source.collection.origin
     if folder is None:
         return
-    files = choose_part("queries", listing(folder), source.task.split)
-    table = read_queries([folder / name for name in files], Findings())
+    names, split = listing(folder), source.task.split
+    table = read_queries([folder / name for name in choose_part("queries", names, split)], Findings())
     absent = [position for query, position in table.position.items() if query not in source.collection.queries.position]
+    if len(splits(names)) > 1:  # a query that this split does not mention is another's
+        judged = read_judgements([folder / name for name in choose_part("qrels", names, split)], Findings()).grades
+        absent = [position for position in absent if table.ids[position] in judged]
     if absent:
         where = place(*table.origin(absent[0]))
         what = f"{len(absent):,} queries have no relevant document, the first is {table.ids[absent[0]]!r} ({where})"

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.build.build_plan import BuildPlan
+from r2med.build.build_plan import BuildPlan, TaskFacts
 from r2med.build.health import TaskHealth, known_health
 from r2med.build.health_report import CARD, card_lines
 from r2med.build.item_store import Count, ItemStore, Outcome
@@ -27,7 +27,7 @@ from r2med.build.judged_pool import (
 )
 from r2med.build.mining import PassageCorpus
 from r2med.build.prompt_files import PLACES, prompt
-from r2med.build.select_questions import DEV, TEST, Selection
+from r2med.build.select_questions import BAND, DEV, NEGATIVE, POSITIVE, TEST, Selection
 from r2med.diagnose.labels import write_labels
 from r2med.errors import R2medError
 from r2med.runs.cost import money
@@ -134,14 +134,20 @@ class Package:
             yield {key: value for key, value in row.items() if value or key == "text"} | place
 
     def _qrel_rows(self) -> Iterator[dict[str, Any]]:
+        """Every judged pair, positives first: what was judged irrelevant is known to be, and is not a hole."""
+        inside = set(self.selection.passages)
         for question in self.selection.questions:
-            for passage in self.selection.positives(question.id):
-                yield {"q_id": question.id, "p_id": passage, "score": 1}
+            verdicts = self.selection.verdicts[question.id]
+            for kind in (POSITIVE, BAND, NEGATIVE):
+                for passage, verdict in verdicts.items():
+                    if verdict == kind and passage in inside:
+                        score = int(verdict == POSITIVE)
+                        yield {"q_id": question.id, "p_id": passage, "score": score, "verdict": verdict}
 
     def _qrels_of(self, split: str) -> bytes:
         rows = [row for row in self._qrel_rows() if self.selection.splits[row["q_id"]] == split]
-        lines = [f"{row['q_id']}\t{row['p_id']}\t{row['score']}\n" for row in rows]
-        return "".join(["query-id\tcorpus-id\tscore\n", *lines]).encode()
+        lines = [f"{row['q_id']}\t{row['p_id']}\t{row['score']}\t{row['verdict']}\n" for row in rows]
+        return "".join(["query-id\tcorpus-id\tscore\tverdict\n", *lines]).encode()
 
     def _judgement_rows(self) -> Iterator[dict[str, Any]]:
         """Of every pair that was judged, those of questions that were dropped last included."""
@@ -154,7 +160,8 @@ class Package:
 
     def _task_file(self) -> str:
         facts = asdict(self.plan.task)
-        return "".join(f"{name} = {_quoted(facts[name])}\n" for name in ("noun", "target", "purpose"))
+        named = ("name",) if self.plan.task.name != TaskFacts.name else ()
+        return "".join(f"{name} = {_quoted(facts[name])}\n" for name in (*named, "noun", "target", "purpose"))
 
     def manifest(self) -> dict[str, Any]:
         """What the folder says of itself: settings, prompts, funnel and cost."""
@@ -166,7 +173,7 @@ class Package:
             "funnel": [asdict(count) for count in self.counts],
             "questions": len(self.selection.questions),
             "passages": len(self.selection.passages),
-            "positives": sum(1 for _ in self._qrel_rows()),
+            "positives": sum(row["score"] for row in self._qrel_rows()),
         }
 
     def _card(self, manifest: Mapping[str, Any], health: TaskHealth) -> str:
@@ -227,10 +234,19 @@ def remarks(count: Count) -> list[str]:
     """Why items were dropped, failed or are marked, with how many: the most frequent first."""
     kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
     return [
-        f"{number:,} {prefix}{reason}"
+        f"{number:,} {prefix}{reason}{_list_names(count.names.get(reason, ()))}"
         for reasons, prefix in kinds
         for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     ]
+
+
+_NAMED = 10
+"""So many files are named in a remark; JSON has all."""
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f": {', '.join(names[:_NAMED])}{more}" if names else ""
 
 
 def _cell(text: str) -> str:

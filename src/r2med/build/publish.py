@@ -24,7 +24,7 @@ from r2med.data.validate import validate
 from r2med.errors import R2medError, first_line
 
 _AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
-_QREL_COLUMNS = ("q_id", "p_id", "score")
+_QREL_COLUMNS = ("q_id", "p_id", "score", "verdict")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,11 @@ def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
     file = folder / "qrels" / f"{split}.tsv"
     lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else []
     cells = (line.split("\t") for line in lines)
-    return [dict(zip(_QREL_COLUMNS, (query, passage, int(score)), strict=True)) for query, passage, score in cells]
+    # The task of an older build has no verdicts.
+    return [
+        dict(zip(_QREL_COLUMNS, (query, passage, int(score), *verdict), strict=False))
+        for query, passage, score, *verdict in cells
+    ]
 
 
 def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:

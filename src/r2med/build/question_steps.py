@@ -15,7 +15,7 @@ from r2med.build.build_items import Question
 from r2med.build.build_plan import BuildPlan, RuleSettings
 from r2med.build.item_store import Outcome
 from r2med.build.prompt_files import prompt
-from r2med.build.step_runner import AskedModel, Asking, Step, answered, asked_model, step_key
+from r2med.build.step_runner import AskedModel, Asking, Step, Unread, answered, asked_model, step_key
 from r2med.diagnose.labels import Scheme, scheme
 from r2med.llm import Failed, Reply, Request
 from r2med.llm.answer_judge import judge_text
@@ -23,7 +23,7 @@ from r2med.llm.reading import read_class, read_object, read_verdict
 from r2med.text.answer_matching import matches, normalised
 
 Value = TypeVar("Value")
-Tries = Generator[Sequence[Request], Sequence[Reply | Failed], Value | None]
+Tries = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Value | None]
 
 OTHER = "other"
 _TRIES = 3
@@ -106,12 +106,15 @@ def _rules(plan: BuildPlan) -> QuestionStep:
 
 def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None]) -> Tries[Value]:
     """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    unread = []
     for number in range(_TRIES):
         (reply,) = yield [model.again(request, request.sample + number) if number else request]
         said = answered(reply)
         value = None if said.incomplete else read(said.text)
         if value is not None:
             return value
+        unread.append(said)
+    yield Unread(unread)
     return None
 
 
@@ -155,6 +158,9 @@ def _difficulty(plan: BuildPlan) -> QuestionStep:
     def work(question: Question) -> Asking:
         replies = yield requests(question)
         answers = [answered(reply).text for reply in replies]
+        unanswered = [said for reply in replies if (said := answered(reply)).incomplete]
+        if unanswered:
+            yield Unread(unanswered)
         right: list[bool | None] = []
         for answer in answers:
             if judge is None or not answer:
@@ -163,7 +169,8 @@ def _difficulty(plan: BuildPlan) -> QuestionStep:
                 right.append((yield from tries(judge, comparison(judge, question, answer), read_verdict)))
         easy = sum(decided is True for decided in right) >= settings.drop_at
         why = f"answered by {settings.drop_at} or more of {len(models)} small models" if easy else ""
-        marks = ("a verdict could not be read",) if None in right else ()
+        lacks = {"a verdict could not be read": None in right, "a model did not answer": bool(unanswered)}
+        marks = tuple(lack for lack, there in lacks.items() if there)
         value = {"answers": dict(zip(settings.models, answers, strict=True)), "right": right}
         return Outcome(value, why, marks=marks)
 
@@ -216,6 +223,8 @@ def _rewrite(plan: BuildPlan) -> QuestionStep:
             why = (yield from problem(question, text)) or ""
             if not why:
                 break
+            if not text:
+                yield Unread([answered(reply)])
         return Outcome({"text": text}, why)
 
     def key(question: Question) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,24 +91,40 @@ def _draw(seed: int, name: str) -> bytes:
 
 def _splits(selection: Selection, corpus: PassageCorpus, settings: SelectSettings) -> dict[str, str]:
     """Questions that share a document, as source or as positive, lie in one split; the seed draws groups for dev."""
-    groups: dict[str, list[str]] = {}
-    for question, root in _groups(selection, corpus).items():
-        groups.setdefault(root, []).append(question)
-    wanted = settings.dev * len(selection.questions)
-    splits: dict[str, str] = {}
-    count = 0
-    for root in sorted(groups, key=lambda name: _draw(settings.seed, name)):
-        members = groups[root]
-        # A group goes to dev where that brings its size nearer to what is wanted.
-        chosen = DEV if abs(count + len(members) - wanted) < abs(count - wanted) else TEST
-        count += len(members) if chosen == DEV else 0
-        splits |= dict.fromkeys(members, chosen)
-    return {question.id: splits[question.id] for question in selection.questions}
+    held = draw_groups(_groups(selection, corpus), settings.dev, settings.seed)
+    return {question.id: DEV if question.id in held else TEST for question in selection.questions}
+
+
+def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
+    """Return whole groups of questions that make up a share of them, drawn by the seed."""
+    members: dict[str, list[str]] = {}
+    for question, root in groups.items():
+        members.setdefault(root, []).append(question)
+    wanted = share * len(groups)
+    held: set[str] = set()
+    for root in sorted(members, key=lambda name: _draw(seed, name)):
+        # A group is held out where that brings the number nearer to what is wanted.
+        if abs(len(held) + len(members[root]) - wanted) < abs(len(held) - wanted):
+            held.update(members[root])
+    return held
 
 
 def _groups(selection: Selection, corpus: PassageCorpus) -> dict[str, str]:
     """For each question the first of those that it shares documents with, directly or through others."""
-    parent = {question.id: question.id for question in selection.questions}
+    shared: dict[str, list[str]] = {}
+    for question in selection.questions:
+        positives = [corpus.passage(passage).document for passage in selection.positives(question.id)]
+        shared[question.id] = [*corpus.source_documents(question), *question.sources, *positives]
+    return join_groups(shared)
+
+
+def join_groups(shared: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:
+    """Return for each question one of those that have something in common with it, directly or through others.
+
+    >>> join_groups({"a": [1], "b": [2], "c": [1, 3], "d": [3]})
+    {'a': 'a', 'b': 'b', 'c': 'a', 'd': 'a'}
+    """
+    parent = {name: name for name in shared}
 
     def root(name: str) -> str:
         while parent[name] != name:
@@ -116,9 +132,8 @@ def _groups(selection: Selection, corpus: PassageCorpus) -> dict[str, str]:
             name = parent[name]
         return name
 
-    owner: dict[str, str] = {}
-    for question in selection.questions:
-        positives = [corpus.passage(passage).document for passage in selection.positives(question.id)]
-        for document in (*corpus.source_documents(question), *question.sources, *positives):
-            parent[root(question.id)] = root(owner.setdefault(document, question.id))
+    owner: dict[Hashable, str] = {}
+    for name, things in shared.items():
+        for thing in things:
+            parent[root(name)] = root(owner.setdefault(thing, name))
     return {name: root(name) for name in parent}

@@ -36,16 +36,4 @@ def price_step(
     missing = open_items(step, items, store)
     chosen = missing[:: max(1, len(missing) // _SAMPLE)]
     guess = current_client().estimate([request for item in chosen for request in foresee(item)])
-    return Foreseen(step.name, len(missing), _scaled(guess, len(missing) / max(1, len(chosen))))
-
-
-def _scaled(guess: Estimate, factor: float) -> Estimate:
-    """An estimate of a part, for the whole."""
-    return Estimate(
-        round(guess.requests * factor),
-        round(guess.cached * factor),
-        round(guess.prompt_tokens * factor),
-        round(guess.completion_tokens * factor),
-        None if guess.cost is None else guess.cost * factor,
-        None if guess.cost_limit is None else guess.cost_limit * factor,
-    )
+    return Foreseen(step.name, len(missing), guess.scaled(len(missing) / max(1, len(chosen))))

@@ -14,17 +14,24 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from r2med.build.build_plan import BuildPlan
-from r2med.build.item_store import Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
+from r2med.build.item_store import ASKED_AGAIN, Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
 from r2med.engine.spreading import every_share, postponed_as
 from r2med.errors import R2medError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
 from r2med.pipeline.engine import Engine, Progress
 from r2med.storage.cache import cache_key
 
-Asking = Generator[Sequence[Request], Sequence[Reply | Failed], Outcome]
+
+class Unread(NamedTuple):
+    """Replies in which nothing could be read, and that are not asked for again now."""
+
+    replies: Sequence[Reply]
+
+
+Asking = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Outcome]
 """An item being worked on: requests out, replies in, its outcome at the end."""
 Item = TypeVar("Item")
 Keep = Callable[[Item, str, Outcome], None]
@@ -175,6 +182,8 @@ class _Dialogue(Generic[Item]):
         self.outcome: Outcome | None = None
         self.counted = False
         """Whether the bar has moved on for it."""
+        self.unread: list[Reply] = []
+        """Replies that its outcome lacks."""
         self._asking, self._spent = step.work(item), Spent()
         self._go_on(self._asking.__next__)
 
@@ -183,13 +192,24 @@ class _Dialogue(Generic[Item]):
         self._spent = sum(map(_spent, replies), self._spent)
         self._go_on(lambda: self._asking.send(replies))
 
-    def _go_on(self, advance: Callable[[], Sequence[Request]]) -> None:
+    def _go_on(self, advance: Callable[[], Sequence[Request] | Unread]) -> None:
         try:
-            self.requests = advance()
+            wanted = advance()
+            while isinstance(wanted, Unread):
+                self.unread += wanted.replies
+                wanted = self._asking.send(())
+            self.requests = wanted
         except StopIteration as ended:
-            self.outcome = replace(ended.value, spent=self._spent)
+            self.outcome = self._ended(ended.value)
         except NoReply as failure:
             self.outcome = Outcome(failed=str(failure), spent=self._spent)
+
+    def _ended(self, outcome: Outcome) -> Outcome:
+        """Return its outcome; one that lacks a reply is marked, so that the next command asks for it again."""
+        if not (outcome.dropped or outcome.marks):
+            self.unread = []  # a later sample was read in their place
+        marks = (*outcome.marks, *([ASKED_AGAIN] if self.unread else []))
+        return replace(outcome, spent=self._spent, marks=marks)
 
 
 class _Asker(Generic[Item]):
@@ -250,6 +270,7 @@ class _Asker(Generic[Item]):
             if any(map(self._client.sends, each.requests)):
                 return False
             each.hear(await asyncio.gather(*map(self._client.ask, each.requests)))
+        self._client.reject(each.unread)
         self._keep(each.item, each.key, each.outcome)
         if not each.counted:
             self._bar.advance()

@@ -15,8 +15,8 @@ from typing import Any
 
 from r2med.build.item_store import FAILED, ItemStore, Outcome, Spent
 from r2med.build.step_pricing import Foreseen
-from r2med.build.step_runner import AskedModel, Asking, Step, answered, open_items, run_step, step_key
-from r2med.build.translation_gates import Language, find_problems, language
+from r2med.build.step_runner import AskedModel, Asking, Step, Unread, answered, open_items, run_step, step_key
+from r2med.build.translation_gates import GATES, Language, find_problems, language
 from r2med.data.dataset import Dataset
 from r2med.diagnose.gap import ENCODER, cosines
 from r2med.errors import R2medError
@@ -47,6 +47,11 @@ class TranslationSettings:
     failed: str = DROP
     """Whether questions that fail a gate are left out, or stay and are marked."""
     max_tokens: int = 2048
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether the model that translates, by whatever name, also says whether that means the same."""
+        return self.judge in ("", self.model) or find_model(self.judge).id == find_model(self.model).id
 
     def __post_init__(self) -> None:
         if not 0 <= self.near <= 1:
@@ -164,7 +169,7 @@ class Translator:
 
         def key(item: _Item) -> str:
             asked = [request.key() for request in self._foresee(item)]
-            return step_key("translate", asked=asked, attempts=attempts, language=self.spoken.code)
+            return step_key("translate", asked=asked, attempts=attempts, language=self.spoken.code, gates=GATES)
 
         return Step(f"translate-{self.spoken.code}", lambda item: item.id, key, work=self._work)
 
@@ -178,7 +183,7 @@ class Translator:
 
     def _attempt(
         self, item: _Item, first: int
-    ) -> Generator[Sequence[Request], Sequence[Reply | Failed], dict[str, Any]]:
+    ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
         text = yield from _ask(self._writer, self._translation(item), first, _read_text)
         if not text:
             return {"problems": [(UNREAD, "no translation could be read")]}
@@ -218,12 +223,15 @@ def _prompt(name: str) -> Template:
 
 def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generator[Any, Any, Any]:
     """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    unread = []
     for number in range(first, first + _READINGS):
         (reply,) = yield [model.again(request, number) if number else request]
         said = answered(reply)
         value = None if said.incomplete else read(said.text)
         if value is not None:
             return value
+        unread.append(said)
+    yield Unread(unread)
     return None
 
 

@@ -21,7 +21,7 @@ from r2med.errors import R2medError
 from r2med.storage.files import draft_folder, unwritable
 
 _FORMAT = 1
-_STATED = ("family", "noun", "target", "purpose", "subject")
+_STATED = ("family", "noun", "target", "purpose", "subject", "drop_self")
 
 
 def check_place(out: Path) -> None:
@@ -94,7 +94,7 @@ def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings)
         "translations.jsonl": _lines(_everything(each) for each in made.questions),
         "task.toml": "".join(_stated(source)).encode(),
         TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
-        "README.md": "\n".join(_card(facts)).encode(),
+        "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
     }
 
 
@@ -144,13 +144,16 @@ def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettin
     }
 
 
-def _card(facts: dict[str, Any]) -> Iterator[str]:
+def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:
     yield f"# {facts['source']} in {facts['language']}"
     yield ""
     yield f"Questions translated by {facts['model']} with `r2med build translate`; documents and judgements are"
     yield f"those of the source. {facts['passed']:,} of {facts['questions']:,} questions passed every gate; the others"
     yield f"are {'in it, with the gate that stopped them beside' if facts['failed'] == MARK else 'left out'}. No person"
     yield "has checked the translations."
+    if judged_by_itself:
+        yield ""
+        yield f"{facts['model']} judged its own translations: what it misunderstands, it also calls the same."
     yield from ("", "| gate | questions stopped |", "|---|---:|")
     yield from (f"| {gate} | {number:,} |" for gate, number in facts["gates"].items())
     yield from ("", "`translations.jsonl` has every question with its back-translation and what gates found.", "")

@@ -20,9 +20,15 @@ from r2med.errors import R2medError, suggest
 
 NUMBERS, UNITS, NAMES, LANGUAGE = "numbers", "units", "names", "language"
 SOURCE_LANGUAGE = "en"
+GATES = 2
+"""The version of the rules below: what passed an earlier one is looked at again."""
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _RAISED = re.compile("[⁻⁰¹²³⁴-⁹]+")
 _NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")
+_NEGATIVE = re.compile(r"(?<![a-zà-öø-ÿ\d.,)%])[-–]$")
+_RANGE = re.compile(r"\d[\d.,]*\s*\S{0,6}\s+[-–]$")
+"""A sign before a number that stands between two of them: 5 mg -10 mg."""
+_PER = re.compile(r"\s*(?:/|per\b)\s*")
 _POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")
 """Of square and cubic units only the unit is looked at."""
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]+(?:-[A-Za-z]+)?-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
@@ -56,8 +62,8 @@ class Quantity(NamedTuple):
     values: frozenset[float]
     unit: str
     """By its name in the table; empty where none follows."""
-    per: str
-    """Of a compound such as mg/dL, what stands below; empty for none."""
+    per: tuple[str, ...]
+    """Of a compound such as mg/kg/day, what stands below."""
     written: str
 
 
@@ -157,11 +163,38 @@ def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
             # 千克 is a kilogram, and no thousand of anything.
             if text[end:].lstrip().startswith(sign) and not _unit_pattern().match(text[end:].lstrip()):
                 values, end = frozenset(value * times for value in values), text.index(sign, end) + len(sign)
+        before = text[: found.start()]
+        negative = bool(_NEGATIVE.search(before)) and not _RANGE.search(before)
+        if negative or _may_be_negative(before, text):
+            values = frozenset(-value for value in values) | (frozenset() if negative else values)
         rest = text[end:].lstrip(" -\N{NON-BREAKING HYPHEN}")
         unit = _unit_pattern().match(rest)
-        per = _unit_pattern().match(rest[unit.end() :].lstrip(" ").removeprefix("/").lstrip()) if unit else None
-        slash = unit is not None and rest[unit.end() :].lstrip().startswith("/")
-        yield Quantity(values, _units()[unit[0]] if unit else "", _units()[per[0]] if per and slash else "", found[0])
+        per = tuple(_divisors(rest[unit.end() :])) if unit else ()
+        yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + found[0])
+
+
+def _may_be_negative(before: str, text: str) -> bool:
+    """Return whether a word says that a number is negative; "menos" also means "at least"."""
+    signs = _facts()["signs"]
+    return before.rstrip().endswith(tuple(signs["minus"])) or any(words in text for words in signs["below"])
+
+
+def _divisors(text: str) -> Iterator[str]:
+    """Yield the units below a stroke at the beginning of a text."""
+    place = 0
+    while (stroke := _PER.match(text, place)) and (unit := _unit_pattern().match(text, stroke.end())):
+        yield _units()[unit[0]]
+        place = unit.end()
+
+
+def _spoken_divisors(text: str) -> set[str]:
+    """Return units that stand neither behind a stroke nor behind a number, as in "por kg", "daily" or "每公斤"."""
+    found = set()
+    for unit in re.finditer(rf"(?<![a-zà-öø-ÿ]){_unit_pattern().pattern}", text):
+        before = text[: unit.start()].rstrip(" -")
+        if not before.endswith("/") and not re.search(r"(?<!\d)(?!1$)\d+$", before):
+            found.add(_units()[unit[0]])
+    return found
 
 
 def _values(token: str, spoken: Language) -> frozenset[float]:
@@ -182,6 +215,8 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
 
 def _said(value: float, text: str, spoken: Language) -> bool:
     """Whether a small number is there as a word."""
+    if value < 0:
+        return any(word in text for word in _facts()["signs"]["minus"]) and _said(-value, text, spoken)
     if not value.is_integer() or not 0 <= value < 100:
         return False
     words = [spoken.numbers[int(value)]] if value < len(spoken.numbers) else []
@@ -226,9 +261,10 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
     known = sorted({value for quantity in wanted for value in quantity.values})
     there = quantities(translation, spoken, known=known)
     lowered = plain(translation)
+    spoken_divisors = _spoken_divisors(plain(original)), _spoken_divisors(lowered)
     for quantity in wanted:
         same = [each for each in there if each.values & quantity.values]
-        right = [each for each in same if _same_unit(quantity, each)]
+        right = [each for each in same if _same_unit(quantity, each) and _same_divisor(quantity, each, spoken_divisors)]
         if right:
             there.remove(right[0])
         elif same:
@@ -243,16 +279,20 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
 
 
 def _same_unit(wanted: Quantity, there: Quantity) -> bool:
-    if wanted.per and there.per and wanted.per != there.per:
-        return False
     if not there.unit:
         return wanted.unit not in _facts()["dose"]
     return wanted.unit in ("", there.unit)
 
 
+def _same_divisor(wanted: Quantity, there: Quantity, said: tuple[set[str], set[str]]) -> bool:
+    """Return whether a dose is of the same: what stands below a stroke may be said in words, and not be lost."""
+    original, translation = said
+    return set(wanted.per) <= {*there.per, *translation} and set(there.per) <= {*wanted.per, *original}
+
+
 def _written(quantity: Quantity) -> str:
     unit = {"percent": "%", "celsius": "°C", "fahrenheit": "°F", "ug": "µg"}.get(quantity.unit, quantity.unit)
-    return f"{quantity.written} {unit}".strip() + (f"/{quantity.per}" if quantity.per else "")
+    return f"{quantity.written} {unit}".strip() + "".join(f"/{unit}" for unit in quantity.per)
 
 
 def drug_names(text: str) -> list[str]:

@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from r2med.build.audit import AuditOptions, audit
+from r2med.build.label_sets import LookedUpLabels
 from r2med.cli.options import ManyValues, json_option, output, remark, write_json
 from r2med.data import load
-from r2med.data.dataset import Qrels
 from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.render.audit_report import FORMATS, show_audit
 from r2med.render.charts import stability_chart
 from r2med.render.plots import ENDINGS, save
-from r2med.review.resolved_labels import reviewed_qrels
+from r2med.review.resolved_labels import reviewed_labels, reviewers_of
 from r2med.review.review_store import ReviewStore
 from r2med.runs.ledger import Ledger
 
@@ -28,7 +28,8 @@ from r2med.runs.ledger import Ledger
     multiple=True,
     required=True,
     metavar="task|FILE|review:NAME...",
-    help="Label sets: `task` (its own), files of judgements or of reviewers, a review (or review:NAME:REVIEWER).",
+    help="Label sets: `task` (its own), files of judgements or of reviewers, a review, one of its reviewers"
+    " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
 @click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
@@ -58,6 +59,7 @@ def command(
     \b
     Examples:
       r2med audit sample/Biology --labels task review:pilot --holes --binary
+      r2med audit sample/Biology --labels "review:pilot:*"
       r2med audit sample/Biology --labels task --labels review.csv --overlay
       r2med audit sample/Biology --labels task second.qrels --fill --systems bm25 wordllama
       r2med audit sample/Biology --labels reviewers.csv --format md
@@ -72,8 +74,11 @@ def command(
     measure = Measure.parse(given.pop("metric"))
     _check_plot(plot)
     dataset = load(task)
+    reviewed = _reviewed(labels, dataset.name)
+    sources = [name for source in labels for name in reviewed.get(source, (source,))]
+    looked_up = {name: found for names in reviewed.values() for name, found in names.items()}
     with Ledger() as ledger:
-        found = audit(ledger, dataset, labels, AuditOptions(measure, **given), _reviewed(labels, dataset.name))
+        found = audit(ledger, dataset, sources, AuditOptions(measure, **given), looked_up)
     remark(found.notes)
     if as_json:
         write_json(found.as_dict())
@@ -86,18 +91,20 @@ def command(
         click.echo(f"the figure is in {plot}", err=True)
 
 
-def _reviewed(labels: tuple[str, ...], task: str) -> dict[str, Qrels]:
-    """The labels of the reviews that are named."""
-    found: dict[str, Qrels] = {}
+def _reviewed(labels: tuple[str, ...], task: str) -> dict[str, dict[str, LookedUpLabels]]:
+    """Return the labels of the reviews that are named, by name; `review:NAME:*` stands for each of its reviewers."""
+    found: dict[str, dict[str, LookedUpLabels]] = {}
     for source in labels:
         if source.startswith(_REVIEW):
             name, _, reviewer = source.removeprefix(_REVIEW).partition(":")
             with ReviewStore.open(name) as store:
-                found[source] = reviewed_qrels(store, task, reviewer)
+                people = reviewers_of(store, task) if reviewer == _EVERYBODY else [reviewer]
+                names = {person: f"{_REVIEW}{name}:{person}" if person else source for person in people}
+                found[source] = {names[person]: reviewed_labels(store, task, person) for person in people}
     return found
 
 
-_REVIEW = "review:"
+_REVIEW, _EVERYBODY = "review:", "*"
 
 
 def _check_plot(path: Path | None) -> None:

@@ -16,16 +16,21 @@ from r2med.diagnose.language_drop import LanguageDrop, language_drops, tasks_of,
 from r2med.engine.spreading import spreading
 from r2med.errors import Postponed, R2medError
 from r2med.measure.metrics import Measure
+from r2med.pipeline.named_runs import name_here
 from r2med.render.board_terminal import show_board
 from r2med.render.board_text import FORMATS
 from r2med.render.language_tables import show_drops
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Ledger, RecordedName
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 
 
 DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
+
+
+_LINES = 25
+"""Lines of a table that a reader takes in."""
 
 
 @click.command("board", cls=ManyValues)
@@ -63,7 +68,9 @@ DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
 )
 @click.option("--ascending", is_flag=True, help="The other way round.")
 @click.option("--oracles/--no-oracles", default=True, help="Whether to list systems that were shown the answers.")
-@click.option("--limit", default=0, type=click.IntRange(0), help="How many lines; 0 for all.")
+@click.option(
+    "--limit", type=click.IntRange(0), help=f"How many lines; 0 for all (default: {_LINES} on a terminal, else all)."
+)
 @click.option(
     "--format",
     "form",
@@ -104,7 +111,7 @@ def command(**given: Any) -> None:
         oracles=given["oracles"],
         sort=given["sort"],
         ascending=given["ascending"],
-        limit=given["limit"],
+        limit=(_LINES if given["form"] == "terminal" else 0) if given["limit"] is None else given["limit"],
         intervals=given["ci"],
         cost="cost" in given["columns"],
         details=tuple(DETAILS_BY_OPTION[name] for name in given["columns"] if name in DETAILS_BY_OPTION),
@@ -114,7 +121,7 @@ def command(**given: Any) -> None:
     engine = open_engine(given["engine"] or "local", {"view": str(view)})
     try:
         with Ledger() as ledger, spreading(engine):
-            found = board(ledger, view)
+            found = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
             found = replace(found, drops=_drops(ledger, found))
     except Postponed as share:
         click.echo(str(share), err=True)
@@ -133,7 +140,7 @@ def command(**given: Any) -> None:
 def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
     """What the systems of a board lose on those of its tasks that are translations."""
     translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
-    systems = [line.row.system for line in found.lines if line.row.own and not line.row.oracle]
+    systems = [RecordedName(line.row.name) for line in found.lines if line.row.own and not line.row.oracle]
     return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
 
 

@@ -46,11 +46,11 @@ def command() -> None:
     \b
     Examples:
       r2med build init my-build
-      r2med build --help
+      r2med build run my-build --dry-run
     """
 
 
-@command.command("init")
+@command.command("init", short_help="Write an example plan into a new folder.")
 @_FOLDER
 def init_folder(folder: Path) -> None:
     """Write plan.toml, guideline.md and an example into a new folder DIR.
@@ -65,7 +65,7 @@ def init_folder(folder: Path) -> None:
     click.echo(f"  r2med build run {folder} --dry-run", err=True)
 
 
-@command.command("run")
+@command.command("run", short_help="Run the steps of a plan, or resume them.")
 @_FOLDER
 @click.option("--until", default="", metavar="STEP", help="Stop after this step, such as read, rewrite or mine.")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what each step would ask and cost.")
@@ -87,14 +87,17 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
             return
         built = builder.run(until)
     _report(built, as_json)
-    failed = sum(sum(count.failed.values()) for count in built.counts)
-    if failed:
-        click.echo(f"note: {failed:,} items were not answered; run the same command to ask again", err=True)
+    left = sum(count.left for count in built.counts)
+    if left:
+        click.echo(
+            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
+            err=True,
+        )
     if built.task:
         click.echo(f"the task is in {built.task}; see: r2med run bm25 --tasks {built.task}", err=True)
 
 
-@command.command("check")
+@command.command("check", short_help="Judge the quality of a built task.")
 @_FOLDER
 @click.option("--reask", default="0%", metavar="SHARE", help="Ask judges again about this share of pairs, such as 5%.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
@@ -158,7 +161,7 @@ def _share(text: str) -> float:
     return value
 
 
-@command.command("translate")
+@command.command("translate", short_help="Translate the questions of a task.")
 @click.argument("task")
 @click.option("--to", "languages", required=True, metavar="es,fr,zh", help="Languages, with commas between them.")
 @click.option("--llm", "model", required=True, metavar="MODEL", help="Who translates, and translates back.")
@@ -204,6 +207,8 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
         write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})
     else:
         show_translations(made, output())
+    if chosen.judges_itself:
+        click.echo(f"note: {chosen.model} judges its own translations; name another model by --judge", err=True)
     for each in made:
         if not each.kept:
             click.echo(f"note: no question passed in {each.spoken.name}, so that there is no task", err=True)
@@ -214,7 +219,7 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
 _PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."
 
 
-@command.command("status")
+@command.command("status", short_help="Show how many questions each step kept.")
 @_FOLDER
 @json_option()
 def show_status(folder: Path, as_json: bool) -> None:
@@ -222,7 +227,7 @@ def show_status(folder: Path, as_json: bool) -> None:
     _report(status(folder), as_json)
 
 
-@command.command("show")
+@command.command("show", short_help="Show everything about one question.")
 @_FOLDER
 @click.argument("question", metavar="ID")
 @click.option("--top", type=click.IntRange(0), metavar="N", help="Show only the N best candidates.")
@@ -246,7 +251,7 @@ def _show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRIC
     show_estimate(foreseen, output(), note)
 
 
-@command.command("publish")
+@command.command("publish", short_help="Push a built task to the hub.")
 @_FOLDER
 @click.option("--repo", required=True, metavar="ORG/NAME", help="The dataset on the hub; made if it is not there.")
 @click.option("--private", is_flag=True, help="Make it visible to your organisation only.")

@@ -12,8 +12,8 @@ from r2med.cli.options import json_option, output, write_json
 from r2med.encode.encoder_cards import cards as encoder_cards
 from r2med.encode.vector_store import clear as clear_vectors
 from r2med.encode.vector_store import sizes
-from r2med.errors import R2medError, suggest
-from r2med.llm import find_model, model_names
+from r2med.errors import R2medError, counted, suggest
+from r2med.llm import find_model
 from r2med.llm.reply_cache import ReplyCache
 from r2med.render.grid import Column, Table, numbers
 from r2med.rerank.pair_scores import clear_scores, kept_scores
@@ -90,16 +90,20 @@ def _answers() -> Iterator[ReplyCache | None]:
         answers.close()
 
 
-@command.command("clear")
+@command.command("clear", short_help="Remove vectors, answers, scores or replies.")
 @click.argument("what", required=False, metavar="MODEL|answers|scores|replies")
 @click.option("--model", help="Of answers or scores, those of this model.")
-@click.option("--unusable", is_flag=True, help="Of answers, those that are empty, refused, filtered or cut.")
+@click.option(
+    "--unusable", is_flag=True, help="Of answers, those that are empty, refused, filtered, cut or could not be read."
+)
+@click.option("--yes", is_flag=True, help="Do not ask before answers go that were paid for.")
 @click.option("--all", "everything", is_flag=True, help="All vectors of all models, and all indexes.")
-def clear(what: str | None, model: str | None, unusable: bool, everything: bool) -> None:
+def clear(what: str | None, model: str | None, unusable: bool, yes: bool, everything: bool) -> None:
     """Forget the vectors of a model, kept answers, scores or replies of search engines, or with --all every vector
     and index.
 
-    Answers are paid for, and engines may have changed: both go only when they are named.
+    Answers are paid for, and engines may have changed: both go only when they are named, and of answers all that can
+    be used only after a question (or with --yes).
 
     \b
     Examples:
@@ -114,7 +118,7 @@ def clear(what: str | None, model: str | None, unusable: bool, everything: bool)
     if (model is not None and what not in ("answers", "scores")) or (unusable and what != "answers"):
         raise click.UsageError("--model is for answers and scores, --unusable for answers")
     if what == "answers":
-        _clear_answers(model or "", unusable)
+        _clear_answers(model or "", unusable, ask=not yes)
     elif what == "scores":
         _clear_scores(model or "")
     elif what == "replies":
@@ -133,20 +137,30 @@ def _clear_vectors(model: str) -> None:
         click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human_size(each.bytes)}")
 
 
-def _clear_answers(model: str, unusable: bool) -> None:
+def _clear_answers(model: str, unusable: bool, *, ask: bool) -> None:
     with _answers() as answers:
-        models = {each.model for each in answers.holdings()} if answers is not None else set()
-        name = _model_id(model)
+        holdings = answers.holdings() if answers is not None else []
+        models = {each.model for each in holdings}
+        name = _model_id(model, models)
         if name and name not in models:
             raise R2medError(f"no answers of {model!r} are kept{suggest(model, models)}")
+        paid = sum(each.answers for each in holdings if name in ("", each.model))
+        if paid and ask and not unusable:
+            whose = f" of {name}" if name else " of all models"
+            click.confirm(f"remove {counted(paid, 'answer')}{whose}, to be paid for again?", abort=True, err=True)
         gone = answers.clear(name, unusable=unusable) if answers is not None else 0
     useless = "unusable " if unusable else ""
     click.echo(f"removed {gone:,} {useless}{'answer' if gone == 1 else 'answers'}{f' of {name}' if name else ''}")
 
 
-def _model_id(name: str) -> str:
-    """The name that the server knows a model by, from its card; any other name is that name already."""
-    return find_model(name).id if name in model_names() else name
+def _model_id(name: str, kept: set[str]) -> str:
+    """Return the name that the server knows a model by: the given one if answers are kept under it, or a card's."""
+    if not name or name in kept:
+        return name
+    try:
+        return find_model(name).id
+    except R2medError:
+        return name
 
 
 def _clear_scores(model: str) -> None:

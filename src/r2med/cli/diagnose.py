@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import click
 
 from r2med.cli.options import ManyValues, json_option, messages, output, remark, write_json
 from r2med.data import load
+from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import resolve
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import Diagnosis, summary
@@ -24,7 +25,7 @@ from r2med.diagnose.loaded_runs import open_shared
 from r2med.diagnose.slices import cut, rows
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
-from r2med.pipeline.named_runs import lacks, share
+from r2med.pipeline.named_runs import lacks, select, share
 from r2med.render.diagnosis_tables import (
     show_causes,
     show_ceiling,
@@ -36,7 +37,7 @@ from r2med.render.diagnosis_tables import (
     show_slices,
 )
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import Shared
+from r2med.runs.selection import Shared, by_group
 from r2med.storage.progress import account
 from r2med.storage.work_states import DONE
 
@@ -107,14 +108,37 @@ def command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: 
     chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
     asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
-        found = {part: _PARTS[part](asked, ledger, Engine(messages())) for part in chosen}
+        groups = _groups(asked, ledger)
+        found = {
+            group: {part: _PARTS[part](each, ledger, Engine(messages())) for part in chosen}
+            for group, each in groups.items()
+        }
     if as_json:
-        contents = {name: part.content() for name, part in found.items()}
-        write_json(contents if len(contents) > 1 else contents[chosen[0]])
+        contents = {group: _contents(parts) for group, parts in found.items()}
+        write_json(contents if len(contents) > 1 else next(iter(contents.values())))
         return
     console = output()
-    for part in found.values():
-        part.show(console)
+    for group, parts in found.items():
+        if len(found) > 1:
+            console.print(GROUP_TITLES.get(group, group), style="bold", markup=False)
+        for part in parts.values():
+            part.show(console)
+
+
+def _contents(parts: Mapping[str, DiagnosisPart]) -> object:
+    """Return the parts for JSON, one alone without its name."""
+    contents = {name: part.content() for name, part in parts.items()}
+    return contents if len(contents) > 1 else next(iter(contents.values()))
+
+
+def _groups(asked: DiagnoseRequest, ledger: Ledger) -> dict[str, DiagnoseRequest]:
+    """Return what is asked of each group of the tasks that the runs share: nothing is averaged over several."""
+    if not asked.runs:
+        return {"": asked}
+    groups = by_group(select(ledger, asked.runs, [task.name for task in resolve(asked.tasks)]))
+    if len(groups) == 1:
+        return {groups[0].group: asked}
+    return {shared.group: replace(asked, tasks=shared.tasks) for shared in groups}
 
 
 def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:

@@ -53,7 +53,7 @@ def _statement(name: str) -> dict[str, Any]:
     return {"name": name, "stage": "sql", "searches": searches, "versions": "PostgreSQL 16", "key": "DATABASE_URL"}
 
 
-@command.command("show")
+@command.command("show", short_help="Print how a search engine is asked.")
 @click.argument("name")
 @click.option("--table", default=DEFAULT_TABLE, show_default=True, help="The table that a statement searches.")
 def show(name: str, table: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from r2med.board.report_rows import Shown
-from r2med.cli.options import ManyValues, json_option, output, write_json
+from r2med.cli.options import DROP_SELF, ManyValues, json_option, output, write_json
 from r2med.data.tasks import resolve
 from r2med.exchange.score_run_files import judgements, score_files, score_patterns
 from r2med.measure.metrics import DEFAULT, parse_all
@@ -24,7 +24,8 @@ from r2med.runs.report import Report, failure_lines
 @click.option("--qrels", type=click.Path(path_type=Path), help="A file of judgements, in any of the layouts.")
 @click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
-@click.option("--drop-self/--keep-self", default=False, help="Drop a document whose id is the query's own.")
+@click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
+@click.option("--strict", is_flag=True, help="Make data that is left out an error.")
 @click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option(
     "--format",
@@ -42,7 +43,8 @@ def command(
     qrels: Path | None,
     metrics: tuple[str, ...],
     split: str | None,
-    drop_self: bool,
+    drop_self: bool | None,
+    strict: bool,
     ci: bool,
     form: str,
     as_json: bool,
@@ -61,9 +63,9 @@ def command(
     asked = parse_all(metrics)
     measures = tuple(dict.fromkeys([*asked, *DEFAULT]))
     if source is None:
-        report = score_patterns(runfiles, resolve(tasks, split=split), measures, drop_self=drop_self)
+        report = score_patterns(runfiles, resolve(tasks, split=split), measures, drop_self=drop_self, strict=strict)
     else:
-        report = score_files(runfiles, judgements(source, split), measures, drop_self=drop_self)
+        report = score_files(runfiles, judgements(source, split, strict=strict), measures, drop_self=drop_self)
     _show(report, [str(measure) for measure in asked], Shown(intervals=ci), "json" if as_json else form)
     if report.failures:
         raise click.exceptions.Exit(1)

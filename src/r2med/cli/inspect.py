@@ -14,11 +14,12 @@ from r2med.cli.options import ManyValues, json_option, output, remark, write_jso
 from r2med.data.tasks import resolve
 from r2med.diagnose.cases import CaseChoice, look
 from r2med.diagnose.loaded_runs import open_shared
-from r2med.pipeline.named_runs import share
+from r2med.pipeline.named_runs import select
 from r2med.render.case_page import page
 from r2med.render.case_screen import show_cases
 from r2med.render.consoles import written_to
 from r2med.runs.ledger import Ledger
+from r2med.runs.selection import in_any_group, with_query
 from r2med.storage.files import write_file
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--worst", type=click.IntRange(1), metavar="N", help="Lowest scores; with --against, largest losses.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Queries drawn at random, the same every time.")
 @click.option("--against", metavar="RUN", help="Another run to compare with.")
-@click.option("--docs", default=10, show_default=True, type=click.IntRange(1), help="Documents of a list to show.")
+@click.option("--docs", default=10, show_default=True, type=click.IntRange(1), help="Documents of each list to show.")
 @click.option("--words", default=40, show_default=True, type=click.IntRange(0), help="Words of a document; 0 for all.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with whole texts here.")
 @json_option()
@@ -54,7 +55,7 @@ def command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any)
     names = [run, against] if against else [run]
     choice = _choice(given)
     with Ledger() as ledger:
-        shared = share(ledger, names, [task.name for task in resolve(tasks)])
+        shared = in_any_group(with_query(select(ledger, names, [task.name for task in resolve(tasks)]), choice.query))
         remark(shared.notes)
         cases = look(open_shared(ledger, shared), choice)
     if given["html"] is not None:

@@ -17,6 +17,7 @@ from r2med.data.tasks import resolve
 from r2med.data.texts import read_queries
 from r2med.diagnose.labels import Labelled, counts, label_queries, scheme, write_labels
 from r2med.engine.spreading import every_share, postponed_as
+from r2med.errors import R2medError
 from r2med.llm import find_model
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ def command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: boo
         lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
         lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
         money = None if money is None or found.account.cost is None else money + found.account.cost
+    if not rows:
+        (query, why), *others = (lost["unparsable"] | lost["failed"]).items()
+        raise R2medError(
+            f"none of {len(others) + 1:,} queries got a label, so that {out} is not written;"
+            f" the first is {query}: {why!r}"
+        )
     write_labels(out, rows)
     summary = counts((label for _, _, label in rows), chosen.classes)
     if as_json:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,6 +32,7 @@ VERBS = {
     "verify": "Check a submission: every byte and every figure.",
     "answers": "Are the generated answers right, and does that go with retrieval?",
     "rag": "Does retrieval change the answer, for better or for worse?",
+    "search": "Search a task's documents with a question of your own.",
     "inspect": "Look at queries of a run one by one.",
     "diagnose": "Why does a system fail, and what would help?",
     "audit": "Can the labels of a task be trusted, and what changes if not?",
@@ -134,20 +136,20 @@ def main() -> None:
 
 
 def _announced(arguments: list[str]) -> AbstractContextManager[None]:
-    """Tell those who look on what runs; a list of verbs is not worth loading that for."""
-    if not any(word in VERBS for word in arguments):
+    """Show what runs on the live page; neither a list of verbs nor the server of that page is work."""
+    verb = next((word for word in arguments if word in VERBS), "serve")
+    if verb == "serve":
         return nullcontext()
-    announced: AbstractContextManager[None] = import_module("r2med.storage.progress").account.command(_typed(arguments))
+    typed = shlex.join(["r2med", *arguments])
+    announced: AbstractContextManager[None] = import_module("r2med.storage.progress").account.command(typed)
     return announced
-
-
-def _typed(arguments: list[str]) -> str:
-    """The command for those who look on; a server's may hold its token."""
-    return shlex.join(["r2med", *(arguments[:1] if arguments[:1] == ["serve"] else arguments)])
 
 
 def _prepare_streams() -> None:
     """Have what the terminal cannot show escaped, not refused, and warnings about kept values as one line."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before the command began
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

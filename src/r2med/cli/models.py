@@ -149,7 +149,7 @@ def _plain(card: EncoderCard) -> dict[str, Any]:
     return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
 
 
-@command.command("show")
+@command.command("show", short_help="Show one model and the exact strings it reads.")
 @click.argument("model")
 @click.option("--task", default="MedQA-Diag", show_default=True, help="The task whose words the prompts are made of.")
 @json_option()

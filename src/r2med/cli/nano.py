@@ -35,7 +35,7 @@ def command() -> None:
     """
 
 
-@command.command("build", cls=ManyValues)
+@command.command("build", short_help="Make a nano set from larger tasks.", cls=ManyValues)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to make; must not exist.")
 @click.option("--docs", default=10_000, show_default=True, type=click.IntRange(1), help="Documents of each task.")
@@ -90,7 +90,7 @@ def _summarise(built: Built) -> None:
     click.echo(f"the nano set is in {built.folder}; see: r2med nano profile {built.folder}")
 
 
-@command.command("profile")
+@command.command("profile", short_help="Measure the candidate lists of nano sets.")
 @click.argument("sets", nargs=-1, required=True, metavar="SET...")
 @json_option()
 def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
@@ -103,7 +103,7 @@ def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
         show_profile(each, output())
 
 
-@command.command("agree", cls=ManyValues)
+@command.command("agree", short_help="Compare the order of systems on nano and source.", cls=ManyValues)
 @click.argument("nano")
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")

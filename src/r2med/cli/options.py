@@ -20,6 +20,7 @@ else:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 __all__ = [
+    "DROP_SELF",
     "FailedWith2",
     "ManyValues",
     "Percent",
@@ -31,6 +32,7 @@ __all__ = [
     "typed_command",
     "write_json",
 ]
+DROP_SELF = "Drop the document with the query's own id unless it is relevant (default: as the task says)."
 _TYPED = "r2med.typed"
 """Under what a context keeps the words that were typed."""
 

@@ -13,6 +13,7 @@ from r2med.pipeline.engine import Engine
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 from r2med.storage.files import write_file
+from r2med.web.citing import without_folders
 from r2med.web.report_file import ReportChoice, report
 
 
@@ -37,7 +38,7 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: st
     with Ledger() as ledger:
         shared = share(ledger, runs, names)
         remark(shared.notes)
-        choice = ReportChoice(shared, measure, causes, title, typed_command())
+        choice = ReportChoice(shared, measure, causes, title, without_folders(typed_command()))
         page = report(ledger, choice, Engine(messages()))
     write_file(out, page, parents=True)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)

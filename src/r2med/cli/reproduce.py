@@ -11,6 +11,7 @@ from r2med.board.reproduce import check_needs, compare, needs, reproductions
 from r2med.cli.engine_option import engine_option, one_engine
 from r2med.cli.options import ManyValues, json_option, output, write_json
 from r2med.data.tasks import resolve
+from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.render.grid import Column, Table, key, numbers
@@ -50,14 +51,22 @@ def command(**given: Any) -> None:
     if given["dry_run"]:
         _announce(found, given)
         return
+    _tasks(found, given)
     for each in found:
         check_needs(each.system)
     _run(found, given)
 
 
 def _tasks(found: Sequence[Reproduction], given: dict[str, Any]) -> list[str]:
-    """What was asked for, or every group that figures were published for."""
-    return list(given["tasks"]) or list(dict.fromkeys(row.source.group for each in found for row in each.rows))
+    """Return the tasks that were asked for, or every group that figures were published for."""
+    groups = list(dict.fromkeys(row.source.group for each in found for row in each.rows))
+    tasks = list(given["tasks"])
+    if tasks and not any(task.group in groups for task in resolve(tasks)):
+        raise R2medError(
+            f"nothing to compare with: these figures were published on {' and '.join(groups)} tasks, not on"
+            f" {', '.join(tasks)}; r2med run {found[0].system!r} --tasks {' '.join(tasks)} measures it there"
+        )
+    return tasks or groups
 
 
 def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:

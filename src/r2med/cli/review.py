@@ -43,7 +43,7 @@ def command() -> None:
     """
 
 
-@command.command("new", cls=ManyValues)
+@command.command("new", short_help="Draw the passages of a new project.", cls=ManyValues)
 @_NAME
 @click.option(
     "--from",
@@ -61,6 +61,7 @@ def command() -> None:
 @click.option("--scale", type=_FILE, metavar="FILE", help="Grades and their meanings, as TOML.")
 @click.option("--guideline", type=_FILE, metavar="FILE", help="How to judge, as text.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every draw and order.")
+@click.option("--open-answer", is_flag=True, help="Show the gold answer from the start; every export says so.")
 @json_option()
 def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Make the project NAME: draw passages, and keep with each how it was drawn.
@@ -109,7 +110,7 @@ def list_projects(as_json: bool) -> None:
         click.echo("there is no review; make one: r2med review new NAME --from TASK RUN")
 
 
-@command.command("show")
+@command.command("show", short_help="Show how far a project is.")
 @_NAME
 @json_option()
 def show_project(name: str, as_json: bool) -> None:
@@ -122,7 +123,7 @@ def show_project(name: str, as_json: bool) -> None:
     show_progress(progress, output())
 
 
-@command.command("invite")
+@command.command("invite", short_help="Print a link for a reviewer.")
 @_NAME
 @click.argument("person")
 @click.option("--adjudicator", is_flag=True, help="To decide where others disagree.")
@@ -143,7 +144,7 @@ def invite_person(name: str, person: str, adjudicator: bool, url: str) -> None:
     click.echo("the link is shown this once; r2med serve must run for it to work", err=True)
 
 
-@command.command("withdraw")
+@command.command("withdraw", short_help="Disable a reviewer's links.")
 @_NAME
 @click.argument("person")
 def withdraw_person(name: str, person: str) -> None:
@@ -154,7 +155,7 @@ def withdraw_person(name: str, person: str) -> None:
     click.echo(f"{counted(done.links, 'link')} of {person} withdrawn{released}")
 
 
-@command.command("agreement", cls=ManyValues)
+@command.command("agreement", short_help="Measure how far reviewers agree.", cls=ManyValues)
 @_NAME
 @click.option("--by", multiple=True, type=click.Choice(BREAKDOWNS), help="Break the figures down, too.")
 @click.option("--labels", type=_FILE, metavar="FILE", help="Classes of questions, as `r2med label` writes them.")

@@ -13,7 +13,7 @@ from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.errors import counted
 from r2med.llm.llm_cards import find_model
 from r2med.review.export_labels import FORMS, ExportSettings, export_labels
-from r2med.review.label_imports import ImportSettings, import_labels, parse_grades
+from r2med.review.label_imports import KINDS, OF_JUDGEMENTS, OF_REVIEW, ImportSettings, import_labels, parse_grades
 from r2med.review.model_reviewer import ModelReviewer
 from r2med.review.resolved_labels import RULES
 from r2med.review.review_store import ReviewStore
@@ -22,7 +22,7 @@ _NAME = click.argument("name", metavar="NAME")
 _OUT = click.Path(path_type=Path)
 
 
-@click.command("export", cls=ManyValues)
+@click.command("export", short_help="Write the labels of a project.", cls=ManyValues)
 @_NAME
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="In which form.")
 @click.option("--out", type=_OUT, required=True, metavar="PATH", help="The file, or the folder of a task.")
@@ -63,7 +63,7 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
         click.echo(f"see: r2med run bm25 --tasks {done.path}", err=True)
 
 
-@click.command("judge", cls=ManyValues)
+@click.command("judge", short_help="Label every item by a language model.", cls=ManyValues)
 @_NAME
 @click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
 @click.option("--as", "person", default="", metavar="NAME", help="What it is called here (default: as the model).")
@@ -96,7 +96,10 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
     price = "at an unknown price" if done.cost is None else f"for ${done.cost:.4f}"
     click.echo(f"{done.reviewer}: {done.graded:,} of {counted(done.items, 'item')} graded {price}")
     if done.unread:
-        click.echo(f"{done.unread:,} replies could not be read and count as nothing, the first: {done.first_unread!r}")
+        click.echo(
+            f"{done.unread:,} replies could not be read and count as nothing, the first: {done.first_unread!r};"
+            " the same command asks for them again"
+        )
     if done.failed:
         click.echo(f"{done.failed:,} requests had no reply; the same command asks them again")
     if done.invented:
@@ -111,15 +114,21 @@ def _show_estimate(guess: dict[str, Any], as_json: bool) -> None:
     click.echo(f"{guess['requests']:,} requests, {guess['cached']:,} answered already; cost: {cost}")
 
 
-@click.command("import")
+@click.command("import", short_help="Add labels from a file.")
 @_NAME
 @click.argument("file", type=_OUT)
 @click.option("--as", "person", required=True, metavar="NAME", help="What the reviewer is called here.")
 @click.option("--grades", default="", metavar="A=B,...", help="What a label of the file means here, such as 1=2.")
+@click.option(
+    "--scale",
+    type=click.Choice([OF_JUDGEMENTS, OF_REVIEW]),
+    help="Whose numbers the file has: judgements', where 1 is relevant, or the grades of the review.",
+)
+@click.option("--kind", type=click.Choice(KINDS), help="Who made the labels; without it they count as neither's.")
 @click.option("--question", default="", metavar="NAME", help="Which question of an annotation tool is the grade.")
 @click.option("--task", default="", metavar="TASK", help="Which task of the review the file is about.")
 @json_option()
-def import_command(name: str, file: Path, person: str, grades: str, as_json: bool, **given: str) -> None:
+def import_command(name: str, file: Path, person: str, grades: str, as_json: bool, **given: str | None) -> None:
     """Let the labels in FILE be one more reviewer of NAME, or several where the file has several.
 
     FILE is any file of judgements (TREC, JSON lines, tab-separated, CSV, parquet), with or without a column of
@@ -127,12 +136,15 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
     must have the ids of query and document (query_id, doc_id) among their data, fields or metadata. Labels of pairs
     that are no items of the review are counted and left out.
 
+    Labels come back as `review export --to csv` wrote them, by reviewer and by task. Judgements call 1 relevant, a
+    review may call it otherwise: where a file could mean either, `--scale` says which it is.
+
     \b
     Examples:
-      r2med review import pilot second.qrels --as "First round"
+      r2med review import pilot second.qrels --as "First round" --scale judgements
       r2med review import pilot qrels/test.tsv --as "the paper" --grades 1=2
     """
-    settings = ImportSettings(person, parse_grades(grades), **given)
+    settings = ImportSettings(person, parse_grades(grades), **{name: value or "" for name, value in given.items()})
     with ReviewStore.open(name) as store:
         done = import_labels(store, file, settings)
     if as_json:

@@ -13,7 +13,7 @@ import click
 from r2med.board.report_rows import Shown
 from r2med.cli.asking import asking_options, one_client
 from r2med.cli.engine_option import close_batch, open_engine
-from r2med.cli.options import ManyValues, Size, json_option, output, write_json
+from r2med.cli.options import DROP_SELF, ManyValues, Size, json_option, output, write_json
 from r2med.config.experiment import read_experiment
 from r2med.config.limits import memory_limit, memory_limited
 from r2med.config.request_settings import RequestSettings, requesting
@@ -67,7 +67,7 @@ class RunRequest:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
 @click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
-@click.option("--drop-self/--keep-self", default=None, help="Drop a document whose id is the query's own.")
+@click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
 @click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option("--columns", type=click.Choice(["cost"]), help="Also show requests, tokens, dollars and seconds.")
 @click.option(
@@ -77,7 +77,9 @@ class RunRequest:
     show_default=True,
     help="How the table is written.",
 )
-@click.option("--strict", is_flag=True, help="Make a query that a stage could not serve an error.")
+@click.option(
+    "--strict", is_flag=True, help="Make a query that a stage could not serve, and data that is left out, an error."
+)
 @click.option("--samples", type=click.IntRange(1), help="How many texts each expander asks a model for.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
@@ -214,7 +216,7 @@ def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
     with memory_limited(asked.memory or memory_limit()):
-        plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh)
+        plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh, strict=asked.strict)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
         return

@@ -87,11 +87,11 @@ def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
         when = entry.created[:16].replace("T", " ")
         value = percent(means.get(entry.id, {}).get("nDCG@10"))
         seconds = "imported" if entry.record.imported else f"{entry.seconds:.2f}"
-        table.add(entry.id, entry.system, tasks[entry.task], when, value, seconds)
+        table.add(entry.id, entry.name, tasks[entry.task], when, value, seconds)
     table.show(output())
 
 
-@command.command("show")
+@command.command("show", short_help="Show everything recorded of a run.")
 @click.argument("run")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the ranked lists to this run file.")
 @json_option()
@@ -116,7 +116,7 @@ def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
     write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
 
-@command.command("rm")
+@command.command("rm", short_help="Remove runs.")
 @click.argument("runs", nargs=-1)
 @filters
 @click.option("--yes", is_flag=True, help="Do not ask before removing what the options choose.")

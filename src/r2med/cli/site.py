@@ -27,6 +27,7 @@ _Folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--reports/--no-reports", default=True, help="A page with every query of the runs.")
 @click.option("--submissions", type=_Folder, metavar="DIR", help="Show what is in the archives of this folder.")
 @click.option("--submit-to", default="", metavar="TEXT", help='What "How to submit" says of where archives go.')
+@click.option("--url", default="", metavar="URL", help="Where the site will be read: for citations of its pages.")
 @click.option(
     "--workflow",
     "workflow_file",
@@ -57,6 +58,8 @@ def command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | None,
         return
     if runs and wishes["submissions"]:
         raise R2medError("RUN and --submissions cannot stand together: a site shows own runs or submitted ones")
+    if wishes["url"] and not wishes["url"].startswith(("http://", "https://")):
+        raise R2medError(f"--url {wishes['url']!r} is not an address such as https://example.org/board")
     wishes["measure"] = str(Measure.parse(wishes.pop("metric")))
     with Ledger() as ledger:
         written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Engine(messages()))

@@ -16,7 +16,7 @@ from r2med.render.grid import Table, key, numbers
 if TYPE_CHECKING:
     from r2med.data.validate import Lengths, Stats
 
-_HEADINGS = ("#Q", "#D", "pos/Q", "Q-len", "D-len", "Q-len 5/50/95%", "D-len 5/50/95%", "same text", "own id")
+_HEADINGS = ("#Q", "#D", "pos/Q", "Q-len (5-95%)", "D-len (5-95%)", "same text", "own id")
 
 
 @click.command("stats")
@@ -45,18 +45,16 @@ def _show(found: Sequence[Stats]) -> None:
             f"{each.queries:,}",
             f"{each.documents:,}",
             f"{each.positives:.1f}",
-            f"{each.query_words.mean:.1f}",
-            f"{each.document_words.mean:.1f}",
-            _percentiles(each.query_words),
-            _percentiles(each.document_words),
+            _length(each.query_words),
+            _length(each.document_words),
             f"{each.documents - each.distinct_texts:,}",
             f"{each.shared_ids:,}",
         )
     console = output()
     table.show(console)
-    legend = "lengths in words; same text: documents that repeat another's text; own id: documents with a query's id"
-    console.print(legend, style="dim")
+    console.print("lengths in words: the mean, and the range from the 5th to the 95th percentile", style="dim")
+    console.print("same text: documents that repeat another; own id: documents with the id of a query", style="dim")
 
 
-def _percentiles(lengths: Lengths) -> str:
-    return f"{lengths.p5}/{lengths.p50}/{lengths.p95}"
+def _length(lengths: Lengths) -> str:
+    return f"{lengths.mean:.1f} ({lengths.p5}-{lengths.p95})"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[NAME|GROUP]...")
 @json_option()
 def command(names: tuple[str, ...], as_json: bool) -> None:
-    """List the tasks and groups, all or those named.
+    """List the tasks and groups, all or those named. `--json` also has repositories, commits and prompts' words.
 
     \b
     Examples:
@@ -33,7 +33,8 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     _show(chosen)
     for line in _licences(chosen):
         click.echo(line)
-    click.echo(f"groups: {', '.join(groups())}")
+    words = f"groups: {', '.join(groups())}"
+    output().print(words)
 
 
 def _facts(task: Task) -> dict[str, object]:
@@ -59,10 +60,8 @@ def _licences(tasks: Sequence[Task]) -> list[str]:
 
 
 def _show(tasks: Sequence[Task]) -> None:
-    texts = [Column(heading, folds=True) for heading in ("family", "scenario")]
-    table = Table(key("task"), *texts, *numbers("#Q", "#D", "qrels"), Column("from", folds=True))
+    table = Table(key("task"), Column("family"), Column("scenario"), *numbers("#Q", "#D", "qrels"))
     for task in tasks:
-        where = f"{task.hub}@{task.revision[:8]}" if task.hub else "bundled" if task.group == "sample" else "folder"
         counts = ["-" if count is None else f"{count:,}" for count in (task.queries, task.documents, task.qrels)]
-        table.add(task.name, task.family_title, task.scenario, *counts, where)
+        table.add(task.name, task.family, task.scenario, *counts)
     table.show(output())

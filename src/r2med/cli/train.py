@@ -34,12 +34,14 @@ def command() -> None:
     """Make training data that keeps the way from question to evidence, and train retrievers on it.
 
     \b
-    Example:
-      r2med train --help
+    Examples:
+      r2med train data --from documents --llm gpt-4o --out bridge.parquet --licence "CC BY 4.0" --max-cost 20
+      r2med train export bridge.parquet --to flagembedding --out flag
+      r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
     """
 
 
-@command.command("data", cls=ManyValues)
+@command.command("data", short_help="Write questions from documents, with the reasoning.", cls=ManyValues)
 @click.option("--from", "source", required=True, metavar="DOCUMENTS|BUILD", help="Documents, or a folder of a build.")
 @click.option("--llm", "writer", default="", metavar="MODEL", help="Who writes questions and types negatives.")
 @click.option("--judge", default="", metavar="MODEL", help="Who judges candidates (the same model).")
@@ -62,10 +64,10 @@ def command() -> None:
 def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_json: bool, **given: Any) -> None:
     """Write questions from documents whose answers must be inferred, find and judge their evidence, and keep the way.
 
-    Documents are a table, a BEIR or R2MED folder, or a folder of .txt, .md, .html and .pdf files. The passage that a
-    question was written from is never its positive: candidates are mined and judged as by `r2med build`, and negatives
-    are typed by why they are wrong. Of a folder of `r2med build`, questions, reasoning and judgements are taken over
-    and, without --llm, nothing is asked.
+    Documents are a table, a BEIR or R2MED folder, or a folder of .txt, .md, .html, .pdf and .docx files. The passage
+    that a question was written from is never its positive: candidates are mined and judged as by `r2med build`, and
+    negatives are typed by why they are wrong. Of a folder of `r2med build`, questions, reasoning and judgements are
+    taken over and, without --llm, nothing is asked.
 
     Nothing is written before it was compared with R2MED, NanoR2MED and the tasks of --against. Stopped at any moment,
     the same command goes on; no reply is paid for twice.
@@ -92,9 +94,12 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
         write_json(made.as_dict())
     else:
         show_made_data(made, maker.counts, output())
-    failed = sum(sum(count.failed.values()) for count in maker.counts)
-    if failed:
-        click.echo(f"note: {failed:,} items were not answered; run the same command to ask again", err=True)
+    left = sum(count.left for count in maker.counts)
+    if left:
+        click.echo(
+            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
+            err=True,
+        )
     click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
 
 
@@ -118,7 +123,7 @@ def _settings(given: dict[str, Any]) -> DataSettings:
     return replace(found, guideline=read_text(guideline)) if guideline else found
 
 
-@command.command("export")
+@command.command("export", short_help="Write training data for other trainers.")
 @click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
 @click.option(
     "--to", "form", required=True, type=click.Choice(list(FORMATS)), metavar="FORMAT", help="Whose trainer reads it."
@@ -154,7 +159,7 @@ def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **g
     click.echo(f"wrote {out} for {FORMATS[form].reads}: questions {counts}", err=True)
 
 
-@command.command("run")
+@command.command("run", short_help="Train a retriever or a reranker.")
 @click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
 @click.option("--base", required=True, metavar="MODEL", help="A card such as minilm, hf:ORG/NAME, or a folder.")
 @click.option("--kind", required=True, type=click.Choice(KINDS), help="What it becomes.")
@@ -183,5 +188,6 @@ def train_model(
     if not trained.first:
         return
     show_training(trained, output())
-    system = f'"bm25 >> ./{out}"' if kind == RERANKER else f"./{out}"
+    folder = out if out.is_absolute() else f"./{out}"
+    system = f'"bm25 >> {folder}"' if kind == RERANKER else f"{folder}"
     click.echo(f"now: r2med run {system}", err=True)

@@ -23,6 +23,9 @@ from r2med.render.saving_tables import show_tuned
 @click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="How many parts of the queries.")
 @click.option("--halves", type=click.IntRange(2), help="In place of folds: so many random halves, with their spread.")
 @click.option(
+    "--split-queries", is_flag=True, help="Split queries one by one, also those that share a relevant document."
+)
+@click.option(
     "--budget",
     type=click.FloatRange(0, 1),
     default=1.0,
@@ -40,6 +43,7 @@ def command(
     metric: str,
     folds: int,
     halves: int | None,
+    split_queries: bool,
     budget: float,
     trials: int | None,
     engine: str,
@@ -48,9 +52,10 @@ def command(
     """Choose a system's options on some of the queries, and measure it on the others.
 
     What a system gains by being tuned is reported only on queries that had no part in the choice, paired with the
-    system as it was written. Queries that share a relevant document stay together. An option is set in every stage
-    that has it; a range is tried at five values, or wherever Optuna looks. A route is tuned without --over: the share
-    of the queries that its dear system answers, as a threshold of its signal.
+    system as it was written. Queries that share a relevant document stay together unless --split-queries is given.
+    An option is set in every stage that has it, also one of your own class or function; a range is tried at five
+    values, or wherever Optuna looks. A route is tuned without --over: the share of the queries that its dear system
+    answers, as a threshold of its signal.
 
     Candidates are not kept in the ledger; answers of language models are. Every candidate runs on all queries.
 
@@ -60,7 +65,10 @@ def command(
       r2med tune "rrf(bm25, wordllama)" --over weights=[1,1],[2,1],[1,2] --tasks sample
       r2med tune "route(bm25, replay >> bm25, by=nqc)" --budget 0.5 --halves 20 --tasks sample
     """
-    options = TuneOptions(Measure.parse(metric), folds=folds, halves=halves or 0, budget=budget, trials=trials or 0)
+    options = TuneOptions(
+        Measure.parse(metric), folds=folds, halves=halves or 0, split_queries=split_queries, budget=budget,
+        trials=trials or 0,
+    )  # fmt: skip
     with one_engine(engine, no_shards="one candidate is tried after another") as chosen:
         found = tune(system, tasks, read_over(over), replace(options, engine=chosen))
     if as_json:

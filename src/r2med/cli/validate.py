@@ -30,8 +30,9 @@ def _summary(report: ValidationReport) -> str:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--most", default=20, show_default=True, help="How many of each kind to list; 0 for counts only.")
+@click.option("--strict", is_flag=True, help="Make what would be left out, with a warning, an error.")
 @json_option()
-def command(paths: tuple[str, ...], split: str | None, most: int, as_json: bool) -> None:
+def command(paths: tuple[str, ...], split: str | None, most: int, strict: bool, as_json: bool) -> None:
     """Find every problem in data folders, with file and line. The exit code is 1 when there are errors.
 
     \b
@@ -39,7 +40,7 @@ def command(paths: tuple[str, ...], split: str | None, most: int, as_json: bool)
       r2med validate path/to/folder
       r2med validate sample/Biology other/folder --json
     """
-    reports = [validate(path, split=split) for path in paths]
+    reports = [validate(path, split=split, strict=strict) for path in paths]
     if as_json:
         write_json([report.as_dict() for report in reports])
     else:

@@ -16,7 +16,8 @@ class Experiment:
 
     systems: Mapping[str, str]
     """The name of each row and its system."""
-    tasks: tuple[str, ...] = ("sample",)
+    tasks: tuple[str, ...] = ()
+    """Empty where the file has none."""
     metrics: tuple[str, ...] = ()
     path: Path = field(default_factory=Path)
 
@@ -44,6 +45,4 @@ def read_experiment(path: Path) -> Experiment:
         if name in systems:
             raise R2medError(f"{path}: two systems are called {name!r}")
         systems[name] = spec
-    return Experiment(
-        systems, names_under(path, found, "tasks", ("sample",)), names_under(path, found, "metrics", ()), path
-    )
+    return Experiment(systems, names_under(path, found, "tasks", ()), names_under(path, found, "metrics", ()), path)

@@ -17,6 +17,15 @@ def aliases() -> Mapping[str, str]:
     return found
 
 
+def local_copies() -> Mapping[str, Path]:
+    """Return the folders that hold a copy of a named task, or of all tasks of a group; paths start at the file."""
+    folders: dict[str, Path] = {}
+    for path, table in tables("data"):
+        texts = _texts(path, "data", table, 'Biology = "FOLDER"')
+        folders |= {name: path.parent / Path(text).expanduser() for name, text in texts.items()}
+    return folders
+
+
 def server_sets() -> Mapping[str, tuple[str, ...]]:
     """The names of sets of equal servers, each with the addresses (or patterns of addresses) in it."""
     found: dict[str, tuple[str, ...]] = {}
@@ -27,7 +36,7 @@ def server_sets() -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _texts(path: Path, key: str, value: object) -> dict[str, str]:
+def _texts(path: Path, key: str, value: object, example: str = 'name = "bm25"') -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise R2medError(f'{path}: [{key}] must hold lines such as name = "bm25"')
+        raise R2medError(f"{path}: [{key}] must hold lines such as {example}")
     return value

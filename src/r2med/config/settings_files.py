@@ -11,7 +11,7 @@ from r2med.storage.home import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
-_TABLES = ("aliases", "servers", "requests", "limits", "engine")
+_TABLES = ("aliases", "servers", "requests", "limits", "engine", "data", "prices")
 
 
 def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
 
     try:
         found = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise R2medError(f"{path}: cannot be read: {reason}") from error
     for key in found:

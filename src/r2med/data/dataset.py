@@ -119,7 +119,7 @@ class Generation:
     """Why nothing usable was written (unclosed trace, refusal, failed request); empty when all is well."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Collection:
     """The documents and queries of a task, with what expanders have added: all that a stage is handed."""
 
@@ -130,6 +130,12 @@ class Collection:
     """One tuple a query, aligned with `queries`; empty when nothing was generated."""
     origin: Path | None = None
     """The folder the data was read from, where published generations may lie beside it."""
+    copies: frozenset[str] | None = None
+    """The ids under which a query and a document of the task are the same text or case; None where none are declared,
+    so that every id of both kinds counts as one."""
+
+    def __repr__(self) -> str:
+        return f"Collection({self.task.name!r}, {len(self.queries)} queries, {len(self.documents)} documents)"
 
     def expanded(self, generations: Sequence[Sequence[Generation]]) -> Collection:
         """The same collection with one more generation list a query, after those already there."""
@@ -148,6 +154,13 @@ class Collection:
         )
 
     @cached_property
+    def shared_ids(self) -> frozenset[str]:
+        """The ids of queries that are copies of documents, which a system may leave out of the query's list."""
+        known = self.documents.position
+        shared = frozenset(query for query in self.queries.ids if query in known)
+        return shared if self.copies is None else shared & self.copies
+
+    @cached_property
     def fingerprint(self) -> str:
         """The content hash of documents and queries (generations are a stage's output and not part of the data)."""
         return text_fingerprint([self.documents.fingerprint, self.queries.fingerprint])
@@ -164,7 +177,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 """Judgements: query id to document id to grade; a grade of 1 or more is relevant."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gold:
     """What a system must never see: judgements, and where the task has them, gold answers and reasoning paths."""
 
@@ -173,6 +186,9 @@ class Gold:
     reasoning: Mapping[str, str] = field(default_factory=dict)
     synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Further wordings of the gold answer, where the data has them."""
+
+    def __repr__(self) -> str:
+        return f"Gold({len(self.qrels)} queries judged, {len(self.answers)} answers)"
 
     @cached_property
     def fingerprint(self) -> str:

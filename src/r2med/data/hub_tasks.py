@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r2med.config.names import local_copies
 from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
 from r2med.data.tasks import Task
 from r2med.errors import DataError
@@ -34,12 +35,29 @@ def revision_of(task: Task) -> str:
 
 
 def cached_task(task: Task) -> Snapshot | None:
-    """The files of a task if all of them are on this machine already; no request is made."""
+    """Return the files of a task if all of them are on this machine already; no request is made.
+
+    A copy that the settings name comes before the hub's cache.
+    """
+    copy = _local_copy(task)
+    if copy is not None:
+        return copy
     cached = HUB.cached(task.hub, task.revision)
     if cached is None:
         return None
     parts = choose(listing(cached.folder, *folders_of(task.files)), task.split, task.files)
     return cached if parts.complete and all((cached.folder / name).is_file() for name in parts.files) else None
+
+
+def _local_copy(task: Task) -> Snapshot | None:
+    """Return the folder that `[data]` of the settings names for a task, or for the group that it belongs to."""
+    folders = local_copies()
+    folder = folders.get(task.name) or (folders[task.group] / task.base if task.group in folders else None)
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; [data] of the settings names it for {task.name}")
+    return Snapshot(folder, "local copy")
 
 
 def fetch_config(task: Task, config: str) -> list[Path]:

@@ -12,7 +12,7 @@ from r2med.errors import DataError
 
 MANIFEST = "nano.json"
 FORMAT = 1
-_TEXTS = ("base", "family", "scenario", "noun", "target", "purpose", "subject")
+_TEXTS = ("base", "family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
 _COUNTS = ("queries", "documents", "qrels")
 
 

@@ -24,6 +24,8 @@ class ProblemKind(NamedTuple):
     summary: str
     harmless: bool = False
     """Whether only `validate` speaks of it."""
+    strict: bool = False
+    """Whether it is left out, and an error for those who ask for strictness."""
 
 
 KINDS: Mapping[str, ProblemKind] = {
@@ -37,14 +39,15 @@ KINDS: Mapping[str, ProblemKind] = {
     "missing-field": ProblemKind(ERROR, "rows that lack a field"),
     "wrong-type": ProblemKind(ERROR, "fields of the wrong type"),
     "wrong-columns": ProblemKind(ERROR, "lines with the wrong number of columns"),
-    "empty-query": ProblemKind(ERROR, "queries without text"),
     "conflicting-id": ProblemKind(ERROR, "rows that repeat an id with another text"),
     "unknown-column": ProblemKind(ERROR, "rows whose grade cannot be told"),
     "bad-grade": ProblemKind(ERROR, "grades that are not integers"),
     "conflicting-grade": ProblemKind(ERROR, "judgements repeated with another grade"),
     "unknown-query": ProblemKind(ERROR, "judgements of a query that does not exist"),
-    "unknown-document": ProblemKind(ERROR, "judgements of a document that does not exist"),
+    "unknown-document": ProblemKind(ERROR, "lists of candidates with a document that does not exist"),
     "no-queries": ProblemKind(ERROR, "tasks without a query that has a relevant document"),
+    "empty-query": ProblemKind(WARNING, "queries without text", strict=True),
+    "missing-document": ProblemKind(WARNING, "judgements of a document that is not in the corpus", strict=True),
     "bom": ProblemKind(WARNING, "files that start with a byte order mark, which was skipped"),
     "crlf": ProblemKind(WARNING, "files with Windows line ends (CRLF), which were accepted", harmless=True),
     "empty-document": ProblemKind(WARNING, "documents without text, which nothing can find"),
@@ -53,6 +56,7 @@ KINDS: Mapping[str, ProblemKind] = {
     "repeated-judgement": ProblemKind(WARNING, "repeated judgements, which were counted once"),
     "no-positive": ProblemKind(WARNING, "queries without a relevant document, which were left out"),
     "other-split": ProblemKind(WARNING, "queries that only other splits may judge, which were left out", harmless=True),
+    "shared-id": ProblemKind(WARNING, "tasks in which queries and documents share ids", harmless=True),
     "unexpected-count": ProblemKind(WARNING, "counts that differ from the published ones"),
     "unused-field": ProblemKind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
 }
@@ -76,6 +80,10 @@ class Problem(NamedTuple):
     def severity(self) -> str:
         """How bad it is: "error" or "warning"."""
         return KINDS[self.code].severity
+
+    def is_error(self, *, strict: bool) -> bool:
+        """Return whether it makes the data unusable, perhaps only for those who are strict."""
+        return self.severity == ERROR or (strict and KINDS[self.code].strict)
 
     def __str__(self) -> str:
         return f"{place(self.file, self.line)}: {self.message}"
@@ -107,13 +115,16 @@ class Findings:
         """The problems of a severity."""
         return (problem for problem in self.problems if problem.severity == severity)
 
-    def raise_errors(self, source: str | Path) -> None:
+    def raise_errors(self, source: str | Path, *, strict: bool = False) -> None:
         """Raise the first error as one line; when there are more, it says how many and how to see them."""
-        if self.errors:
+        if self.errors or strict:
             from shlex import quote
 
-            more = f" (and {self.errors - 1} more, see: r2med validate {quote(str(source))})" if self.errors > 1 else ""
-            raise DataError(f"{next(self.of(ERROR))}{more}")
+            errors = [problem for problem in self.problems if problem.is_error(strict=strict)]
+            listed = f"r2med validate {quote(str(source))}{' --strict' * strict}"
+            more = f" (and {len(errors) - 1} more, see: {listed})" if errors[1:] else ""
+            if errors:
+                raise DataError(f"{errors[0]}{more}")
 
     def warnings(self, folder: Path | None = None) -> tuple[str, ...]:
         """What a person should know, one counted sentence for the warnings of a kind in a file.
@@ -133,9 +144,11 @@ def _sentence(group: list[Problem], folder: Path | None) -> str:
     first = group[0]
     if folder is not None and Path(first.file).is_relative_to(folder):
         first = first._replace(file=str(Path(first.file).relative_to(folder)))
+    kind = KINDS[first.code]
     if len(group) == 1:
-        return str(first)
-    return f"{first.file}: {len(group):,} {KINDS[first.code].summary}; the first in line {first.line}"
+        return f"{first}{', left out' * kind.strict}"
+    left_out = ", which were left out" * kind.strict
+    return f"{first.file}: {len(group):,} {kind.summary}{left_out}; the first in line {first.line}"
 
 
 class Spot(NamedTuple):

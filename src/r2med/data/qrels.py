@@ -76,12 +76,19 @@ class Judgements:
         else:
             spot.note("conflicting-grade", f"judges {pair} as {grade}, {first} as {judged[document]}")
 
-    def check_ids(self, part: str, known: Container[str], found: Findings) -> None:
-        """Note every judgement of a query or a document, as `part` says, that does not exist."""
-        for pair, (file, line) in self._places.items():
-            name = pair[part == "document"]
-            if name not in known:
-                found.add(f"unknown-{part}", file, line, f"judges the {part} {shorten(name)!r}, which does not exist")
+    def check_queries(self, known: Container[str], found: Findings) -> None:
+        """Note every judgement of a query that does not exist."""
+        for (query, _), (file, line) in self._places.items():
+            if query not in known:
+                found.add("unknown-query", file, line, f"judges the query {shorten(query)!r}, which does not exist")
+
+    def leave_out_documents(self, known: Container[str], found: Findings) -> None:
+        """Note and leave out every judgement of a document that does not exist: nothing could find it."""
+        for (query, document), (file, line) in self._places.items():
+            if document not in known:
+                message = f"judges the document {shorten(document)!r}, which does not exist"
+                found.add("missing-document", file, line, message)
+                del self.grades[query][document]
 
     def origin(self, query: str) -> tuple[Path, int]:
         """Where a query was first judged."""
@@ -89,7 +96,7 @@ class Judgements:
 
     def positive(self) -> dict[str, dict[str, int]]:
         """The judgements of the queries that have a relevant document."""
-        return {query: judged for query, judged in self.grades.items() if max(judged.values()) > 0}
+        return {query: judged for query, judged in self.grades.items() if max(judged.values(), default=0) > 0}
 
 
 class QrelsFile(NamedTuple):
@@ -152,19 +159,32 @@ def read_label_sets(path: str | Path) -> dict[str, Qrels]:
 
     A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
     """
-    source = expanded(path)
     found = Findings()
     sets: dict[str, Judgements] = {}
-    for file in _qrels_files(source, DEFAULT_SPLIT):
-        for row in _judged_rows(file, found, by_reviewer=True):
-            sets.setdefault(row.reviewer, Judgements()).add(row.query, row.document, row.grade, row.spot)
-    found.raise_errors(source)
-    if not sets:
-        raise DataError(f"{source}: holds no rows")
+    for row in _label_rows(path, found):
+        sets.setdefault(row.reviewer, Judgements()).add(row.query, row.document, row.grade, row.spot)
+    found.raise_errors(expanded(path))
     return {reviewer: judgements.grades for reviewer, judgements in sets.items()}
 
 
-class _JudgedRow(NamedTuple):
+def read_label_rows(path: str | Path) -> list[JudgedRow]:
+    """Read every judgement of a file with all that its row says."""
+    found = Findings()
+    rows = _label_rows(path, found)
+    found.raise_errors(expanded(path))
+    return rows
+
+
+def _label_rows(path: str | Path, found: Findings) -> list[JudgedRow]:
+    source = expanded(path)
+    rows = [row for file in _qrels_files(source, DEFAULT_SPLIT) for row in _judged_rows(file, found, by_reviewer=True)]
+    if not rows:
+        found.raise_errors(source)
+        raise DataError(f"{source}: holds no rows")
+    return rows
+
+
+class JudgedRow(NamedTuple):
     """One judgement, and where it was read."""
 
     query: str
@@ -173,9 +193,11 @@ class _JudgedRow(NamedTuple):
     reviewer: str
     """Who made it; empty where the file does not say, or nobody asks."""
     spot: Spot
+    columns: Row
+    """The whole row by the names of its columns."""
 
 
-def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[_JudgedRow]:
+def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
     """The sound judgements of a file; every defect of the others is noted."""
     ungraded: bool | None = None
     for line, row in _rows(file, found):
@@ -188,7 +210,7 @@ def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> I
         if ungraded not in (None, not columns.grade):
             spot.note("missing-field", "some rows of this file have a grade and others have none")
         elif query is not None and document is not None and grade is not None and reviewer is not None:
-            yield _JudgedRow(query, document, grade, reviewer, spot)
+            yield JudgedRow(query, document, grade, reviewer, spot, row)
             ungraded = not columns.grade
 
 

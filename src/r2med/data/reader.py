@@ -276,34 +276,39 @@ def _check_references(contents: Contents, folder: Path, found: Findings, *, seve
     """Check ids across parts, as far as they were read to their end: half a file would make much look unknown."""
     queries, judgements = contents.queries, contents.judgements
     if queries.whole:
-        judgements.check_ids("query", queries.position, found)
+        judgements.check_queries(queries.position, found)
     if contents.corpus.whole:
-        judgements.check_ids("document", contents.corpus.documents.position, found)
+        judgements.leave_out_documents(contents.corpus.documents.position, found)
     if not (queries.whole and judgements.whole):
         return
     positive = judgements.positive()
     for query, position in queries.position.items():
-        if query not in positive:
+        if query not in positive and queries.texts[position].strip():
             # Where there are several splits, a query that this one does not mention is another's.
             code = "other-split" if several and query not in judgements.grades else "no-positive"
             Spot(*queries.origin(position), found).note(code, no_positive(query))
-    if not positive.keys() & queries.position.keys():
+    if not any(queries.texts[place].strip() for query, place in queries.position.items() if query in positive):
         found.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
 
 
-def read_dataset(task: Task, folder: Path, revision: str = "") -> Dataset:
+def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool = False) -> Dataset:
     """The dataset of a task in a folder; the first problem that makes it unusable is raised as one line."""
     found = Findings()
     contents = read_contents(folder, task.split, found, recall_corpus, task.files)
-    found.raise_errors(task.name)
+    found.raise_errors(task.name, strict=strict)
     _compare_counts(task, contents, found)
     qrels = contents.judgements.positive()
-    kept = [position for position, query in enumerate(contents.queries.ids) if query in qrels]
+    texts = contents.queries.texts
+    kept = [place for place, query in enumerate(contents.queries.ids) if query in qrels and texts[place].strip()]
     ids = [contents.queries.ids[position] for position in kept]
     queries = Texts(ids, [contents.queries.texts[position] for position in kept])
+    asked = frozenset(ids)
+    qrels = {query: judged for query, judged in qrels.items() if query in asked}
     extras = gold_extras(contents.queries, ids)
+    # What is relevant to a query is an answer, and so never a copy of the query.
+    copies = frozenset(query for query in ids if qrels[query].get(query, 0) < 1)
     return Dataset(
-        Collection(task, contents.corpus.documents, queries, origin=folder),
+        Collection(task, contents.corpus.documents, queries, origin=folder, copies=copies),
         Gold(qrels, extras["answer"], extras["reasoning"], _synonyms(contents.queries, ids)),
         warnings=found.warnings(folder),
         revision=revision,

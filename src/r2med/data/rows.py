@@ -8,6 +8,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -30,6 +31,10 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
+_LONGEST = 64 << 20
+"""The bytes of the longest line that is read."""
+_DEEPEST = 250
+"""Brackets in a line from which on a parser may give up for their depth."""
 _SHARE = 64
 """The part of the memory that may be used which the rows of a table take at a time."""
 _FIRST_ROWS = 256
@@ -124,7 +129,7 @@ def lines(
         cursor.rewind()
     try:
         with opened(path, digests) as stream:
-            first = stream.readline()
+            first = stream.readline(_LONGEST + 1)
             if first.startswith(_UTF16):
                 found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
                 return
@@ -133,7 +138,12 @@ def lines(
                 first = first.removeprefix(_BOM)
                 if cursor is not None:
                     cursor.advance(_BOM)
-            for number, line in enumerate(chain([first] if first else [], stream), 1):
+            rest = iter(partial(stream.readline, _LONGEST + 1), b"")
+            for number, line in enumerate(chain([first] if first else [], rest), 1):
+                if len(line) > _LONGEST:
+                    message = f"longer than {_LONGEST >> 20} MB without an end of line; a row is a line"
+                    found.add("damaged-file", path, number, message)
+                    return
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
@@ -157,6 +167,9 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
+            if "memory" in error.msg.lower() and line.count(b"[") + line.count(b"{") > _DEEPEST:
+                found.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
+                continue
             if "memory" in error.msg.lower():
                 # So orjson calls it when the system gives no more.
                 raise MemoryError(f"while {path} was read") from error

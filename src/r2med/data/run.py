@@ -6,7 +6,7 @@ descending. Scores are stored as they were computed; only the comparison is in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -181,11 +181,11 @@ class Run:
             raise ValueError(f"a depth of {depth}")
         return Run.from_ranked({query: Ranking(r.documents[:depth], r.scores[:depth]) for query, r in self})
 
-    def without_self(self) -> Run:
-        """Without the document whose id is the query's own: the rule of dense toolkits in the BEIR family."""
+    def without_self(self, queries: Container[str]) -> Run:
+        """Leave the document whose id is the query's own out of the lists of these queries."""
         lists = {}
         for query, ranking in self:
-            if query in ranking.documents:
+            if query in queries and query in ranking.documents:
                 place = ranking.documents.index(query)
                 documents = [*ranking.documents[:place], *ranking.documents[place + 1 :]]
                 ranking = Ranking(documents, np.delete(ranking.scores, place))

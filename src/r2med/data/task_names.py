@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 
-from r2med.data.tasks import registry
+from r2med.data.tasks import TASK_FILE, registry
+from r2med.storage.file_hashes import Stamp, stamp
 
 GROUP_TITLES = {
     "sample": "bundled sample",
@@ -36,24 +40,48 @@ _NANO_SPLITS = {f"NanoR2MED{name.replace('-', '')}": short for name, short in SH
 
 
 def task_heading(task: str) -> str:
-    """A task's name as the heading of a column.
+    """Return a task's name as the heading of a column; only a task of the benchmark has a short name of it.
 
-    >>> task_heading("nano/MedQA-Diag")
-    'MedQA'
+    >>> task_heading("nano/MedQA-Diag"), task_heading("/data/MedQA-Diag")
+    ('MedQA', 'MedQA-Diag')
     """
     base = task.rstrip("/").rpartition("/")[2] or task
+    if Path(task).is_absolute():
+        return _stated_name(Path(task)) or _NANO_SPLITS.get(base, base)
     return SHORT_NAMES.get(base) or _NANO_SPLITS.get(base, base)
+
+
+def _stated_name(folder: Path) -> str:
+    """Return the name that a folder states in its file, with the split behind it; empty if it states none."""
+    split = "" if folder.is_dir() else folder.name
+    file = (folder.parent if split else folder) / TASK_FILE
+    name = _read_name(file, stamp(file)) if file.is_file() else ""
+    return f"{name}/{split}" if name and split else name
+
+
+@lru_cache(maxsize=256)
+def _read_name(file: Path, _stamp: Stamp) -> str:
+    """Return the name in a file, read again only after the file has changed."""
+    try:
+        name = tomllib.loads(file.read_text("utf-8")).get("name", "")
+    except (ValueError, OSError, RecursionError):
+        return ""
+    return " ".join(name.split()) if isinstance(name, str) else ""
 
 
 def task_names(tasks: Iterable[str]) -> dict[str, str]:
     """Tasks as they are named in text: those of the benchmark whole, folders by as much of their path as is needed.
 
-    >>> task_names(["sample/Biology", "/data/notes"])
-    {'sample/Biology': 'sample/Biology', '/data/notes': 'notes'}
+    >>> task_names(["sample/Biology", "/data/notes", "/data/Biology"])
+    {'sample/Biology': 'sample/Biology', '/data/notes': 'notes', '/data/Biology': 'data/Biology'}
     """
     known, distinct = registry(), list(dict.fromkeys(tasks))
-    headings = task_headings([task for task in distinct if task not in known])
-    return {task: headings.get(task, task) for task in distinct}
+    names = task_headings([task for task in distinct if task not in known])
+    for task in names:
+        for parts in range(2, task.count("/") + 2):
+            if names[task] in known:
+                names[task] = "/".join(task.rsplit("/", parts)[-parts:])
+    return {task: names.get(task, task) for task in distinct}
 
 
 def task_headings(tasks: Sequence[str]) -> dict[str, str]:
@@ -69,3 +97,12 @@ def task_headings(tasks: Sequence[str]) -> dict[str, str]:
             task: "/".join(task.rsplit("/", parts)[-parts:]) for task, name in headings.items() if shown.count(name) > 1
         }
     return headings
+
+
+def called(task: str, tasks: Sequence[str] = ()) -> str:
+    """Return what people call a task: a folder by its last name, or as much of its path as tells it from others.
+
+    >>> called("/home/me/guidelines"), called("sample/Biology"), called("/a/x/task", ["/a/x/task", "/a/y/task"])
+    ('guidelines', 'sample/Biology', 'x/task')
+    """
+    return task_headings([*tasks, task])[task] if task.startswith("/") else task

@@ -21,11 +21,18 @@ HUB_PREFIX = "hf:"
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"
 """The group of nano sets in folders, apart from both the published ones and from whole collections."""
+FOLDER_GROUPS = ("custom", OWN_NANO)
+"""The groups of folders, which need not have to do with each other."""
 _HERE = Path(__file__).parent
 SAMPLE = _HERE / "sample"
 """The folder of the bundled demonstration."""
-_STATED = ("family", "scenario", "noun", "target", "purpose", "subject")
-_TASK_FILE = "task.toml"
+_STATED = ("family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
+_WRITABLE = ("name", *_STATED)
+"""The keys of a folder's file."""
+DROP_SELF = ("none", "dense", "all")
+"""Which systems leave a document out of the list of the query that has the same id."""
+TASK_FILE = "task.toml"
+"""What a folder may say of itself."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,9 @@ class Task:
     """What it is good for."""
     subject: str = "paragraph"
     """What a document is, in the words of Instructor's prompts."""
+    drop_self: str = "none"
+    """Which systems leave the document with the query's own id out of that query's list: `none`, `dense` (models of
+    vectors, as published for IIYi-Clinical) or `all`. A document that is judged relevant to the query always stays."""
     hub: str = ""
     """The dataset repository; empty for a folder."""
     revision: str = ""
@@ -377,7 +387,7 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
     facts = built.facts(stored) if built else {}
-    return replace(made, **facts | read_translation(folder) | _task_file(folder / _TASK_FILE))
+    return replace(made, **facts | read_translation(folder) | _task_file(folder / TASK_FILE))
 
 
 def _check_name(folder: Path) -> None:
@@ -403,8 +413,11 @@ def _task_file(file: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     for name, value in stated.items():
-        if name not in _STATED:
-            raise DataError(f"{file}: unknown key {name!r}{suggest(name, _STATED)}")
+        if name not in _WRITABLE:
+            raise DataError(f"{file}: unknown key {name!r}{suggest(name, _WRITABLE)}")
         if not isinstance(value, str) or not value:
             raise DataError(f"{file}: {name} must be a non-empty string")
+    if stated.get("drop_self", "none") not in DROP_SELF:
+        raise DataError(f"{file}: drop_self must be one of {', '.join(DROP_SELF)}, not {stated['drop_self']!r}")
+    stated.pop("name", None)  # the heading of its column: a folder is known by its path
     return stated

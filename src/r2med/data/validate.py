@@ -14,12 +14,12 @@ import numpy as np
 
 from r2med.data.dataset import Dataset
 from r2med.data.hub_tasks import fetch_task
-from r2med.data.problems import ERROR, KINDS, Findings, Problem
+from r2med.data.problems import ERROR, KINDS, WARNING, Findings, Problem
 from r2med.data.qrels import read_judgements
-from r2med.data.reader import read_contents, read_corpus
+from r2med.data.reader import Contents, read_contents, read_corpus
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
-from r2med.errors import DataError
+from r2med.errors import DataError, counted
 from r2med.storage.files import expanded
 
 
@@ -32,7 +32,8 @@ class Group(NamedTuple):
     problems: Sequence[Problem]
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.summary}: {len(self.problems):,}"
+        left_out = ", which were left out" if KINDS[self.code].strict and self.severity == WARNING else ""
+        return f"{self.severity}: {self.summary}{left_out}: {len(self.problems):,}"
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,13 @@ class ValidationReport:
     """How many rows of each part could be read."""
     documents: int = 0
     judgements: int = 0
+    strict: bool = False
+    """Whether what `load` leaves out with a warning counts as an error."""
 
     @property
     def errors(self) -> int:
         """How many problems make the data unusable."""
-        return sum(problem.severity == ERROR for problem in self.problems)
+        return sum(problem.is_error(strict=self.strict) for problem in self.problems)
 
     @property
     def warnings(self) -> int:
@@ -72,7 +75,14 @@ class ValidationReport:
         for problem in self.problems:
             by_code.setdefault(problem.code, []).append(problem)
         return [
-            Group(KINDS[code].severity, KINDS[code].summary, code, by_code[code]) for code in KINDS if code in by_code
+            Group(
+                ERROR if by_code[code][0].is_error(strict=self.strict) else WARNING,
+                KINDS[code].summary,
+                code,
+                by_code[code],
+            )
+            for code in sorted(KINDS, key=lambda code: not self.strict or not KINDS[code].strict)
+            if code in by_code
         ]
 
     def as_dict(self) -> dict[str, object]:
@@ -85,7 +95,10 @@ class ValidationReport:
             "queries": self.queries,
             "documents": self.documents,
             "judgements": self.judgements,
-            "problems": [{"severity": problem.severity, **problem._asdict()} for problem in self.problems],
+            "problems": [
+                {"severity": ERROR if problem.is_error(strict=self.strict) else WARNING, **problem._asdict()}
+                for problem in self.problems
+            ],
         }
 
 
@@ -97,19 +110,42 @@ _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
 """How a file is read on its own, by the beginning of its name or of its folder's name."""
 
 
-def validate(source: str | Path | Task, *, split: str | None = None) -> ValidationReport:
+def validate(source: str | Path | Task, *, split: str | None = None, strict: bool = False) -> ValidationReport:
     """Check a task, a group of tasks, a folder, or one file whose name says what it holds."""
     found = Findings()
     path = None if isinstance(source, Task) else expanded(source)
     if path is not None and path.is_file():
         _reader(path)([path], found)
-        return ValidationReport(str(path), tuple(found.problems))
-    counts = [0, 0, 0]
+        return ValidationReport(str(path), tuple(found.problems), strict=strict)
+    queries = documents = judgements = 0
     for task in resolve([source], split=split):
         contents = read_contents(_folder(task), task.split, found)
-        read = (contents.queries.rows, contents.corpus.rows, contents.judgements.rows)
-        counts = [before + more for before, more in zip(counts, read, strict=True)]
-    return ValidationReport(source.name if isinstance(source, Task) else str(source), tuple(found.problems), *counts)
+        _note_shared_ids(task, contents, found)
+        queries += contents.queries.rows
+        documents += contents.corpus.rows
+        judgements += contents.judgements.rows
+    name = source.name if isinstance(source, Task) else str(source)
+    return ValidationReport(name, tuple(found.problems), queries, documents, judgements, strict)
+
+
+def _note_shared_ids(task: Task, contents: Contents, found: Findings) -> None:
+    """Note how many queries have a document of their own id, and which systems leave it out of their lists."""
+    documents, positive = contents.corpus.documents.position, contents.judgements.positive()
+    shared = [query for query in contents.queries.ids if query in positive and query in documents]
+    if not shared:
+        return
+    relevant = sum(positive[query].get(query, 0) > 0 for query in shared)
+    rules = {
+        "none": "every system keeps them",
+        "dense": "dense systems leave the others out",
+        "all": "the others are left out",
+    }
+    sharing = counted(len(shared), "query has", "queries have")
+    message = (
+        f"{sharing} a document of the same id, {relevant:,} of them relevant;"
+        f" {rules[task.drop_self]} (--drop-self, --keep-self)"
+    )
+    found.add("shared-id", task.folder or task.hub, 0, message)
 
 
 def _folder(task: Task) -> Path:

@@ -150,6 +150,7 @@ def judge_answers(
     ):
         replies = current_client().ask_all(asked, bar)
     decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
+    current_client().reject(r for r, each in zip(replies, decided, strict=True) if each.verdict is None)
     return Accuracy(system, dataset.name, decided, missing, account(replies))
 
 

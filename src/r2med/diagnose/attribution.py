@@ -32,7 +32,7 @@ from r2med.diagnose.term_rarity import Rarity
 from r2med.encode.encoder import Encoder, Role
 from r2med.errors import R2medError
 from r2med.pipeline.engine import Engine
-from r2med.pipeline.stage import Expander, Retriever
+from r2med.pipeline.stage import Expander, Retriever, own_documents
 from r2med.pipeline.system import System
 from r2med.retrieve.dense import Dense
 from r2med.retrieve.fusion import Fusion, Views
@@ -69,7 +69,7 @@ def diagnose(opened: LoadedRun, ledger: Ledger, engine: Engine | None = None) ->
 
 def attribute_failures(opened: LoadedRun, ledger: Ledger, engine: Engine | None) -> Diagnosis:
     """Decide the cause of every query of a run, computing what is needed for it."""
-    system = System.parse(opened.system)
+    system = System.parse(opened.entry.system)
     failed = _failed(system, opened)
     missing = {query: documents for query, documents in _missing(opened).items() if query not in failed}
     facts = replace(_facts(system, opened, missing, ledger, engine), failed=failed)
@@ -150,10 +150,14 @@ def _ranks(run: Run, query: str) -> dict[str, int]:
 
 
 def _notes(system: System, opened: LoadedRun) -> tuple[str, ...]:
-    depth = system.retriever.depth
-    if depth >= opened.deep:
-        return ()
-    return (f"{opened.entry.task}: lists of {depth} documents, so that nothing is found deeper",)
+    depth, task, found = system.retriever.depth, opened.entry.task, []
+    if depth < opened.deep:
+        found.append(f"{task}: lists of {depth} documents, so that nothing is found deeper")
+    searching = [stage for stage in system.walk() if isinstance(stage, Retriever)]
+    dropped = frozenset[str]().union(*(stage.dropped_copies(opened.dataset.collection) for stage in searching))
+    if dropped:
+        found.append(f"{task}: {own_documents(len(dropped))} left out of its list")
+    return tuple(found)
 
 
 MOST = 0.5
@@ -233,8 +237,9 @@ _FILE = "diagnosis.json"
 
 def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
     """What was found out about a run before; None when nothing was, or the search it rests on was forgotten."""
-    folder = Cache.default().root / _KIND / _key(entry)
-    if not is_unchanged(folder):
+    cache, key = Cache.default(), _key(entry)
+    folder = cache.root / _KIND / key
+    if not cache.has(_KIND, key) or not is_unchanged(folder):
         return None
     try:
         found = _diagnosis(orjson.loads((folder / _FILE).read_bytes()))
@@ -242,7 +247,7 @@ def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
             ledger.get(found.oracle)
     except (OSError, ValueError, KeyError, TypeError, R2medError):
         return None
-    return found
+    return replace(found, system=entry.name)
 
 
 def save_diagnosis(entry: Entry, found: Diagnosis) -> Diagnosis:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import counted
 from r2med.measure.bootstrap import Interval, average_intervals
+from r2med.runs.viewable import Viewable
 
 
 class Cause(Enum):
@@ -110,7 +111,7 @@ class QueryCause:
 
 
 @dataclass(frozen=True, repr=False)
-class Diagnosis:
+class Diagnosis(Viewable):
     """The causes of one system on one task."""
 
     system: str

@@ -17,11 +17,12 @@ from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.measure.significance import ALPHA, Difference, difference, holm, p_words
+from r2med.measure.significance import ALPHA, Difference, difference, holm, p_words, shown_words
 from r2med.pipeline.list_depth import shallow_run
-from r2med.pipeline.named_runs import share
+from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, Shared, check_data
+from r2med.runs.selection import Chosen, Shared, by_group, check_data
+from r2med.runs.viewable import Viewable
 
 
 class Look(NamedTuple):
@@ -36,7 +37,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Viewable):
     """B against A: overall, by family and by task."""
 
     a: str
@@ -52,8 +53,11 @@ class Comparison:
     """Tasks that were asked for by name and are left out, and lists that are too short, a sentence a system."""
     pairs: int = 1
     """How many comparisons that are."""
+    measure: str = "nDCG@10"
     oracles: frozenset[str] = frozenset()
     """Which of the two were shown gold answers."""
+    group: str = ""
+    """The group of the tasks."""
 
     @property
     def differs(self) -> bool:
@@ -83,8 +87,7 @@ class Comparison:
         p = p_words(self.corrected, at_floor=self.overall.at_floor)
         p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
         if not self.differs:
-            size = f"{100 * self.overall.detectable:.1f}"
-            return f"No difference is shown ({p}); these queries would show one of about {size} points."
+            return f"No difference is shown ({p}){shown_words(self.overall, 'one of about ')}."
         higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
         if not self.oracles:
             return f"{higher} is better than {lower} ({p})."
@@ -100,6 +103,7 @@ class Comparison:
         return {
             "a": self.a,
             "b": self.b,
+            "group": self.group,
             "oracles": sorted(self.oracles),
             "verdict": self.verdict,
             "overall": self.overall.as_dict() | {"holm": self.corrected},
@@ -113,8 +117,9 @@ class Comparison:
 def compare(
     ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
 ) -> list[Comparison]:
-    """Every pair of the named systems, over the tasks that all of them have been run on."""
-    return compare_shared(ledger, share(ledger, names, tasks), measure)
+    """Every pair of the named systems, over the tasks that all of them have been run on; each group by itself."""
+    groups = by_group(select(ledger, names, tasks))
+    return [each for shared in groups for each in compare_shared(ledger, shared, measure)]
 
 
 def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
@@ -135,6 +140,8 @@ def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> 
             each,
             corrected=p,
             pairs=len(made),
+            measure=measure,
+            group=shared.group,
             oracles=frozenset({each.a, each.b} & oracles),
             incomplete=(lost[each.a], lost[each.b]),
             notes=(*shared.notes, *_shallow(shared, measure)),

@@ -13,7 +13,7 @@ from r2med.errors import R2medError
 from r2med.pipeline.named_runs import select
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Current, check_same_data, comparable_runs
+from r2med.runs.selection import Current, check_same_data, comparable_runs, several_groups
 
 COSTS: Mapping[str, str] = {
     "money": "US dollars a query",
@@ -102,9 +102,11 @@ def price(
     """Every system of the ledger, or those named, that was run on all of the tasks; the best first."""
     runs = _chosen(ledger, names, tasks)
     wanted = set(tasks) or {task for found in runs.values() for task in found}
-    groups = {entry.group for found in runs.values() for entry in found.values()}
+    groups: dict[str, dict[str, None]] = {}
+    for entry in (entry for found in runs.values() for entry in found.values()):
+        groups.setdefault(entry.group, {})[entry.task] = None
     if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
+        raise R2medError(several_groups({group: list(names) for group, names in groups.items()}))
     means = ledger.means()
     complete = [list(found.values()) for found in runs.values() if set(found) == wanted]
     priced = [_priced(entries, means, measure) for entries in complete]
@@ -133,7 +135,7 @@ def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], 
         advice = f"r2med run {lacking[0].system!r} --tasks {lacking[0].task} --metrics {measure}"
         raise R2medError(f"{lacking[0].system} on {lacking[0].task} was not measured by {measure}; {advice}")
     score = float(np.mean([means[entry.id][measure] for entry in entries]))
-    return Priced(entries[0].system, score, bill(entries), any(entry.oracle for entry in entries))
+    return Priced(entries[0].name, score, bill(entries), any(entry.oracle for entry in entries))
 
 
 def bill(entries: Sequence[Entry]) -> Bill:

@@ -161,6 +161,7 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
             failed[query] = reply.reason
         else:
             unparsable[query] = reply.incomplete or " ".join(reply.text.split())[:200]
+    current_client().reject(reply for query, reply in zip(queries.ids, replies, strict=True) if query in unparsable)
     return Labelled(labels, unparsable, failed, account(replies))
 
 

@@ -13,7 +13,7 @@ from r2med.diagnose.compare import query_values
 from r2med.errors import R2medError
 from r2med.measure.significance import ALPHA, Difference, difference, holm
 from r2med.pipeline.named_runs import select
-from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.ledger import Entry, Ledger, RecordedName
 from r2med.runs.selection import Chosen
 
 
@@ -75,10 +75,10 @@ def language_drops(
 
 def _systems(ledger: Ledger, tasks: Sequence[Task]) -> list[str]:
     names = {task.name for task in tasks}
-    found = dict.fromkeys(entry.system for entry in ledger.entries() if entry.task in names and not entry.oracle)
+    found = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in names and not entry.oracle)
     if not found:
         raise R2medError(f"no run on {', '.join(sorted(names))} in the ledger; first: r2med run bm25 --tasks ...")
-    return list(found)
+    return [RecordedName(name) for name in found]
 
 
 def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:

@@ -45,8 +45,8 @@ class LoadedRun:
 
     @property
     def system(self) -> str:
-        """The system's spec."""
-        return self.entry.system
+        """The name of the system: its spec, and what tells it from others of that spec."""
+        return self.entry.name
 
     @property
     def incomplete(self) -> Mapping[str, str]:

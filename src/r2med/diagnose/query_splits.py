@@ -1,7 +1,7 @@
 """Which queries are chosen by and which are measured on: splits that nothing leaks through.
 
 Queries that share a relevant document are on the same side of every split, so that what was learnt of one cannot help
-with the other.
+with the other; a caller may ask for queries to be split one by one instead.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from r2med.measure.bootstrap import SEED
 
 Places = NDArray[np.intp]
 """Which queries of a task."""
+LARGE_GROUP = 0.25
+"""The share of a task's queries from which one group of them is too large for even splits."""
+FEW_GROUPS = 10
+"""Below so many groups of linked queries the splits of a task have little to choose from."""
+_DRAWS = 20
+"""How many times as many halves are drawn as are asked for, to find different ones."""
+_WAY_OUT = "--split-queries splits them one by one"
 
 
 class QuerySplit(NamedTuple):
@@ -57,7 +64,8 @@ def folds(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list
     """Every query is measured on once and chosen by all other times; folds are as even as the groups allow."""
     if len(groups) < count:
         raise R2medError(
-            f"{count} folds need {count} groups of queries that share no relevant document, and there are {len(groups)}"
+            f"{count} folds need {count} groups of queries that share no relevant document, and there are"
+            f" {len(groups)}; {_WAY_OUT}"
         )
     parts: list[list[int]] = [[] for _ in range(count)]
     for group in _shuffled(groups, seed):
@@ -66,10 +74,26 @@ def folds(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list
 
 
 def halves(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list[QuerySplit]:
-    """So many random halves: chosen by one, measured on the other."""
+    """Return so many random halves: chosen by one, measured on the other; which is which is drawn as well."""
+    return [draw_half(groups, seed + number) for number in range(count)]
+
+
+def draw_half(groups: Sequence[Sequence[int]], seed: int) -> QuerySplit:
+    """Return one random half: chosen by one side, measured on the other."""
     if len(groups) < 2:
-        raise R2medError("all queries share relevant documents with one another: they cannot be halved")
-    return [folds(groups, 2, seed + number)[0] for number in range(count)]
+        raise R2medError(f"all queries share relevant documents with one another: they cannot be halved; {_WAY_OUT}")
+    return folds(groups, 2, seed)[np.random.default_rng([seed, 1]).integers(2)]
+
+
+def distinct_halves(tasks: Sequence[Sequence[Sequence[int]]], count: int, seed: int = SEED) -> list[list[QuerySplit]]:
+    """Return up to so many different halves of all tasks together; fewer where the groups allow no more."""
+    different: dict[tuple[bytes, ...], list[QuerySplit]] = {}
+    for number in range(_DRAWS * count):
+        split = [draw_half(groups, seed + number) for groups in tasks]
+        different.setdefault(tuple(half.measured_on.tobytes() for half in split), split)
+        if len(different) == count:
+            break
+    return list(different.values())
 
 
 def _shuffled(groups: Sequence[Sequence[int]], seed: int) -> list[Sequence[int]]:
@@ -84,11 +108,38 @@ def _split(part: Sequence[int], groups: Sequence[Sequence[int]]) -> QuerySplit:
     return QuerySplit(np.array(sorted(others), dtype=np.intp), np.array(sorted(part), dtype=np.intp))
 
 
-def split_words(how: str, count: int, tasks: Mapping[str, Sequence[Sequence[int]]]) -> str:
-    """How the queries were split, for the result."""
-    queries = sum(len(group) for groups in tasks.values() for group in groups)
-    bound = sum(len(group) for groups in tasks.values() for group in groups if len(group) > 1)
-    rule = f"{bound} of {queries} queries share relevant documents and stay together" if bound else (
-        "no two queries share a relevant document"
-    )  # fmt: skip
+def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], *, apart: bool) -> str:
+    """Say how the queries were split; `apart` where linked queries were split too."""
+    queries = sum(len(group) for groups in tasks for group in groups)
+    bound = sum(len(group) for groups in tasks for group in groups if len(group) > 1)
+    if not bound:
+        rule = "no two queries share a relevant document"
+    elif apart:
+        rule = f"{bound} of {queries} queries share relevant documents, and may be on both sides"
+    else:
+        number = sum(map(len, tasks))
+        rule = f"{bound} of {queries} queries share relevant documents and stay together ({number} groups)"
     return f"{count} {how} within each task; {rule}"
+
+
+def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
+    """Say on which tasks linked queries leave little to split: one large group, or few groups."""
+    said = []
+    for task, groups in tasks.items():
+        queries, largest = sum(map(len, groups)), max(map(len, groups))
+        if largest == 1 or (largest <= LARGE_GROUP * queries and len(groups) >= FEW_GROUPS):
+            continue
+        said.append(
+            f"{task}: {queries} queries are {len(groups)} groups that share no relevant document, the largest of"
+            f" {largest} ({largest / queries:.0%}), so that splits are uneven or alike; {_WAY_OUT}."
+        )
+    return said
+
+
+def each_alone(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return every query as a group of its own.
+
+    >>> each_alone([[0, 2], [1]])
+    [[0], [1], [2]]
+    """
+    return [[place] for place in range(sum(map(len, groups)))]

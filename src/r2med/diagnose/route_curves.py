@@ -62,6 +62,11 @@ class RoutedTask:
         """The measure of each query when the hardest share of them goes to the dear system."""
         return np.where(self.weights(signal, share) > 0, self.dear, self.cheap)
 
+    def random(self, signal: str, share: float) -> float:
+        """Return the mean when as many queries as the signal sends on at a share are chosen at random."""
+        sent = self.weights(signal, share).mean()
+        return float(self.cheap.mean() + sent * (self.dear - self.cheap).mean())
+
     def advantage(self, signal: str) -> Floats:
         """What the signal adds to a random choice by each query, on average over all shares."""
         sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
@@ -75,13 +80,18 @@ class CurvePoint:
     """A route at one share."""
 
     share: float
+    """The share that a route's spec states; of few queries only some shares can be sent on."""
+    sent: float
+    """The share of all queries that is really sent on."""
     score: float
+    random: float
+    """The score when as many queries are chosen at random."""
     difference: Interval
     """To the dear system alone, paired by query."""
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
-        return {"share": self.share, "score": self.score, "difference": self.difference._asdict()}
+        return {**vars(self), "difference": self.difference._asdict()}
 
 
 @dataclass(frozen=True)
@@ -109,9 +119,9 @@ class Curve:
         return f"route({self.cheap}, {self.dear}, by={self.signal}, share={point.share:g})"
 
     def cost(self, point: CurvePoint, by: str) -> float | None:
-        """What a query costs on average: the cheap system always, the dear one for the share."""
+        """What a query costs on average: the cheap system always, the dear one for the queries that are sent on."""
         cheap, dear = (getattr(bill, by) for bill in self.bills)
-        return None if cheap is None or dear is None else cheap + point.share * dear
+        return None if cheap is None or dear is None else cheap + point.sent * dear
 
     def saving(self, point: CurvePoint, by: str) -> float | None:
         """The part of the dear system's cost that is saved; None where the cost is unknown or nothing."""
@@ -157,8 +167,10 @@ class RoutePair:
         for share in SHARES:
             routed = [task.routed(signal, share) for task in self.tasks]
             score = float(np.mean([values.mean() for values in routed]))
+            random = float(np.mean([task.random(signal, share) for task in self.tasks]))
+            sent = float(np.concatenate([task.weights(signal, share) for task in self.tasks]).mean())
             gaps = [values - task.dear for values, task in zip(routed, self.tasks, strict=True)]
-            points.append(CurvePoint(share, score, difference_interval(gaps)))
+            points.append(CurvePoint(share, sent, score, random, difference_interval(gaps)))
         return tuple(points)
 
 

@@ -12,7 +12,7 @@ from r2med.diagnose.route_curves import Curve, CurvePoint, RoutePair, read_pair
 from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import ALPHA, p_words
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Ledger, RecordedName
 
 PAIRED = 4
 """Between how many of the systems routes are looked for when none is named: the frontier's, the best first."""
@@ -90,7 +90,7 @@ class Saving:
         """What a route saves of the dear system's cost; where that is not known, how many queries it is spared."""
         saved = curve.saving(point, self.by)
         if saved is None:
-            return f"{1 - point.share:.0%} fewer queries to {curve.dear}"
+            return f"{1 - point.sent:.0%} fewer queries to {curve.dear}"
         return f"{saved:.0%} fewer {_UNITS[self.by]}" if saved >= 0 else f"{-saved:.0%} more {_UNITS[self.by]}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,7 +158,8 @@ def _pair(
         return None
     others = [each.system for each in chosen if each.system not in (cheap.system, dear.system)]
     no_dearer = [name for name in others if _costs_no_more(name, cheap, chosen)]
-    return read_pair(ledger, (cheap.system, dear.system, *no_dearer), tasks, measure, (cheap.bill, dear.bill))
+    names = [RecordedName(name) for name in (cheap.system, dear.system, *no_dearer)]
+    return read_pair(ledger, names, tasks, measure, (cheap.bill, dear.bill))
 
 
 def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:

@@ -11,7 +11,7 @@ from r2med.diagnose.loaded_runs import HEADLINE, load_runs
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.metrics import Measure
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import comparable_runs
 
 
@@ -39,7 +39,7 @@ def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
             whole[system] = float(np.mean([means[entry.id].get(str(HEADLINE), 0.0) for entry in row]))
     if not whole:
         raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
-    return sorted(whole, key=lambda system: -whole[system])
+    return [RecordedName(system) for system in sorted(whole, key=lambda system: -whole[system])]
 
 
 def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE) -> ScoreSeries:

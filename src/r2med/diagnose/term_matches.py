@@ -27,7 +27,7 @@ def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Ma
 
     Nothing for a system without a learned sparse encoder, and for texts whose vectors are no longer kept.
     """
-    stage = _sparse_stage(opened.system)
+    stage = _sparse_stage(opened.entry.system)
     if stage is None:
         return {}
     collection = opened.dataset.collection

@@ -28,7 +28,7 @@ def matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> M
 
     Nothing for a system without a late-interaction model, and for texts whose vectors are no longer kept.
     """
-    stage = _late_stage(opened.system)
+    stage = _late_stage(opened.entry.system)
     if stage is None:
         return {}
     collection = opened.dataset.collection

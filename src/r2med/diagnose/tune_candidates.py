@@ -63,6 +63,10 @@ class RouteParts:
         beyond: NDArray[np.bool_] = self.hardness >= self.threshold(share, chosen)
         return beyond | (np.isnan(self.hardness) & (share > 0))
 
+    def random(self, share: float) -> Floats:
+        """Return what each query is expected to score when it is sent on with this probability."""
+        return (1 - share) * self.cheap + share * self.dear
+
 
 @dataclass(frozen=True)
 class RouteCandidate:

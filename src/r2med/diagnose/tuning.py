@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -20,7 +20,16 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.tasks import resolve
 from r2med.diagnose.loaded_runs import HEADLINE
-from r2med.diagnose.query_splits import Places, QuerySplit, folds, halves, linked, split_words
+from r2med.diagnose.query_splits import (
+    Places,
+    QuerySplit,
+    distinct_halves,
+    each_alone,
+    folds,
+    linked,
+    split_warnings,
+    split_words,
+)
 from r2med.diagnose.tune_candidates import FixedCandidate, Floats, RouteCandidate, RouteParts, TuneCandidate
 from r2med.errors import R2medError, SpecError, require_extra
 from r2med.measure.metrics import Measure
@@ -31,6 +40,7 @@ from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, signal_values
+from r2med.runs.viewable import Viewable
 from r2med.storage.cache import Cache
 
 SHARES = tuple(round(0.05 * step, 2) for step in range(21))
@@ -47,6 +57,8 @@ class TuneOptions:
     folds: int = 5
     halves: int = 0
     """In place of folds: so many random halves."""
+    split_queries: bool = False
+    """Whether queries that share a relevant document may be on both sides of a split."""
     budget: float = 1.0
     """The largest share of the queries that a route may send to its dear system."""
     trials: int = 0
@@ -71,6 +83,8 @@ class Fold:
     """One split: what was chosen, and how it did where it was not."""
 
     chosen: str
+    weight: float
+    """How much the split counts: by the queries that are measured on it; halves count the same."""
     by: float
     """Its mean on the queries it was chosen by."""
     on: float
@@ -87,8 +101,8 @@ class Fold:
         return dict(vars(self))
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Viewable):
     """What tuning a system gave."""
 
     system: str
@@ -105,6 +119,18 @@ class Tuned:
     """What is chosen by all queries: the one to use."""
     idle: tuple[str, ...] = ()
     """Options that made no difference to any query."""
+    over_random: Difference | None = None
+    """A route minus a random choice of as many queries, paired; None for halves and for what is no route."""
+    warnings: tuple[str, ...] = ()
+    """What makes the splits tell less than they seem to."""
+
+    def mean(self, name: str, folds: Sequence[Fold] | None = None) -> float:
+        """Return the mean of a figure over some splits or all, each with its weight."""
+        rows = self.folds if folds is None else folds
+        return float(np.average([getattr(row, name) for row in rows], weights=[row.weight for row in rows]))
+
+    def __repr__(self) -> str:
+        return f"Tuned({self.system!r}, {self.candidates} candidates: {self.best!r})"
 
     @cached_property
     def gains(self) -> Floats:
@@ -120,7 +146,7 @@ class Tuned:
     @property
     def optimism(self) -> float:
         """How much better the chosen one looks on the queries it was chosen by."""
-        return float(np.mean([each.by - each.on for each in self.folds]))
+        return self.mean("by") - self.mean("on")
 
     @property
     def choices(self) -> Counter[str]:
@@ -137,14 +163,16 @@ class Tuned:
             "candidates": self.candidates,
             "folds": [each.as_dict() for each in self.folds],
             "gain": None if self.gain is None else self.gain.as_dict(),
-            "gain_mean": float(self.gains.mean()),
+            "gain_mean": self.mean("on") - self.mean("untuned"),
             "gain_spread": float(self.gains.std(ddof=1)) if len(self.gains) > 1 else None,
-            "over_chance_mean": None if chance is None else float(chance.mean()),
+            "over_chance": None if self.over_random is None else self.over_random.as_dict(),
+            "over_chance_mean": None if chance is None else self.mean("on") - self.mean("random"),
             "over_chance_spread": None if chance is None or len(chance) < 2 else float(chance.std(ddof=1)),
             "written": self.written,
             "optimism": self.optimism,
             "best": self.best,
             "idle": list(self.idle),
+            "warnings": list(self.warnings),
         }
 
 
@@ -209,19 +237,40 @@ class Bench:
     def splits(self) -> list[list[QuerySplit]]:
         """For every split, that of each task."""
         options = self.options
-        make: Callable[[list[list[int]]], list[QuerySplit]] = (
-            (lambda groups: halves(groups, options.halves, options.seed))
-            if options.halves
-            else (lambda groups: folds(groups, options.folds, options.seed))
-        )
-        return [list(split) for split in zip(*map(make, self._groups), strict=True)]
+        groups = list(map(each_alone, self._groups)) if options.split_queries else self._groups
+        if options.halves:
+            return distinct_halves(groups, options.halves, options.seed)
+        return [
+            list(split) for split in zip(*(folds(each, options.folds, options.seed) for each in groups), strict=True)
+        ]
 
     @property
     def words(self) -> str:
         """How the queries are split."""
-        tasks = {dataset.name: groups for dataset, groups in zip(self.datasets, self._groups, strict=True)}
-        options = self.options
-        return split_words(*(("random halves", options.halves) if options.halves else ("folds", options.folds)), tasks)
+        how = "random halves" if self.options.halves else "folds"
+        return split_words(how, len(self.splits), self._groups, apart=self.options.split_queries)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the splits tell less than they seem to."""
+        tasks = dict(zip((dataset.name for dataset in self.datasets), self._groups, strict=True))
+        said = [] if self.options.split_queries else split_warnings(tasks)
+        if (found := len(self.splits)) < self.options.halves:
+            said.append(f"Of {self.options.halves} halves that were asked for only {found} are different.")
+        return said
+
+    def mean(self, values: Sequence[Floats], places: Sequence[Places]) -> float:
+        """Return the mean over some queries, each with its weight in the mean over tasks of all queries."""
+        parts = [
+            (row[chosen].sum() / len(row), len(chosen) / len(row)) for row, chosen in zip(values, places, strict=True)
+        ]
+        return float(sum(value for value, _ in parts) / sum(weight for _, weight in parts))
+
+    def weight(self, split: Sequence[QuerySplit]) -> float:
+        """Return how much a split counts: of folds the share of the queries measured on it, of halves all the same."""
+        if self.options.halves:
+            return 1 / len(self.splits)
+        return float(np.mean([len(each.measured_on) / sum(map(len, each)) for each in split]))
 
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
@@ -235,7 +284,7 @@ def _tune_options(system: System, over: Mapping[str, Values], bench: Bench) -> T
         idle: tuple[str, ...] = ()
     else:
         candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
-        choose, count = best_of(candidates), len(candidates)
+        choose, count = best_of(candidates, bench), len(candidates)
         idle = tuple(name for name in over if _is_idle(name, system, over, bench))
     return _measured(system, bench, choose, count, idle)
 
@@ -243,18 +292,16 @@ def _tune_options(system: System, over: Mapping[str, Values], bench: Bench) -> T
 def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:
     parts = bench.route_parts(route)
     shares = [share for share in SHARES if share <= bench.options.budget]
-    return _measured(
-        system, bench, best_of([RouteCandidate(route, share, parts) for share in shares]), len(shares), (), parts
-    )
+    candidates = [RouteCandidate(route, share, parts) for share in shares]
+    return _measured(system, bench, best_of(candidates, bench), len(shares), (), parts)
 
 
 def _check_options(system: System, over: Mapping[str, Values]) -> None:
     """Refuse an option that no stage has."""
-    for name, values in over.items():
-        several = values.steps() if isinstance(values, OptionRange) else values
-        if all(system.with_option(name, value).spec == system.spec for value in several):
-            known = sorted({each for stage in system.walk() for each in vars(stage) if not each.startswith("_")})
-            raise R2medError(f"no stage of {system} has an option {name!r}; they have {', '.join(known)}")
+    for name in over:
+        if name not in system.option_names:
+            known = ", ".join(sorted(system.option_names))
+            raise R2medError(f"no stage of {system} has an option {name!r}; they have {known}")
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
@@ -280,11 +327,11 @@ def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench
     return True
 
 
-def best_of(candidates: Sequence[TuneCandidate]) -> Chooser:
+def best_of(candidates: Sequence[TuneCandidate], bench: Bench) -> Chooser:
     """Choose the best of some candidates; of equals the first."""
 
     def choose(places: Sequence[Places]) -> TuneCandidate:
-        return max(candidates, key=lambda each: _mean(each.scores(places), places))
+        return max(candidates, key=lambda each: bench.mean(each.scores(places), places))
 
     return choose
 
@@ -309,16 +356,11 @@ def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Choo
         study = optuna.create_study(
             direction="maximize", sampler=optuna.samplers.TPESampler(seed=bench.options.seed % 2**32)
         )
-        study.optimize(lambda trial: _mean(bench.scores(one(trial)), places), n_trials=bench.options.trials)
+        study.optimize(lambda trial: bench.mean(bench.scores(one(trial)), places), n_trials=bench.options.trials)
         chosen = one(optuna.trial.FixedTrial(study.best_params))
         return FixedCandidate(chosen, bench.scores(chosen))
 
     return choose
-
-
-def _mean(values: Sequence[Floats], places: Sequence[Places]) -> float:
-    """The mean over tasks of the mean over some queries of each."""
-    return float(np.mean([row[chosen].mean() for row, chosen in zip(values, places, strict=True)]))
 
 
 def _measured(
@@ -332,38 +374,47 @@ def _measured(
     """Choose and measure on every split, and choose once more by everything."""
     untuned = bench.scores(system)
     found: list[Fold] = []
-    gaps: list[list[Floats]] = [[] for _ in bench.datasets]
+    gains: list[list[Floats]] = [[] for _ in bench.datasets]
+    over_random: list[list[Floats]] = [[] for _ in bench.datasets]
     for split in bench.splits:
         by, on = [each.chosen_by for each in split], [each.measured_on for each in split]
         candidate = choose(by)
         values = candidate.scores(by)
-        sent, chance = _routed(candidate, by, on, parts)
-        found.append(Fold(candidate.label(by), _mean(values, by), _mean(values, on), _mean(untuned, on), sent, chance))
-        for row, tuned, plain, places in zip(gaps, values, untuned, on, strict=True):
-            row.append(tuned[places] - plain[places])
-    gain = None if bench.options.halves else difference([np.concatenate(row) for row in gaps])
+        fold = Fold(
+            candidate.label(by), bench.weight(split), bench.mean(values, by), bench.mean(values, on),
+            bench.mean(untuned, on),
+        )  # fmt: skip
+        _append_gaps(gains, values, untuned, on)
+        if isinstance(candidate, RouteCandidate):
+            sent = [part.sent(candidate.share, chosen) for part, chosen in zip(parts, by, strict=True)]
+            chance = [part.random(row[places].mean()) for part, row, places in zip(parts, sent, on, strict=True)]
+            fold = replace(
+                fold, sent=bench.mean([row.astype(float) for row in sent], on), random=bench.mean(chance, on)
+            )
+            _append_gaps(over_random, values, chance, on)
+        found.append(fold)
     everything = [np.arange(len(values)) for values in untuned]
-    best, written = choose(everything).label(everything), _mean(untuned, everything)
     return Tuned(
-        system.spec, str(bench.options.measure), bench.words, candidates, tuple(found), gain, written, best, idle
+        system.spec,
+        str(bench.options.measure),
+        bench.words,
+        candidates,
+        tuple(found),
+        None if bench.options.halves else difference([np.concatenate(row) for row in gains]),
+        bench.mean(untuned, everything),
+        choose(everything).label(everything),
+        idle,
+        None if bench.options.halves or not parts else difference([np.concatenate(row) for row in over_random]),
+        tuple(bench.warnings),
     )
 
 
-def _routed(
-    candidate: TuneCandidate,
-    by: Sequence[Places],
-    on: Sequence[Places],
-    parts: Sequence[RouteParts],
-) -> tuple[float | None, float | None]:
-    """The share of queries that a route sends on, and what a random choice of as many gives."""
-    if not isinstance(candidate, RouteCandidate):
-        return None, None
-    shares, means = [], []
-    for part, chosen, places in zip(parts, by, on, strict=True):
-        share = float(part.sent(candidate.share, chosen)[places].mean())
-        shares.append(share)
-        means.append(float(((1 - share) * part.cheap[places] + share * part.dear[places]).mean()))
-    return float(np.mean(shares)), float(np.mean(means))
+def _append_gaps(
+    gaps: Sequence[list[Floats]], values: Sequence[Floats], others: Sequence[Floats], on: Sequence[Places]
+) -> None:
+    """Add how far values lie above others on some queries, task by task."""
+    for row, one, other, places in zip(gaps, values, others, on, strict=True):
+        row.append(one[places] - other[places])
 
 
 def read_over(texts: Sequence[str]) -> dict[str, Values]:

@@ -7,7 +7,7 @@ progress, counts of truncated texts, and refusal of vectors that cannot be right
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.models.devices import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
+from r2med.runs.step_record import Account
 from r2med.storage.scratch import rows_at, spans
 
 SHOWN = 500
@@ -103,8 +104,11 @@ def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Conte
     if len(missing) and len(lost := lacking(found)):
         name = job.texts.ids[int(lost[0])]
         raise R2medError(f"the vector of {name} cannot be read back from {store.folder}: is the disk failing?")
-    if job.role is Role.QUERY and encoded < len(first_of_each(hashes)):
+    reused = encoded < len(first_of_each(hashes))
+    if job.role is Role.QUERY and reused:
         context.reuse("vectors of queries")
+    if encoder.billed:
+        context.book(replace(encoder.take_bill() or Account(), whole=not reused))
     return _Filled(found, encoded)
 
 
@@ -191,7 +195,6 @@ def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSp
         "truncated": cut,
         "truncated_share": round(cut / len(vectors), 6) if len(vectors) else 0.0,
         "first": encoder.prompted(job.texts.texts[0], job.role)[:SHOWN] if len(vectors) else "",
-        **encoder.spent(),
     }
 
 

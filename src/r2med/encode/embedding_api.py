@@ -13,16 +13,20 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.config.prices import prices
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import AttemptError, RequestLimits
 from r2med.models.json_server import JsonServer
 from r2med.models.servers import check_url, server_name
 from r2med.pipeline.stage import Requirements
+from r2med.runs.step_record import Account
 
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
 """Which key goes to which host. Any other host is sent `R2MED_EMBED_KEY` if that is set, and never one of these."""
 _OWN_KEY = "R2MED_EMBED_KEY"
+_USUAL_BYTES = 4
+"""Bytes of a token, for a guess."""
 _BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this count passes the server's
 
 
@@ -47,6 +51,8 @@ class ApiModel:
     """The most texts in a request."""
     request_tokens: int = 16_000
     """The most tokens in a request of more than one text."""
+    price: float | None = None
+    """US dollars a million tokens; None when unknown."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -106,6 +112,7 @@ class ApiEncoder(Encoder):
         self.model = model
         self.limits = limits or RequestLimits.configured()
         self._server: EmbeddingServer | None = None
+        self._billed = (0, 0, 0)
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """What is sent, to whom, and how it was cut; never the key."""
@@ -175,9 +182,38 @@ class ApiEncoder(Encoder):
             return self
         return ApiEncoder(replace(self.model, query_prompt=""), self.limits)
 
-    def spent(self) -> Mapping[str, int]:
-        """Requests answered, and the tokens that the server counted."""
-        return {} if self._server is None else {"requests": self._server.requests, "tokens": self._server.tokens}
+    @property
+    def billed(self) -> bool:
+        """The server encodes."""
+        return True
+
+    def take_bill(self) -> Account | None:
+        """Requests answered since, and the tokens that the server counted in them."""
+        if self._server is None:
+            return None
+        bill = self._server.bill(self._token_price, None, self._billed)
+        self._billed = self._server.counters
+        return bill if bill.requests else None
+
+    def price(self, tokens: int) -> float | None:
+        """As the user's files or the card say."""
+        each = self._token_price
+        return None if each is None else tokens * each / 1e6
+
+    def expect(self, texts: Sequence[str], role: Role, count: int) -> tuple[int, int]:
+        """Return about how many requests and tokens so many texts take, of which some are given."""
+        if not texts or not count:
+            return 0, 0
+        read = [self._cut(self.prompted(text, role)) for text in texts]
+        exact = self.model.counter == self.model.tokenizer
+        sizes = [self._count(text) if exact else -(-len(text.encode()) // _USUAL_BYTES) for text in read]
+        tokens = round(sum(sizes) * count / len(texts))
+        return -(-max(count * self.model.request_tokens, tokens * self.model.request_texts)
+                 // (self.model.request_texts * self.model.request_tokens)), tokens  # fmt: skip
+
+    @property
+    def _token_price(self) -> float | None:
+        return prices().of_tokens(self.model.id, self.model.price)
 
     def _prompt(self, role: Role) -> str:
         return self.model.query_prompt if role is Role.QUERY else self.model.document_prompt

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.pipeline.stage import Requirements
+from r2med.runs.step_record import Account
 
 Vectors = NDArray[np.float32]
 """One row a text."""
@@ -48,6 +49,10 @@ class Encoder(ABC):
 
         Two encoders with equal settings give equal vectors: this is the vector store's key.
         """
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folders and files of the user's own that the vectors come from, with a hash of each."""
+        return {}
 
     @property
     @abstractmethod
@@ -102,6 +107,15 @@ class Encoder(ABC):
         """
         return self
 
-    def spent(self) -> Mapping[str, int]:
-        """What encoding has used up so far where that costs money: requests and tokens."""
-        return {}
+    @property
+    def billed(self) -> bool:
+        """Whether a server encodes, which may bill it."""
+        return False
+
+    def take_bill(self) -> Account | None:
+        """Return what encoding took since this was asked last, where a server did it."""
+        return None
+
+    def price(self, tokens: int) -> float | None:
+        """Return what so many tokens cost in US dollars; None where that is not known."""
+        return 0.0

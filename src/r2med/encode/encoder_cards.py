@@ -235,6 +235,7 @@ class EncoderCard:
     url: str = ""
     input_types: bool = False
     tokenizer: str = ""
+    price: float | None = None
     parameters: float = 0
     licence: str = ""
     gated: bool = False

@@ -13,7 +13,7 @@ from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_file
 from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TOKEN_PRECISIONS
 from r2med.errors import SpecError, suggest
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
@@ -50,6 +50,8 @@ class LateInteraction(Stage):
     """Whether Python code of the model's repository may run: only for those you trust."""
 
     def __post_init__(self) -> None:
+        if self.model not in late_cards():
+            object.__setattr__(self, "model", spelled_folder(self.model))
         if self.depth < 1:
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if min(self.query_length, self.document_length) < 0:
@@ -120,6 +122,10 @@ class LateInteraction(Stage):
         """What the vectors of queries and documents depend on, and how they are compared."""
         found: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
         return found | {"use": self.kind, "similarity": self.card.similarity}
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folder of the model, with a hash of it."""
+        return self.source.local_content()
 
     def describe(self) -> Mapping[str, object]:
         """Every setting that decides the figure."""

@@ -36,6 +36,11 @@ class ModelEncoder(Encoder):
         """Where the adapter's files are, for a model that has one."""
         return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
 
+    def local_content(self) -> dict[str, str]:
+        """Return the folders of models and adapters that are not from the hub."""
+        sources = [*self.sources.values(), *([self.adapter] if self.adapter else [])]
+        return {place: digest for source in sources for place, digest in source.local_content().items()}
+
     def style(self, role: Role) -> Style:
         """How a text of a role becomes tokens."""
         card = self.card

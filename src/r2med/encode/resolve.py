@@ -119,6 +119,7 @@ def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
         document_prompt=prompts.document,
         input_types=card.input_types,
         tokenizer=card.tokenizer,
+        price=card.price,
     )
     return ApiEncoder(model)
 

@@ -65,12 +65,12 @@ class SparseStore(VectorStore):
     def __init__(self, settings: Mapping[str, object], root: Path | None = None) -> None:
         super().__init__({**settings, "vectors": "sparse"}, "float32", root)
 
-    def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
+    def _extents(self, shard: Shard, entries: Entries) -> NDArray[np.int64]:
         heads = entries["row"].astype(np.int64)
         there = heads < len(shard.rows)
         extents = np.ones(len(entries), dtype=np.int64)
         extents[there] += shard.rows[heads[there], 0].view(np.uint32).astype(np.int64)
-        return shard.unchanged(entries, extents)
+        return extents
 
     def sparse(self, found: NDArray[np.intp]) -> StoredSparse:
         """The vectors at places that `find` gave, none of them missing."""

@@ -102,8 +102,8 @@ class TokenStore(VectorStore):
         columns = self.located(found, "row", "count", "tokens")
         return TokenVectors(tuple(shard.rows for shard in self._shards), *columns)
 
-    def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
-        return shard.unchanged(entries, entries["count"].astype(np.int64))
+    def _extents(self, shard: Shard, entries: Entries) -> NDArray[np.int64]:
+        return entries["count"].astype(np.int64)
 
     def _new_shard(self) -> SpanWriter:
         return SpanWriter(self.folder, "uint8" if self.precision == "int8" else self.precision)

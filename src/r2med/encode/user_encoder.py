@@ -1,9 +1,14 @@
-"""A user's own encoder: a class with two methods, named in a spec as `my.module:MyEncoder`."""
+"""A user's own encoder: a class named in a spec as `my.module:MyEncoder`, with a method for each role.
+
+It may also have `similarity` ("cosine" or "dot"), `version` (a text that changes when its vectors do), `batch_tokens`
+(how much text to hand over at a time), and a constructor that takes `task`. `docs/own-models.md` shows a whole one.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +18,7 @@ from numpy.typing import NDArray
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import SIMILARITIES
 from r2med.errors import R2medError, SpecError, blame
-from r2med.models.user_class import check_arguments, class_version, construct, import_class, parameters
+from r2med.models.user_class import check_arguments, class_content, class_version, construct, import_class, parameters
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -22,37 +27,42 @@ _CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on
 
 
 class TwoMethods(Protocol):
-    """What a user's class must have. `docs/own-models.md` shows a whole one.
-
-    It may also have `similarity` ("cosine" or "dot"), `version` (a text that changes when its vectors do),
-    `batch_tokens` (how much text to hand over at a time), and a constructor that takes `task`.
-    """
+    """A class with a method for each role; `_METHODS` has the other names that are taken."""
 
     def encode_queries(self, texts: list[str]) -> Any:
-        """A vector for each query, as anything that numpy makes an array of."""
+        """Return a vector for each query, as anything that numpy makes an array of."""
 
     def encode_documents(self, texts: list[str]) -> Any:
-        """A vector for each document."""
+        """Return a vector for each document."""
+
+
+_METHODS: Mapping[Role, tuple[str, ...]] = {
+    Role.QUERY: ("encode_queries", "encode_query", "encode"),
+    Role.DOCUMENT: ("encode_documents", "encode_corpus", "encode_document", "encode"),
+}
+"""What the method of a role may be called, the first that a class has counts: r2med's own names, then those of the
+benchmark's code, BEIR, MTEB and sentence-transformers. `encode_corpus` is handed rows with a title and a text."""
 
 
 class OwnEncoder(Encoder):
     """A user's class at work."""
 
-    def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: TwoMethods | None = None) -> None:
+    def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
         self.address = address
         self.options = dict(options)
         if made is not None:
             self.kind, self._task, self.made = type(made), None, made
+            self._words = task
             return
-        self.kind = find_class(address)
+        self.kind, self._words = find_class(address), task
         self._task = task if "task" in parameters(self.kind) else None
         check_arguments(address, self.kind, self.options)
 
     @cached_property
-    def made(self) -> TwoMethods:
+    def made(self) -> Any:
         """The user's object, constructed when it is first needed."""
         given = {**self.options, "task": self._task} if self._task else self.options
-        made: TwoMethods = construct(self.address, self.kind, given)
+        made = construct(self.address, self.kind, given)
         _check_methods(self.address, made)
         return made
 
@@ -68,10 +78,16 @@ class OwnEncoder(Encoder):
             **words,
         }
 
+    def local_content(self) -> dict[str, str]:
+        """Return the file of the class."""
+        return class_content(self.address, self.kind)
+
     @property
     def similarity(self) -> str:
-        """As the class says; cosine when it does not."""
-        stated = str(getattr(self.kind, "similarity", "cosine"))
+        """As the class says in a word; cosine when it does not, or has a function of that name."""
+        stated = getattr(self.kind, "similarity", "cosine")
+        if not isinstance(stated, str):
+            return "cosine"
         if stated not in SIMILARITIES:
             raise R2medError(f"{self.address}: similarity must be cosine or dot, not {stated!r}")
         return stated
@@ -95,17 +111,73 @@ class OwnEncoder(Encoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """One batch, through the method of its role."""
-        method = self.made.encode_queries if role is Role.QUERY else self.made.encode_documents
+        method = _method(self.made, role)
+        assert method is not None  # checked when the class was named
         try:
-            vectors = method(list(texts))
+            vectors = _call(method, list(texts), role, self._words)
         except R2medError:
             raise
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
         try:
-            return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
+            return np.ascontiguousarray(np.asarray(_on_the_cpu(vectors), dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
+
+
+def _method(made: Any, role: Role) -> Callable[..., Any] | None:
+    """Return the method that encodes texts of a role, or None if there is none."""
+    if isinstance(made, str):  # a text has a method `encode`, too
+        return None
+    candidates = (getattr(made, name, None) for name in _METHODS[role])
+    return next((method for method in candidates if callable(method)), None)
+
+
+def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) -> Any:
+    """Call a method with what its parameters ask for."""
+    takes = inspect.signature(method).parameters
+    if "task_metadata" in takes:
+        return method([{"text": texts}], **_mteb_arguments(role, task))
+    given: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
+    if "prompt_type" in takes:
+        given["prompt_type"] = _prompt_type(role)
+    if _is_required(takes.get("task_name")):
+        given["task_name"] = task.name
+    rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
+    return method(rows, **given)
+
+
+def _is_required(parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _prompt_type(role: Role) -> Any:
+    """Return MTEB's word for a role; a plain text where MTEB is not installed."""
+    word = "query" if role is Role.QUERY else "document"
+    if importlib.util.find_spec("mteb") is None:
+        return word
+    from mteb.types import PromptType
+
+    return PromptType(word)
+
+
+def _mteb_arguments(role: Role, task: Task) -> dict[str, Any]:
+    """Return what MTEB hands to `encode` beside the texts; data that MTEB does not know pass as a task of its kind."""
+    import mteb
+
+    metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
+    name = f"R2MED{task.base.replace('-', '')}Retrieval"
+    return {
+        "task_metadata": metadata.model_copy(update={"name": name}),
+        "hf_split": "test",
+        "hf_subset": "default",
+        "prompt_type": _prompt_type(role),
+    }
+
+
+def _on_the_cpu(vectors: Any) -> Any:
+    """Return a tensor of any device and precision as one that numpy reads."""
+    return vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors
 
 
 def address_of(made: object) -> str:
@@ -155,7 +227,7 @@ def find_class(address: str) -> Any:
 
 
 def _check_methods(address: str, found: Any) -> None:
-    for method in ("encode_queries", "encode_documents"):
-        if not callable(getattr(found, method, None)):
-            wanted = "an encoder has encode_queries and encode_documents, a search engine search(queries, k)"
-            raise SpecError(f"{address} has no method {method}; {wanted}")
+    for role, names in _METHODS.items():
+        if _method(found, role) is None:
+            expected = "an encoder has encode_queries and encode_documents, a search engine search(queries, k)"
+            raise SpecError(f"{address} has no method {names[0]}; {expected}")

@@ -14,7 +14,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from r2med.encode.encoder import Vectors
 from r2med.encode.text_hashes import TextHashes
 from r2med.errors import R2medError
+from r2med.storage.files import lock_open_file
 from r2med.storage.scratch import is_short, places_where, rows_at
 
 _MAGIC = b"r2medvec"
@@ -60,10 +61,6 @@ class Shard:
     damaged: int = 0
     """Entries that did not pass their checksum."""
 
-    def intact(self, entries: Entries) -> NDArray[np.bool_]:
-        """Which of these entries' vectors pass their checksum."""
-        return self.unchanged(entries, np.ones(len(entries), dtype=np.int64))
-
     def unchanged(self, entries: Entries, extents: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these entries still have the content that was written, given how many rows each takes."""
         width = self.rows.shape[1] * self.rows.itemsize
@@ -90,7 +87,7 @@ def read_shard(log: Path) -> Shard | None:
     damaged = len(entries) - len(good)
     matrix = log.with_suffix(".rows")
     size = matrix.stat().st_size // (dimension * kind.itemsize) if matrix.exists() else 0
-    rows = _mapped(matrix, kind, (size, dimension)) if size else np.empty((0, dimension), kind)
+    rows = _read_rows(matrix, kind, (size, dimension)) if size else np.empty((0, dimension), kind)
     return Shard(matrix, rows, rows_at(entries, good) if damaged else entries, damaged)
 
 
@@ -103,6 +100,15 @@ def _read_entries(log: Path, entry: np.dtype[Any]) -> Entries:
     return _mapped(log, entry, (count,), _HEADER.size)
 
 
+def _read_rows(file: Path, kind: np.dtype[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Read a small matrix and map a large one, which keeps its file open."""
+    if not is_short(shape[0] * shape[1] * kind.itemsize):
+        return _mapped(file, kind, shape)
+    rows = np.fromfile(file, kind, shape[0] * shape[1]).reshape(shape)
+    rows.flags.writeable = False
+    return rows
+
+
 def _mapped(file: Path, kind: np.dtype[Any], shape: tuple[int, ...], offset: int = 0) -> NDArray[Any]:
     # A plain array over the mapping: the mapping's own class makes every slice slow.
     return np.asarray(np.memmap(file, kind, "r", offset, shape))
@@ -113,10 +119,10 @@ class ShardWriter:
 
     layout = 0
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, number: int = 0) -> None:
         self.kind = np.dtype(kind)
         self.dimension = 0
-        self._path = folder / f"{_next_number(folder):016x}-{os.getpid():x}-{token_hex(4)}"
+        self._path = folder / f"{number or _next_number(folder):016x}-{os.getpid():x}-{token_hex(4)}"
         self._rows: BinaryIO | None = None
         self._log: BinaryIO | None = None
 
@@ -177,14 +183,41 @@ class ShardWriter:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._rows = self._path.with_suffix(".rows").open("xb")
             self._log = self._path.with_suffix(".log").open("xb", buffering=0)
+            lock_open_file(self._log.fileno())  # so that no other process merges it meanwhile
             self._log.write(_header(dimension, self.kind.itemsize, self.layout))
         return self._rows, self._log
 
 
+def merge_shards(shards: Sequence[Shard], kept: Sequence[Entries], extents: Sequence[NDArray[np.int64]]) -> None:
+    """Write entries of some shards, oldest first, and the rows that they take into one shard at the newest one's place.
+
+    Of a text that several of them have, the newest entry is written.
+    """
+    entries = np.concatenate(kept)
+    newest = len(entries) - 1 - np.unique(entries["text"][::-1], axis=0, return_index=True)[1]
+    owners = np.repeat(np.arange(len(kept)), [len(each) for each in kept])[newest]
+    taken, entries = np.concatenate(extents)[newest], entries[newest]
+    first = shards[0].rows
+    with ShardWriter(shards[0].path.parent, first.dtype.str, number_of(shards[-1].path)) as writer:
+        writer.layout = _LAYOUTS.index(entries.dtype)
+        matrix, log = writer.files(first.shape[1])
+        for owner, row, extent in zip(owners.tolist(), entries["row"].tolist(), taken.tolist(), strict=True):
+            matrix.write(shards[owner].rows[row : row + extent].tobytes())
+        matrix.flush()
+        entries["row"] = np.cumsum(taken) - taken
+        entries["check"] = entry_checks(entries)
+        log.write(entries.tobytes())
+
+
+def number_of(path: Path) -> int:
+    """The number by which a shard is newer than others; 0 for a file that is not named like one."""
+    number = path.stem.partition("-")[0]
+    return int(number, 16) if _HEX.fullmatch(number) else 0
+
+
 def _next_number(folder: Path) -> int:
     """A number above those of all shards that are there: of two vectors of a text the later one counts, by no clock."""
-    numbers = (log.stem.partition("-")[0] for log in folder.glob("*.log"))
-    return max((int(number, 16) for number in numbers if _HEX.fullmatch(number)), default=0) + 1
+    return max(map(number_of, folder.glob("*.log")), default=0) + 1
 
 
 def entry_count(log: Path) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,15 +25,17 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
 from r2med.encode.text_hashes import SortedHashes, TextHashes
-from r2med.encode.vector_shards import ENTRY, Entries, Shard, ShardWriter, entry_count, read_shard
+from r2med.encode.vector_shards import ENTRY, Entries, Shard, ShardWriter, entry_count, merge_shards, read_shard
 from r2med.errors import R2medError, suggest
 from r2med.storage.cache import cache_key
-from r2med.storage.files import write_file
+from r2med.storage.files import lock_open_file, write_file
 from r2med.storage.home import home
-from r2med.storage.scratch import scratch_column, spans
+from r2med.storage.scratch import is_short, scratch_column, spans
 
 PRECISIONS = ("float32", "float16")
 _SETTINGS = "settings.json"
+_MANY = 8
+"""So many small shards are merged into one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +108,12 @@ class VectorStore:
         known = {shard.path.stem: shard for shard in self._shards}
         self._shards = []
         for log in sorted(self.folder.glob("*.log")):
-            shard = known.get(log.stem) or self._read(log)
+            try:
+                shard = known.get(log.stem) or self._read(log)
+            except FileNotFoundError:
+                # Another process has merged it with others meanwhile: what is there now has its entries.
+                self.refresh()
+                return
             if shard is not None and len(shard.entries):
                 self._shards.append(shard)
         dimensions = {shard.rows.shape[1] for shard in self._shards}
@@ -122,6 +130,8 @@ class VectorStore:
 
     def _read(self, log: Path) -> Shard | None:
         shard = read_shard(log)
+        if not log.exists():
+            raise FileNotFoundError(log)
         if shard is None:
             if log.stat().st_size:
                 self.damage.append(f"the vectors of {self.name} in {log.name} have a damaged header")
@@ -152,7 +162,11 @@ class VectorStore:
         return found
 
     def _intact(self, shard: Shard, entries: Entries) -> NDArray[np.bool_]:
-        return shard.intact(entries)
+        return shard.unchanged(entries, self._extents(shard, entries))
+
+    def _extents(self, shard: Shard, entries: Entries) -> NDArray[np.int64]:
+        """How many rows each entry takes."""
+        return np.ones(len(entries), dtype=np.int64)
 
     def vectors(self, found: NDArray[np.intp]) -> StoredVectors:
         """The vectors at places that `find` gave, none of them missing."""
@@ -174,12 +188,39 @@ class VectorStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             _describe(self.folder, self.settings, self.precision)
+            self._merge()
         except OSError as error:
             raise R2medError(f"cannot keep vectors in {self.folder}: {error.strerror or error}") from error
         return self._new_shard()
 
     def _new_shard(self) -> ShardWriter:
         return ShardWriter(self.folder, self.precision)
+
+    def _merge(self) -> None:
+        """Merge small shards where there are many of them: a search with one question leaves one behind."""
+        small = [shard.path.with_suffix(".log") for shard in self._shards if is_short(shard.rows.nbytes)]
+        if len(small) < _MANY:
+            return
+        with ExitStack() as locks:
+            logs = [log for log in small if _locked(log, locks)]
+            read = [shard for log in logs if (shard := read_shard(log)) is not None]
+            if len(read) < _MANY:
+                return
+            kept = [shard.entries[self._intact(shard, shard.entries)] for shard in read]
+            merge_shards(read, kept, [self._extents(*pair) for pair in zip(read, kept, strict=True)])
+            # The entries first: rows without them do not exist.
+            for ending in (".log", ".rows"):
+                for shard in read:
+                    shard.path.with_suffix(ending).unlink(missing_ok=True)
+
+
+def _locked(log: Path, locks: ExitStack) -> bool:
+    """Lock the log of a shard; False when a process is at it, or has merged it."""
+    try:
+        file = locks.enter_context(log.open("rb"))
+    except FileNotFoundError:
+        return False
+    return lock_open_file(file.fileno()) and log.exists()
 
 
 class _Index:

@@ -11,11 +11,13 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.data.run_files import FORMATS
+from r2med.data.task_names import task_names
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange import formats
 from r2med.exchange.export import file_name
 from r2med.exchange.formats import Measured, Named
+from r2med.expand.generation_files import HYDOC, hydoc_rows
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.pipeline.named_runs import select
@@ -23,10 +25,12 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data, each_once, require_all
 from r2med.storage.files import write_file
 
-GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
+GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "hydoc": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
 """Every format, and the only group of tasks that it knows; empty for any."""
 _LISTS = ("trec", "jsonl")
-"""The formats of ranked lists; the others are results."""
+"""The formats of ranked lists."""
+_RESULTS = ("mteb", "r2med", "hakari")
+"""The formats of results."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,10 @@ def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, task
     files: dict[Path, bytes] = {}
     for entry in _fitting(each_once(chosen), form):
         found = Exported(entry, ledger.run(entry))
-        files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
+        if form == "hydoc":
+            files |= _generations(found, ledger, files)
+        else:
+            files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
     for path, content in files.items():
         write_file(target.folder / path, content, parents=True)
     return [target.folder / path for path in files]
@@ -73,7 +80,7 @@ def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
             f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
         )
     for entry in fitting:
-        if form not in _LISTS and entry.oracle:
+        if form in _RESULTS and entry.oracle:
             raise R2medError(
                 f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
             )
@@ -109,11 +116,24 @@ def data_of_run(entry: Entry) -> Dataset:
 def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
     """The ranked lists of a run as a file."""
     entry, label = found.entry, file_name(target.name or found.entry.system)
-    path = Path(f"{file_name(entry.task)}.{label}.{entry.id}.{form}")
+    path = Path(f"{file_name(task_names([entry.task])[entry.task])}.{label}.{entry.id}.{form}")
     try:
         return {path: FORMATS[form].write(found.run, label)}
     except DataError as error:
         raise R2medError(f"run {entry.id} on {entry.task}: {error}; nothing was written, use --format jsonl") from error
+
+
+def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return the texts that expanders of a run wrote, laid out as the benchmark's are."""
+    entry, generations = found.entry, ledger.generations(found.entry)
+    first = next((one for texts in generations.values() for one in texts), None)
+    if first is None:
+        raise R2medError(f"run {entry.id} of {entry.system}: no stage of it writes texts; nothing was written")
+    parts = [file_name(part) for part in (found.dataset.task.base, first.method, first.model) if part]
+    path, rows = Path(*parts, HYDOC), hydoc_rows(found.dataset.collection.queries, generations)
+    if written.get(path, rows) != rows:
+        raise R2medError(f"two of these runs wrote different texts for {path.parent}; export one at a time")
+    return {path: rows}
 
 
 def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from r2med.data import load
 from r2med.data.dataset import Qrels
+from r2med.data.layout import choose, listing
 from r2med.data.qrels import read_qrels
 from r2med.data.run import Run
 from r2med.data.run_files import read_run
-from r2med.data.tasks import Task
-from r2med.errors import DataError, counted
+from r2med.data.tasks import Task, resolve
+from r2med.errors import DataError, counted, one_line
 from r2med.exchange.export import file_name
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
+from r2med.pipeline.stage import own_documents
 from r2med.runs.report import Failure, Report, Result
 from r2med.storage.files import expanded
 
@@ -35,26 +37,41 @@ class JudgedFile:
     documents: int
     """How many documents the task has; for a lone judgements file, how many are judged."""
     warnings: tuple[str, ...] = ()
+    drop_self: str = "none"
+    """Which systems leave out the document with the query's own id, by the rule of the task."""
 
 
-def judgements(source: str | Path | Task, split: str | None = None) -> JudgedFile:
-    """The judgements of a task, or of a file by path."""
+def judgements(source: str | Path | Task, split: str | None = None, *, strict: bool = False) -> JudgedFile:
+    """Read the judgements of a task, or of a file by path; `strict` is as in `load`."""
     if isinstance(source, Path):
         found = read_qrels(source, split=split) if split else read_qrels(source)
         documents = len({document for judged in found.qrels.values() for document in judged})
         return JudgedFile(str(source), "custom", found.qrels, documents, tuple(found.warnings))
-    dataset = load(source, split=split)
+    (task, *others) = resolve([source], split=split)
+    if not others and task.folder is not None and not choose(listing(task.folder), task.split).documents:
+        # Scores need judgements only.
+        return replace(judgements(task.folder, task.split), name=task.name, group=task.group, drop_self=task.drop_self)
+    dataset = load(source, split=split, strict=strict)
     count = len(dataset.collection.documents)
-    return JudgedFile(dataset.name, dataset.task.group, dataset.gold.qrels, count, dataset.warnings)
+    return JudgedFile(
+        dataset.name, dataset.task.group, dataset.gold.qrels, count, dataset.warnings, dataset.task.drop_self
+    )
 
 
-def score_files(files: Sequence[Path], judged: JudgedFile, measures: Sequence[Measure], *, drop_self: bool) -> Report:
-    """Measure each file; a file is a system in the report."""
+def score_files(
+    files: Sequence[Path], judged: JudgedFile, measures: Sequence[Measure], *, drop_self: bool | None
+) -> Report:
+    """Measure each file; a file is a system in the report. `drop_self` of None leaves that to the task."""
     return Report([_score(file, judged, measures, drop_self) for file in files])
 
 
 def score_patterns(
-    patterns: Sequence[Path], tasks: Sequence[Task], measures: Sequence[Measure], *, drop_self: bool
+    patterns: Sequence[Path],
+    tasks: Sequence[Task],
+    measures: Sequence[Measure],
+    *,
+    drop_self: bool | None,
+    strict: bool = False,
 ) -> Report:
     """Measure a file for each task; a pattern with `{task}` for the task's name is a system in the report."""
     for pattern in patterns:
@@ -63,18 +80,26 @@ def score_patterns(
             raise DataError(f"{pattern}: several tasks need a file each; write it {shown}")
     results: list[Result] = []
     failures: list[Failure] = []
+    unread = 0
     for task in tasks:
-        judged = judgements(task)
+        try:
+            judged = judgements(task, strict=strict)
+        except (DataError, OSError) as error:
+            unread += 1
+            if unread == len(tasks):
+                raise
+            failures.append(Failure("", task.name, one_line(error), task.group))
+            continue
         for pattern in patterns:
             try:
-                result = _score(_file_of(pattern, task), judged, measures, drop_self)
+                result = _score(file_of_task(pattern, task), judged, measures, drop_self)
                 results.append(replace(result, system=str(pattern)))
             except DataError as error:
                 failures.append(Failure(str(pattern), task.name, str(error), task.group))
     return Report(results, failures, [(task.name, task.group) for task in tasks])
 
 
-def _file_of(pattern: Path, task: Task) -> Path:
+def file_of_task(pattern: Path, task: Task) -> Path:
     """The one file of a task: its name stands there in full (`sample-Biology`), or without its group (`Biology`)."""
     names = dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2]))
     places = [expanded(str(pattern.parent).replace(PLACE, name)) for name in names]
@@ -90,12 +115,17 @@ def _file_of(pattern: Path, task: Task) -> Path:
     raise DataError(f"there is no {tried}")
 
 
-def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool) -> Result:
+def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool | None) -> Result:
     started = time.perf_counter()
     run, warnings = read_run(file)
     warnings = [*judged.warnings, *warnings, *_mismatch(file, run, judged)]
-    if drop_self:
-        run = run.without_self()
+    if drop_self or (drop_self is None and judged.drop_self == "all"):
+        # What is relevant to a query is an answer, and so never a copy of the query.
+        listed = [query for query, ranking in run if query in ranking.documents]
+        copies = {query for query in listed if judged.qrels.get(query, {}).get(query, 0) < 1}
+        run = run.without_self(copies)
+        if copies:
+            warnings.append(f"{own_documents(len(copies))} left out of its list")
     scores = score(run, judged.qrels, measures)
     return Result(
         system=str(file),

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -56,27 +56,48 @@ class About:
     notes: str = ""
 
 
-def submit(ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = ()) -> list[Entry]:
-    """Pack the runs that are named by spec or id; returns them."""
+class Submitted(NamedTuple):
+    """What was packed and what was not."""
+
+    entries: Sequence[Entry]
+    left_out: Sequence[str] = ()
+    """Tasks with runs that were not packed: the data of a folder is on this machine only."""
+
+
+def submit(
+    ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
+) -> Submitted:
+    """Pack the runs that are given by spec or id; `name` is what a board calls their system."""
     chosen = select(ledger, names, tasks)
     require_all(chosen)
-    entries = each_once(chosen)
+    every = each_once(chosen)
+    entries = [entry for entry in every if entry.task in registry()]
+    left_out = tuple(dict.fromkeys(entry.task for entry in every if entry.task not in registry()))
+    if not entries or (tasks and left_out):
+        raise R2medError(f"{left_out[0]} is on this machine only, so runs on it cannot be submitted; name another task")
     for entry in entries:
         _check(entry)
-    content = archive_bytes(packed(ledger, entries, about))
+    # Runs that are chosen by id are labelled with these, which only tells them apart here.
+    labels = {each.system: each.label for each in chosen if not each.label.startswith(each.system)}
+    if name:
+        specs = sorted({entry.system for entry in entries})
+        if len(specs) > 1:
+            raise R2medError(f"one name cannot stand for {len(specs)} systems ({', '.join(specs)}); submit one of them")
+        labels = {specs[0]: name}
+    content = archive_bytes(packed(ledger, entries, about, labels))
     write_file(out, content, parents=True)
-    return entries
+    return Submitted(entries, left_out)
 
 
 def _check(entry: Entry) -> None:
-    if entry.task not in registry():
-        raise R2medError(f"run {entry.id} is on {entry.task}, which nobody else has; choose with --tasks")
     if entry.oracle:
         raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
 
 
-def packed(ledger: Ledger, entries: Sequence[Entry], about: About) -> dict[str, bytes]:
-    """The files of a submission, the manifest first."""
+def packed(
+    ledger: Ledger, entries: Sequence[Entry], about: About, labels: Mapping[str, str] | None = None
+) -> dict[str, bytes]:
+    """Return the files of a submission, the manifest first; `labels` are what systems are called, by spec."""
     files: dict[str, bytes] = {}
     results = []
     for entry in entries:
@@ -84,7 +105,7 @@ def packed(ledger: Ledger, entries: Sequence[Entry], about: About) -> dict[str, 
         files[name] = zipped(FORMATS["jsonl"].write(ledger.run(entry), ""))
         results.append(_result(ledger, entry, name))
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    description = {"created": created, **asdict(about), "systems": _systems(entries)}
+    description = {"created": created, **asdict(about), "systems": _systems(entries, labels or {})}
     files = {
         DESCRIPTION: _json(description),
         RESULTS: _json({"results": results, "averages": averages(results)}),
@@ -130,7 +151,7 @@ def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
     return found
 
 
-def _systems(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _systems(entries: Sequence[Entry], labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every system once, with what its newest run recorded of it."""
     newest: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda entry: entry.used):
@@ -138,6 +159,7 @@ def _systems(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [
         {
             "system": system,
+            **({"name": labels[system]} if system in labels else {}),
             "stages": [stage.as_json() for stage in entry.record.stages or ()],
             "versions": asdict(entry.record.provenance),
         }

@@ -7,6 +7,7 @@ over where it is of the type that it claims to be, and as unknown otherwise.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from r2med.runs.step_record import Account, StepRecord
 from r2med.storage.cache import cache_key
 
 _STATED = "as the submission states"
+_LONGEST_TITLE = 120
+"""Characters of a title that a table has room for."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Accepted:
     """The name of each of its lines to the system's spec."""
     figures: int
     """How many were computed anew."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The name that the submission gives a system, by its spec."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,21 @@ class Submissions:
     def of(self, line: str) -> Accepted | None:
         """The submission that a line is from."""
         return next((each for each in self.accepted if line in each.systems), None)
+
+    def titles(self) -> dict[str, str]:
+        """Return what each line is called: its name, or the title of its submission, with its spec among several."""
+        found = {}
+        for each in self.accepted:
+            for line, spec in each.systems.items():
+                title = each.about.title.strip()[:_LONGEST_TITLE]
+                named = line if not title else title if len(each.systems) == 1 else f"{title}: {spec}"
+                found[line] = each.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
+        counts = Counter(found.values())
+        return {line: f"{title} [{self._file(line)}]" if counts[title] > 1 else title for line, title in found.items()}
+
+    def _file(self, line: str) -> str:
+        known = self.of(line)
+        return known.name.removesuffix(".zip") if known else ""
 
 
 def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
@@ -155,7 +175,7 @@ def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
     """The work of a run from the cost that was stated for it: the one `Cost.as_dict` of which is that cost.
 
     >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})
-    (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=()),)
+    (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=(), foreseen=None),)
     >>> stated_work({}) is None
     True
     """
@@ -238,6 +258,6 @@ def _accepted(
     said = verified.description
     about = About(*(_text(said, field) or "" for field in ("title", "authors", "link", "notes")))
     systems = {line: spec for (where, spec), line in names.items() if where == path}
-    return Accepted(
-        path, _name(path, folder), digest, about, (_text(said, "created") or "")[:19], systems, verified.figures
-    )
+    created = (_text(said, "created") or "")[:19]
+    labels = {spec: _text(row, "name") or "" for spec, row in _described(verified).items()}
+    return Accepted(path, _name(path, folder), digest, about, created, systems, verified.figures, labels)

@@ -13,16 +13,19 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from r2med.data.dataset import Texts
 from r2med.errors import SpecError
-from r2med.expand.conversation import NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
+from r2med.expand.conversation import LATER, NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
 from r2med.expand.expander import ModelExpander, attach_generations
 from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
 from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.model_stage import estimate_requests, note_account
-from r2med.models.prompts import bundled, numbered
+from r2med.llm.budget import Estimate, FollowUp
+from r2med.llm.http_server import guess_tokens
+from r2med.llm.model_stage import estimate_requests, money_facts, note_account
+from r2med.models.prompts import Template, bundled, numbered
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
 
@@ -95,10 +98,32 @@ class Agent(ModelExpander):
         return [trajectory.request() for trajectory in self._begin(collection, context)]
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The first turn for certain; the rest is up to the model."""
+        """The first turn for certain; further ones as in kept conversations, or else as many as there may be."""
         facts = estimate_requests(self.requests(collection, context))
         first = {f"{name} of the first turn": facts.pop(name) for name in list(facts) if name != "first prompt"}
-        return {**first, "turns at most": self.turns, **facts}
+        further = {f"{name} of further turns": fact for name, fact in self._further(collection).items()}
+        return {**first, "turns at most": self.turns, **further, **facts}
+
+    def _further(self, collection: Collection) -> dict[str, object]:
+        """What the turns after the first would take, for a plan."""
+        conversations = len(collection.queries) * self.samples
+        several = [
+            current_client().estimate_follow_up(follow, conversations)
+            for follow in self.follow_ups(self.template(collection.task))
+        ]
+        guess = reduce(Estimate.plus, several)
+        return {"requests": guess.requests, **money_facts(guess)}
+
+    def follow_ups(self, template: Template) -> list[FollowUp]:
+        """What may be asked after the first turn of a conversation."""
+        # Half of what all searches show has been shown in the middle of a conversation.
+        read = guess_tokens(template.text) + self._searched * self.turns // 2
+        return [FollowUp(self.model, template.kind, f"{template.kind}{LATER}", self.turns - 1, read)]
+
+    @property
+    def _searched(self) -> int:
+        """Tokens that a search shows at the most, where a word is one and a third."""
+        return self.docs * self.words * 4 // 3
 
     def expand(self, collection: Collection, context: Context) -> Collection:
         """Let every query's conversation run to its end and add the answers."""
@@ -237,6 +262,15 @@ class SearchO1(Agent):
         reading = [search for search in searches if search.documents]
         replies = iter(log.ask([self._condense(search) for search in reading]))
         return [self._useful(next(replies), log) if search.documents else NOTHING for search in searches]
+
+    def follow_ups(self, template: Template) -> list[FollowUp]:
+        """Further turns, and a request that condenses what each search found."""
+        condense = bundled("search-o1.condense", "r2med.expand")
+        read = guess_tokens(condense.text) + self._searched + _REASONING_SHOWN * 4 // 3
+        return [
+            *super().follow_ups(template),
+            FollowUp(self.model, template.kind, condense.kind, self.turns - 1, read),
+        ]
 
     def _condense(self, search: AgentSearch) -> Request:
         trajectory = search.trajectory

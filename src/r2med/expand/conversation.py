@@ -19,6 +19,8 @@ from r2med.llm.reasoning import REFUSED, TraceFormat
 
 NO_TOKENS = "the token limit came before an answer"
 NO_TURNS = "no answer within the turns allowed"
+LATER = ", later turn"
+"""What the kind of a request has in every turn but the first."""
 
 
 class Piece(NamedTuple):
@@ -78,6 +80,11 @@ class Trajectory:
         """What the model wrote so far, without what it was told."""
         return "".join(piece.text for piece in self.pieces if piece.model).strip()
 
+    @property
+    def kind(self) -> str:
+        """What the first turns of such conversations have in common, and what all later ones do."""
+        return f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
+
     def request(self) -> Request:
         """What to ask next: the model goes on with its own text where it can, else it is answered."""
         sampling = self.model.sampling
@@ -86,10 +93,10 @@ class Trajectory:
         # A reasoning model quotes the tags it was told about; to stop at those of the answer would cut its thoughts.
         quoting = self._begins_thinking and not self.tags.anywhere
         stop = (self.tags.call[1],) if quoting else (self.tags.call[1], self.tags.answer[1])
-        return Request(self.model, self._messages(), sampling, stop, sample=self.sample)
+        return Request(self.model, self._messages(), sampling, stop, sample=self.sample, kind=self.kind)
 
     def _messages(self) -> tuple[Message, ...]:
-        asked = chat(self.prompt)
+        asked = chat(str(self.prompt))
         if not self.pieces:
             return asked
         if self.model.continues:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import orjson
+
+from r2med.data.dataset import Generation, Texts
 from r2med.data.problems import ERROR, Findings, Spot, place
 from r2med.data.rows import Digests, describe, lines, read_rows, shorten
 from r2med.data.texts import identifier_of
@@ -49,6 +52,19 @@ def read_written(path: Path, known: Collection[str]) -> Written:
     if ending == ".tsv":
         return _checked(*_read_tsv(path, known))
     raise DataError(f"{path}: generations are read from {HYDOC} (id, text, hy_doc) or a .tsv file of two columns")
+
+
+def hydoc_rows(queries: Texts, generations: Mapping[str, Sequence[Generation]]) -> bytes:
+    """Return the benchmark's rows (id, text, hy_doc) of what was written for queries; several texts are a list.
+
+    A query for which nothing usable was written has no row.
+    """
+    rows = []
+    for query, text in queries:
+        texts = [one.text for one in generations.get(query, ()) if not one.incomplete]
+        if texts:
+            rows.append({"id": query, "text": text, "hy_doc": texts[0] if len(texts) == 1 else texts})
+    return b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
 
 
 def _checked(written: Written, found: Findings) -> Written:

@@ -19,7 +19,7 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Requirements
 from r2med.storage.file_digests import confirm, file_digest
-from r2med.storage.files import expanded
+from r2med.storage.files import expanded, spelled
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -46,6 +46,7 @@ class Replay(Expander):
     """How the text joins the query; empty for the method's way, and for a table: the text is the whole query."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "source", spelled(self.source))
         check_join("replay", self.join)
         if self.method and self.method not in TEXT_JOINS:
             raise SpecError(f"replay: unknown method {self.method!r}{suggest(self.method, TEXT_JOINS)}")
@@ -77,6 +78,10 @@ class Replay(Expander):
     def fingerprint(self) -> Mapping[str, object]:
         """The content of a file that is named; what lies beside the data is in `inputs`."""
         return {"file": file_digest(self._file)} if self._file is not None else {}
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file that is named, with a hash of it."""
+        return {} if self._file is None else {str(self._file.resolve()): file_digest(self._file)}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """What the output depends on that the data brings along: the content of the file beside a folder's data."""

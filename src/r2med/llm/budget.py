@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from r2med.errors import R2medError
 from r2med.llm.http_server import guess_tokens, prompt_text
-from r2med.llm.replies import to_reply
-from r2med.llm.reply_cache import ReplyCache
-from r2med.llm.types import Failed, LimitReached, Reply, Request, Usage
+from r2med.llm.replies import usable_reply
+from r2med.llm.reply_cache import ReplyCache, TypicalUsage
+from r2med.llm.types import Failed, LimitReached, Model, Reply, Request, Usage
 from r2med.models.http import RequestLimits
 from r2med.runs.step_record import Account
 from r2med.storage import progress
@@ -180,11 +181,48 @@ class Estimate:
     prompt_tokens: int
     """Of the requests still to be asked."""
     completion_tokens: int
-    """Guessed from this model's kept answers, or from its kind when there are none."""
+    """Guessed from this model's kept answers to requests of the same kind, or else a default."""
     cost: float | None
     """US dollars for the requests still to be asked; None when a price is unknown."""
     cost_limit: float | None
     """The same if every answer were as long as it may be; None when a price or a length limit is unknown."""
+    known: int = 0
+    """How many kept answers the length is guessed from; 0 where a part of it is a default."""
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate of a whole from that of a part."""
+        return Estimate(
+            round(self.requests * factor),
+            round(self.cached * factor),
+            round(self.prompt_tokens * factor),
+            round(self.completion_tokens * factor),
+            None if self.cost is None else self.cost * factor,
+            None if self.cost_limit is None else self.cost_limit * factor,
+            self.known,
+        )
+
+    def plus(self, other: Estimate) -> Estimate:
+        """Return both together; what is unknown of one is unknown of both, and so is a length assumed."""
+
+        def total(one: Any, another: Any) -> Any:
+            return None if one is None or another is None else one + another
+
+        summed = [total(*pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)]
+        defaults = self.is_default or other.is_default
+        return replace(Estimate(*summed), known=0 if defaults else self.known + other.known)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the length of an answer is assumed, because none of the same kind is kept."""
+        return self.requests > self.cached and not self.known
+
+    @property
+    def basis(self) -> str:
+        """What the length of answers was guessed from."""
+        if self.requests == self.cached:
+            return ""
+        each = f"{self.completion_tokens / (self.requests - self.cached):,.0f} tokens an answer"
+        return f"{each}, the mean of {self.known:,} such" if self.known else f"{each}, a default: none such is kept"
 
 
 _ANSWER, _REASONED_ANSWER = 400, 2500
@@ -199,11 +237,12 @@ def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
         request
         for key, request in distinct.items()
         # An answer of no use is asked for again.
-        if key not in kept or to_reply(request, kept[key]).incomplete
+        if key not in kept or usable_reply(request, kept[key]) is None
     ]
-    lengths = {model: answers.typical_length(model) for model in {request.model.id for request in rest}}
+    kinds = {(request.model.id, request.model.server, request.kind): request for request in rest}
+    lengths = {place: answers.typical(request.model, request.kind) for place, request in kinds.items()}
     prompt = [guess_tokens(prompt_text(request.messages)) for request in rest]
-    written = [_length(request, lengths[request.model.id]) for request in rest]
+    written = [_length(request, lengths[request.model.id, request.model.server, request.kind]) for request in rest]
     most = [request.sampling.max_tokens for request in rest]
     return Estimate(
         requests=len(requests),
@@ -212,13 +251,44 @@ def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
         completion_tokens=sum(written),
         cost=_price(rest, prompt, written),
         cost_limit=_price(rest, prompt, most),
+        known=min(counts) and sum(counts) if (counts := [usual.answers for usual in lengths.values()]) else 0,
     )
 
 
-def _length(request: Request, typical: float | None) -> int:
-    if typical is None:
+def _length(request: Request, usual: TypicalUsage) -> int:
+    typical = usual.completion
+    if not usual.answers:
         typical = _REASONED_ANSWER if request.model.reasoning else _ANSWER
     return min(round(typical), request.sampling.max_tokens or round(typical))
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """Requests that come after others, as many as the model wants: later turns, texts that it reads in between."""
+
+    model: Model
+    after: str
+    """The kind of the requests that they follow."""
+    kind: str
+    most: int
+    """How many may follow one."""
+    prompt: int
+    """Tokens that one reads where none such is kept."""
+
+
+def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Estimate:
+    """Reckon what follows so many first requests: as in kept conversations, or else as many as there may be."""
+    before, usual = answers.typical(follow.model, follow.after), answers.typical(follow.model, follow.kind)
+    each = usual.answers / before.answers if usual.answers and before.answers else float(follow.most)
+    asked = Request(follow.model, (), follow.model.sampling, kind=follow.kind)
+    read, written = round(usual.prompt) or follow.prompt, _length(asked, usual)
+    requests, longest = round(first * min(each, follow.most)), follow.model.sampling.max_tokens
+    cost = follow.model.cost(Usage(read, written))
+    limit = None if longest is None else follow.model.cost(Usage(max(read, follow.prompt), longest))
+    return Estimate(
+        requests, 0, requests * read, requests * written, None if cost is None else requests * cost,
+        None if limit is None else first * follow.most * limit, usual.answers,
+    )  # fmt: skip
 
 
 def _price(requests: Sequence[Request], prompt: Sequence[int], written: Sequence[int | None]) -> float | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -14,13 +15,13 @@ from typing import Any, TypeVar
 from r2med.engine.spreading import current_spread, every_share
 from r2med.engine.work_blocks import Spread
 from r2med.errors import R2medError
-from r2med.llm.budget import Budget, Estimate, Limits, estimate
+from r2med.llm.budget import Budget, Estimate, FollowUp, Limits, estimate, estimate_follow_up
 from r2med.llm.endpoint import Endpoint
 from r2med.llm.event_loop import Loop
 from r2med.llm.grouped_writes import GroupedWrites
 from r2med.llm.http_server import HttpServer, Server
 from r2med.llm.local_server import LocalServer
-from r2med.llm.replies import to_reply
+from r2med.llm.replies import to_reply, usable_reply
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import ScriptedServer
 from r2med.llm.spread_answers import Answered, SpreadAnswers, can_be_sent, worth_sending
@@ -29,6 +30,7 @@ from r2med.models.http import AttemptError
 from r2med.models.servers import ServerError
 from r2med.pipeline.engine import Progress, at_command_start
 from r2med.storage.home import home
+from r2med.storage.sqlite import warn
 
 Value = TypeVar("Value")
 _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
@@ -55,6 +57,8 @@ class Client:
         self._file = GroupedWrites(lambda: self._answers)
         self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
+        self._asked_again: set[str] = set()
+        """Models of which it was said that kept answers of no use are asked for again."""
 
     @property
     def workers(self) -> int:
@@ -84,6 +88,7 @@ class Client:
         if progress is not None and len(open_places) < len(requests):
             progress.advance(len(requests) - len(open_places))
         wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
+        self._say_again(requests[place].model.name for place in open_places if keys[place] in kept)
         elsewhere = self._elsewhere(dict(zip(keys, requests, strict=True)), wanted, progress)
         here = [place for place in open_places if keys[place] not in elsewhere]
         found = iter(self.run(self._ask_many([requests[place] for place in here], progress)) if here else ())
@@ -167,6 +172,7 @@ class Client:
             return reply
         if self._why is not None:
             raise self._why
+        self._say_again([request.model.name] if answer is not None else ())
         flight = asyncio.ensure_future(self._fetch(request, key, answer))
         self._flights[key] = flight
         flight.add_done_callback(lambda done: self._landed(key, done))
@@ -181,9 +187,21 @@ class Client:
         self._loop.call(self._halted.clear)
         return self._loop.run(work)
 
+    def reject(self, replies: Iterable[Reply | Failed]) -> None:
+        """Mark replies in which no decision could be read, so that the next command asks for them again."""
+        unread = {reply.request.key(): reply for reply in replies if isinstance(reply, Reply) and not reply.incomplete}
+        if not unread:
+            return
+        marked = self._answers.write([self._answers.rejecting(key, reply.raw) for key, reply in unread.items()])
+        self._unusable |= {key: answer for key, answer in zip(unread, marked, strict=True) if answer is not None}
+
     def estimate(self, requests: Sequence[Request]) -> Estimate:
         """What `ask_all` would take, without asking."""
         return estimate(requests, self._answers)
+
+    def estimate_follow_up(self, follow: FollowUp, first: int) -> Estimate:
+        """What may follow so many first requests, without asking."""
+        return estimate_follow_up(follow, first, self._answers)
 
     def close(self) -> None:
         """Let go of connections, local servers and the file of answers."""
@@ -219,8 +237,17 @@ class Client:
         """The reply of a kept answer; None for one of no use that an earlier command left, which is asked again."""
         if answer is None:
             return None
-        reply = to_reply(request, answer, cached=True)
-        return None if reply.incomplete and self._unusable.get(key) != answer else reply
+        if self._unusable.get(key) == answer:
+            return to_reply(request, answer, cached=True)
+        return usable_reply(request, answer)
+
+    def _say_again(self, models: Iterable[str]) -> None:
+        """Say once for each model that kept answers of no use are asked for again, with how many are known of now."""
+        for model, count in Counter(models).items():
+            if model not in self._asked_again:
+                self._asked_again.add(model)
+                number = f"{count:,} " if count > 1 else ""
+                warn(f"{number}kept answers of {model} are empty, refused, cut or unreadable and are asked for again")
 
     async def _fetch(self, request: Request, key: str, reject: RawAnswer | None) -> Reply | Failed:
         """Ask, or wait for another process that asks the same."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 from r2med.llm.budget import Budget, Limits
 from r2med.llm.http_server import Server
 from r2med.llm.types import Model, RawAnswer, Request
-from r2med.models.http import PATIENCE, AttemptError, FatalServerError, Pace, refused, with_attempts
+from r2med.models.http import AttemptError, FatalServerError, Pace, heed_wait, refused, with_attempts
 from r2med.models.servers import Health
 
 Value = TypeVar("Value")
@@ -91,8 +91,7 @@ class Endpoint:
         """Return when another attempt may help; otherwise raise, for this request alone or for all of them."""
         if isinstance(trouble, FatalServerError):
             raise health.give_up(trouble.reason) from trouble
-        if trouble.wait is not None:
-            self._pace.leave_alone(min(trouble.wait, PATIENCE))
+        heed_wait(trouble, self._limits, self._pace)
         if self._limits.may_retry(trouble, attempt, health) and not self._halt.is_set():
             return
         if trouble.retry or not health.answered:

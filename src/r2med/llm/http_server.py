@@ -108,7 +108,7 @@ class HttpServer:
             raise Unreachable(self._url) from error
         except TimeoutError as error:
             raise AttemptError(f"no answer within {self._timeout:g} s", billed=True) from error
-        except aiohttp.InvalidURL as error:
+        except (aiohttp.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
             raise FatalServerError(f"{self._url} is no address of a server: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise AttemptError("the connection broke", billed=True) from error
@@ -121,7 +121,7 @@ class HttpServer:
         text = content.decode("utf-8", "replace")
         try:
             said = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = text
         detail = said.get("error", said) if isinstance(said, dict) else {}
         quota = isinstance(detail, dict) and "insufficient_quota" in (detail.get("code"), detail.get("type"))
@@ -196,10 +196,13 @@ def prompt_text(messages: tuple[Message, ...]) -> str:
 
 def body(request: Request) -> dict[str, Any]:
     """What is sent, and what is kept beside the answer so that its key can be explained."""
-    sampling = request.sampling
+    sampling, messages = request.sampling, request.messages
+    if not request.model.system and messages[0].role == "system":
+        (_, system), (role, opening), *rest = messages
+        messages = (Message(role, f"{system}\n\n{opening}"), *rest)
     fields: dict[str, Any] = {
         "model": request.model.id,
-        "messages": [{"role": role, "content": clean(content)} for role, content in request.messages],
+        "messages": [{"role": role, "content": clean(content)} for role, content in messages],
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": request.seed,
@@ -245,7 +248,7 @@ def _json(content: bytes) -> dict[str, Any]:
         try:
             # The slower reader lets halves of surrogate pairs pass, which an answer cut inside an emoji may hold.
             data = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AttemptError("the server answered with something that is not JSON", billed=True) from error
     if not isinstance(data, dict):
         raise AttemptError("the server answered with JSON that is not a reply", billed=True)

@@ -31,6 +31,7 @@ class ChatCard:
     sampling: str = "own"
     trace: str = "auto"
     reasoning: bool = False
+    system: bool = True
     price: tuple[float, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     url: str | None = None
@@ -100,6 +101,7 @@ def _model(card: ChatCard) -> Model:
         id=card.id,
         trace=card.trace,
         reasoning=card.reasoning,
+        system=card.system,
         sampling=Sampling(**_choice(card, "sampling", _DECK.tables["sampling"])),
         price=(float(card.price[0]), float(card.price[1])) if card.price else None,
         extra=card.extra,

@@ -8,15 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
-from r2med.llm.budget import account
+from r2med.llm.budget import Estimate, account
 from r2med.llm.client import current_client
 from r2med.llm.llm_cards import find_model
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.storage.file_digests import file_digest
+from r2med.storage.files import expanded, spelled
 
 if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
+
+_FILES = ("scripted", "local")
+"""The kinds of models whose names hold a path."""
 
 
 class AskingStage(Stage):
@@ -46,6 +51,11 @@ class AskingStage(Stage):
             raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
+        kind, _, file = self.llm.partition(":")
+        if file and kind in _FILES:
+            object.__setattr__(self, "llm", f"{kind}:{spelled(file)}")
+        if hasattr(self, "prompt"):
+            object.__setattr__(self, "prompt", spelled(self.prompt))
         find_model(self.llm)
         self.prompt_hashes()
 
@@ -66,6 +76,11 @@ class AskingStage(Stage):
         return replace(found, sampling=sampling)
 
     @property
+    def billed(self) -> bool:
+        """A language model is asked."""
+        return True
+
+    @property
     def requirements(self) -> Requirements:
         """What the model needs."""
         return find_model(self.llm).requirements()
@@ -81,6 +96,14 @@ class AskingStage(Stage):
             "sampling": settings(model.sampling),
             "prompts": list(self.prompt_hashes()),
         }
+
+    def local_content(self) -> dict[str, str]:
+        """Return the file with a prompt of the user's own, and that of a model or of prepared answers."""
+        prompt = expanded(getattr(self, "prompt", ""))
+        kind, _, file = self.llm.partition(":")
+        prompts = {str(prompt.resolve()): file_digest(prompt)} if prompt.is_file() else {}
+        models = {str(expanded(file).resolve()): self.model.id} if file and kind in _FILES else {}
+        return prompts | models
 
     def asked_model(self) -> dict[str, object]:
         """What plans and results show first: the model and how it is sampled."""
@@ -104,11 +127,19 @@ def estimate_requests(requests: Sequence[Request]) -> dict[str, object]:
     return {
         "requests": guess.requests,
         "answered already": guess.cached,
+        **money_facts(guess),
+        "first prompt": requests[0].messages[-1].content if requests else "",
+    }
+
+
+def money_facts(guess: Estimate) -> dict[str, object]:
+    """Return what a plan says of tokens and dollars."""
+    return {
         "prompt tokens": guess.prompt_tokens,
         "completion tokens": guess.completion_tokens,
+        **({"length": guess.basis} if guess.basis else {}),
         "dollars": guess.cost,
         "dollars at most": guess.cost_limit,
-        "first prompt": requests[0].messages[-1].content if requests else "",
     }
 
 

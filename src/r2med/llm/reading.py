@@ -21,9 +21,22 @@ def excerpt(text: str) -> str:
     return repr(line if len(line) <= 60 else line[:60] + "...")
 
 
+_FULL_WIDTH = {ord(sign): chr(ord(sign) - 0xFEE0) for sign in "＞，；＝：［］＃．－／（）"}
+_ESCAPE = re.compile(r"\\([][><*_#.()=~-])")
+
+
+def _plain_signs(text: str) -> str:
+    r"""Return a text with ASCII signs in place of full-width ones, and without the escapes of Markdown.
+
+    >>> _plain_signs(r"\[3\] \> [1] ＞ [2]")
+    '[3] > [1] > [2]'
+    """
+    return _ESCAPE.sub(r"\1", text.translate(_FULL_WIDTH))
+
+
 def _lines(text: str) -> list[str]:
     """The lines of a reply in lower case, without marks of emphasis."""
-    lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in text.splitlines())
+    lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in _plain_signs(text).splitlines())
     return [line for line in lines if line]
 
 
@@ -73,7 +86,7 @@ def _names(line: str, name: str) -> bool:
 
 ABSTENTION = "not answerable from this"
 """What a model may say in place of an answer."""
-_FIELD = re.compile(r"[\s*_`#>-]*(answer|sources?)[\s*_`]*:[\s*_`]*(.*)", re.IGNORECASE)
+_FIELD = re.compile(r"[\s*_`#>\\-]*(answer|sources?)[\s*_`\\]*[:：][\s*_`\\]*(.*)", re.IGNORECASE)
 _FEW_WORDS = 20
 """What is longer has not kept to the form that was asked for, and may well say more than one thing."""
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
@@ -189,12 +202,14 @@ def read_permutation(text: str, count: int) -> Permutation | None:
     """The order in which a reply puts passages 1 to `count`; None when it names none of them.
 
     Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
-    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last.
+    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last. Where
+    it holds none of two numbers or more, all that stand in brackets count, in the order in which they are named.
 
     >>> read_permutation("[3] > [1]", 3)
     Permutation(order=(2, 0, 1), repaired=True)
     >>> read_permutation("I would not know.", 3)
     """
+    text = _plain_signs(text)
     best: list[int] = []
     chosen: Sequence[int] = ()
     for numbers in _rankings(text):
@@ -203,6 +218,9 @@ def read_permutation(text: str, count: int) -> Permutation | None:
             best, chosen = usable, numbers
     if not best:
         return None
+    if len(best) == 1:
+        chosen = [int(number) for number in _BRACKETED.findall(text)] or chosen
+        best = list(dict.fromkeys(number - 1 for number in chosen if 1 <= number <= count)) or best
     missing = [place for place in range(count) if place not in set(best)]
     return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
 
@@ -216,7 +234,8 @@ def read_tied_ranking(text: str, count: int) -> Permutation | None:
     >>> read_tied_ranking("[3] > [2] = [1]", 3)
     Permutation(order=(2, 0, 1), repaired=False)
     """
-    settled = _TIED.sub(lambda tie: " > ".join(f"[{number}]" for number in sorted(_numbers(tie[0]))), text)
+    plain = _plain_signs(text)
+    settled = _TIED.sub(lambda tie: " > ".join(f"[{number}]" for number in sorted(_numbers(tie[0]))), plain)
     return read_permutation(settled, count)
 
 
@@ -255,6 +274,7 @@ def read_grades(text: str, count: int) -> dict[int, float]:
     >>> read_grades('[{"id": 2, "score": 8}, {"id": 1, "score": 0}]', 2)
     {1: 8.0, 0: 0.0}
     """
+    text = _plain_signs(text)
     grades = _json_grades(text)
     if not grades:
         pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
@@ -324,7 +344,7 @@ def read_grade(text: str) -> float | None:
     >>> read_grade("It fits well.\\nGrade: 8/10"), read_grade("7"), read_grade("Grade: 70")
     (8.0, 7.0, None)
     """
-    match = _LAST_GRADE.search(text.strip())
+    match = _LAST_GRADE.search(_plain_signs(text).strip())
     grade = float(match[1]) if match else math.inf
     return grade if grade <= TOP_GRADE else None
 

@@ -28,6 +28,16 @@ def to_reply(request: Request, answer: RawAnswer, *, cached: bool = False) -> Re
     )
 
 
+def usable_reply(request: Request, answer: RawAnswer) -> Reply | None:
+    """Return the reply of a kept answer; None for one that is asked for again.
+
+    This is the rule for every command that asks: an answer is asked for again if it is empty, refused, filtered or cut
+    before it began, or if the command that got it could not read what it had asked for (`Client.reject`).
+    """
+    reply = to_reply(request, answer, cached=True)
+    return None if answer.unread or reply.incomplete else reply
+
+
 def _shared_out(usage: Usage, reasoning: str, answer: str) -> Usage:
     """Reasoning tokens as the server counts them, or its share of the text where the server does not say."""
     if usage.reasoning or not reasoning:

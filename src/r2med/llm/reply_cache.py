@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +27,7 @@ import orjson
 
 from r2med.errors import R2medError
 from r2med.llm.http_server import body
-from r2med.llm.types import RawAnswer, Request, Token, Usage
+from r2med.llm.types import Model, RawAnswer, Request, Token, Usage
 from r2med.storage.home import home
 from r2med.storage.process_mark import is_gone, process_mark
 from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
@@ -61,11 +61,20 @@ _SEALS = f"""
 ALTER TABLE answers ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
 UPDATE answers SET seal = seal({_USED});
 """
-_FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS))
-"""Rows that were written before servers were kept have none."""
+_KINDS = """
+ALTER TABLE answers ADD COLUMN kind TEXT NOT NULL DEFAULT '?';
+DROP INDEX IF EXISTS answers_by_model;
+CREATE INDEX answers_by_kind ON answers (model, server, kind, completion_tokens);
+"""
+_FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS, _KINDS))
+"""Rows that were written before servers were kept have none; those of before kinds of requests are of no kind."""
 _AT_A_TIME = 500
 _LEASE = 10.0
 """Seconds for which a claim holds without a sign of its process."""
+_UNREAD = "could not be read"
+"""The problem of an answer in which the command that asked for it found no decision."""
+_OF_NO_USE = "(problem != '' OR json_extract(answer, '$.finish') = 'length')"
+"""Answers that are asked for again, and those that were cut by the limit on their length."""
 _LONG_LOG = 1 << 14
 """Pages of 4 kB."""
 _PATIENCE, _LOOK_AGAIN = 60.0, 0.02
@@ -83,6 +92,17 @@ class Claim(NamedTuple):
     """Whether this process is to ask it."""
     answer: RawAnswer | None = None
     """The answer that another process got in the meantime."""
+
+
+class TypicalUsage(NamedTuple):
+    """What requests of a kind took."""
+
+    answers: int
+    """How many are kept."""
+    prompt: float
+    """Tokens read, on average."""
+    completion: float
+    """Tokens written, on average."""
 
 
 @dataclass(frozen=True)
@@ -191,33 +211,51 @@ class ReplyCache:
         asked, said = orjson.dumps(body(request)).decode(), encode_answer(answer)
         model, usage = request.model, answer.usage
         written = seal(key, model.id, model.server, usage.prompt, usage.completion, said, problem)
-        row = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
+        head = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
+        row = (*head, request.kind)
 
         def work() -> RawAnswer:
-            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
             self._claims.discard(key)
             return answer if fresh.rowcount else self._kept(key) or answer
 
         return work
 
-    def typical_length(self, model: str) -> float | None:
-        """The mean length of a model's kept answers in tokens, or None when there are none."""
-        query = "SELECT avg(completion_tokens) FROM answers WHERE model = ?"
-        mean = self._read(query, (model,))[0][0]
-        return None if mean is None else float(mean)
+    def typical(self, model: Model, kind: str) -> TypicalUsage:
+        """Return what the kept answers to requests of a kind took on average."""
+        query = (
+            "SELECT count(*), avg(prompt_tokens), avg(completion_tokens) FROM answers"
+            " WHERE model = ? AND server = ? AND kind = ?"
+        )
+        count, read, written = self._read(query, (model.id, model.server, kind))[0]
+        return TypicalUsage(count, float(read or 0.0), float(written or 0.0))
+
+    def rejecting(self, key: str, raw: str) -> Callable[[], RawAnswer | None]:
+        """Return the work of marking an answer of this text as one that could not be read; it returns the answer, or
+        None where another one is kept by now."""
+
+        def work() -> RawAnswer | None:
+            answer = self._kept(key)
+            if answer is None or answer.text != raw:
+                return None
+            self._writer.execute("UPDATE answers SET problem = ? WHERE key = ? AND problem = ''", (_UNREAD, key))
+            self._writer.execute(f"UPDATE answers SET seal = seal({_USED}) WHERE key = ?", (key,))
+            return answer
+
+        return work
 
     def holdings(self) -> list[Holding]:
         """What is kept, by model and server."""
         query = (
-            "SELECT model, server, count(*), sum(problem != ''), sum(length(CAST(request AS BLOB))"
+            f"SELECT model, server, count(*), sum({_OF_NO_USE}), sum(length(CAST(request AS BLOB))"
             " + length(CAST(answer AS BLOB))) FROM answers GROUP BY model, server ORDER BY model, server"
         )
         return [Holding(*row) for row in self._read(query)]
 
     def clear(self, model: str = "", *, unusable: bool = False) -> int:
         """Forget answers: of one model or of all, all of them or those of no use. Returns how many went."""
-        query = "DELETE FROM answers WHERE (? = '' OR model = ?) AND (NOT ? OR problem != '')"
+        query = f"DELETE FROM answers WHERE (? = '' OR model = ?) AND (NOT ? OR {_OF_NO_USE})"
         gone = self._write(lambda: self._writer.execute(query, (model, model, unusable)).rowcount)
         if gone:
             with self._write_lock:
@@ -237,7 +275,7 @@ class ReplyCache:
         if seal(*values) != written:
             warn(f"{self.path}: a kept answer of {values[1]} is damaged and is asked again")
             return None
-        return decode_answer(values[5])
+        return replace(decode_answer(values[5]), unread=values[6] == _UNREAD)
 
     def _kept(self, key: str) -> RawAnswer | None:
         row = self._writer.execute(f"SELECT {_USED}, seal FROM answers WHERE key = ?", (key,)).fetchone()
@@ -336,7 +374,8 @@ def _is_gone(owner: str) -> bool:
 def encode_answer(answer: RawAnswer) -> str:
     """An answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
-    return orjson.dumps({**vars(answer), "usage": vars(answer.usage), "logprobs": tokens}).decode()
+    said = {name: value for name, value in vars(answer).items() if name != "unread"}
+    return orjson.dumps({**said, "usage": vars(answer.usage), "logprobs": tokens}).decode()
 
 
 def decode_answer(text: str) -> RawAnswer:

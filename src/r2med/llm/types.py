@@ -68,6 +68,8 @@ class Model:
     """How its reasoning is told from its answer: a name of `traces.FORMATS`, or `auto`."""
     reasoning: bool = False
     """Whether it thinks before it answers."""
+    system: bool = True
+    """Whether it takes a system message; where it does not, that text opens the first message of the user."""
     sampling: Sampling = field(default_factory=Sampling)
     price: tuple[float, float] | None = None
     """US dollars a million tokens, prompt and completion; None when unknown."""
@@ -91,7 +93,7 @@ class Model:
 
     def request(self, user: str, system: str = SYSTEM, *, stop: tuple[str, ...] = (), logprobs: int = 0) -> Request:
         """A request with this model's own sampling; use `Request` itself or `replace` for anything else."""
-        return Request(self, chat(user, system), self.sampling, stop, logprobs)
+        return Request(self, chat(str(user), system), self.sampling, stop, logprobs, kind=getattr(user, "kind", ""))
 
     def requirements(self) -> Requirements:
         """What a stage that uses this model needs."""
@@ -123,6 +125,8 @@ class Request:
     """How many alternatives to report for each token; 0 for none."""
     sample: int = 0
     """Which of several answers to the same question this is."""
+    kind: str = field(default="", compare=False)
+    """What it has in common with others whose answers are about as long; no part of the key."""
 
     @property
     def seed(self) -> int | None:
@@ -194,6 +198,8 @@ class RawAnswer:
     """The separate refusal field, where the server has one."""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
+    unread: bool = field(default=False, compare=False)
+    """Whether the command that asked for it found no decision in it; not part of what was said."""
 
 
 @dataclass(frozen=True)

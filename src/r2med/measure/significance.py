@@ -1,7 +1,7 @@
 """Is one system better than another? Paired by query, within tasks, averaged over tasks.
 
 The statistic is the headline's: the mean over tasks of the mean difference over queries. The randomisation test flips
-the sign of each query's difference, in all ways for few queries and in 10,000 random ways for many. The interval holds
+the sign of each query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds
 the differences that this test does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired
 one (for several tasks the means' variances are added, the degrees of freedom follow Welch and Satterthwaite).
 """
@@ -20,7 +20,12 @@ from r2med.measure.bootstrap import SEED, Interval, exact_sums, split_table
 
 Floats = NDArray[np.float64]
 
-PERMUTATIONS = 10_000
+PERMUTATIONS = 100_000
+"""Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
+_FEWER = 10_000
+"""Flips of an interval of which many are drawn, and of a first look at many systems."""
+_CLEAR = (0.0005, 0.2)
+"""Outside of these, a first look at many systems tells enough."""
 ALPHA = 0.05
 POWER = 0.8
 EXACT = 16
@@ -46,8 +51,9 @@ class Difference:
     """The two-sided p-value of the paired t-test; 1 when all differences are equal to 0."""
     effect: float
     """The mean over the standard deviation of the differences within tasks (Cohen's d for paired data)."""
-    detectable: float
-    """The smallest difference that these queries would show with 80% power at the 5% level."""
+    detectable: float | None
+    """The smallest difference that these queries would show with 80% power at the 5% level; None where all
+    differences are equal, whose spread says nothing of other queries."""
     wins: int
     """Queries on which B is better."""
     ties: int
@@ -79,7 +85,7 @@ def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: 
         at_floor=flips.at_floor,
         t_test=_t_probability(mean, spread, freedom),
         effect=_effect(tasks, mean),
-        detectable=_detectable(spread),
+        detectable=_detectable(spread) if any(np.ptp(values) for values in tasks) else None,
         wins=int((every > 0).sum()),
         ties=int((every == 0).sum()),
         losses=int((every < 0).sum()),
@@ -106,6 +112,15 @@ def randomisation_tests(several: Sequence[Sequence[Floats]], permutations: int =
     >>> randomisation_tests([ones, none]) == [randomisation_test(ones), randomisation_test(none)]
     True
     """
+    found = _many_tests(several, min(_FEWER, permutations))
+    near = [place for place, p in enumerate(found) if _CLEAR[0] < p < _CLEAR[1]]
+    if permutations > _FEWER and near and sum(map(len, several[0])) > EXACT:
+        for place, p in zip(near, _many_tests([several[place] for place in near], permutations), strict=True):
+            found[place] = p
+    return found
+
+
+def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[float]:
     if not several:
         return []
     queries = sum(map(len, several[0]))
@@ -146,10 +161,12 @@ class Flips:
         """Flip all differences of some tasks, each task with the same weight."""
         queries = sum(map(len, tasks))
         exact = queries <= EXACT
-        blocks = _every_sign(queries) if exact else _random_signs(queries, permutations, seed)
         shares = _shares(tasks)
         columns = np.stack([np.concatenate(list(tasks)) * shares, shares], axis=1)
-        found = np.concatenate([signs @ columns for signs in blocks])
+        if exact:
+            found = np.concatenate([signs @ columns for signs in _every_sign(queries)])
+        else:
+            found = np.concatenate([_flipped(bits, columns) for bits in _random_bits(queries, permutations, seed)])
         size = max(float(np.abs(values).max()) for values in tasks)
         return cls(_mean(tasks), size, found[:, 0], found[:, 1], exact)
 
@@ -197,12 +214,33 @@ def _every_sign(queries: int) -> Iterator[Floats]:
     yield (1 - 2 * ((numbers >> np.arange(queries)) & 1)).astype(np.float64)
 
 
-def _random_signs(queries: int, permutations: int, seed: int) -> Iterator[Floats]:
+def _random_bits(queries: int, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """Random flips, a row each, eight queries a byte: the highest bit is the first of them, and 1 leaves a sign."""
     generator = np.random.default_rng(seed)
-    block = max(1, min(_BLOCK, (1 << 21) // queries))
+    block, width = max(1, min(_BLOCK, (1 << 21) // queries)), -(-queries // 8)
     for start in range(0, permutations, block):
-        size = (min(block, permutations - start), queries)
-        yield (generator.integers(0, 2, size=size, dtype=np.int8) * 2 - 1).astype(np.float64)
+        rows = min(block, permutations - start)
+        yield np.frombuffer(generator.bytes(rows * width), dtype=np.uint8).reshape(rows, width)
+
+
+def _random_signs(queries: int, permutations: int, seed: int) -> Iterator[Floats]:
+    """The same flips as signs."""
+    for bits in _random_bits(queries, permutations, seed):
+        yield np.unpackbits(bits, axis=1, count=queries).astype(np.float64) * 2 - 1
+
+
+def _flipped(bits: NDArray[np.uint8], columns: Floats) -> Floats:
+    """The sums of columns under flips; those of eight queries are looked up among their 256 ways to be flipped."""
+    padded = np.zeros((8 * bits.shape[1], columns.shape[1]))
+    padded[: len(columns)] = columns
+    sums = np.zeros((len(bits), columns.shape[1]))
+    for place, eight in enumerate(padded.reshape(bits.shape[1], 8, -1)):
+        sums += (_EIGHT @ eight)[bits[:, place]]
+    return sums
+
+
+_EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0
+"""All ways to flip eight signs."""
 
 
 def difference_interval(tasks: Sequence[Floats]) -> Interval:
@@ -211,7 +249,7 @@ def difference_interval(tasks: Sequence[Floats]) -> Interval:
     >>> difference_interval([np.zeros(30)])
     Interval(mean=0.0, low=0.0, high=0.0)
     """
-    flips = Flips.of(tasks)
+    flips = Flips.of(tasks, _FEWER)
     return Interval(flips.mean, *flips.interval())
 
 
@@ -233,6 +271,13 @@ def p_words(probability: float, *, at_floor: bool = False) -> str:
     if probability < 0.0001:
         return "p < 0.0001"
     return f"p {'≤' if at_floor else '='} {probability:.4f}"
+
+
+def shown_words(found: Difference, lead: str = "") -> str:
+    """What a comparison without a difference says of those that so many queries would show."""
+    if found.detectable is None:
+        return ""
+    return f"; these queries would show {lead}{100 * found.detectable:.1f} points with {POWER:.0%} power"
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:

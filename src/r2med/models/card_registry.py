@@ -52,6 +52,7 @@ _READERS: Mapping[Any, Reader] = {
     bool: Reader("true or false", lambda value: isinstance(value, bool)),
     int: Reader("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     float: Reader("a number", _is_number),
+    float | None: Reader("a number", _is_number),
     tuple[str, ...]: Reader("a list of texts", lambda value: _is_list(value, is_text), tuple),
     tuple[float, ...]: Reader("a list of numbers", lambda value: _is_list(value, _is_number), tuple),
     Mapping[str, Any]: Reader("a table", lambda value: isinstance(value, dict)),
@@ -105,7 +106,7 @@ class CardRegistry(Generic[Kind]):
     def _read(self, file: Path) -> Mapping[str, Any]:
         try:
             found = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise SpecError(f"{file}: cannot be read: {error}") from error
         for name in found:
             if name not in self.tables:

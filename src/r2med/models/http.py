@@ -107,7 +107,12 @@ class RequestLimits:
     def may_retry(self, error: AttemptError, attempt: int, health: Health) -> bool:
         """Whether to ask again after attempt number `attempt` (the first is 0)."""
         retries = min(_REFUSED, self.retries) if refused(error, health) else self.retries
-        return error.retry and attempt < retries and (error.wait or 0.0) <= PATIENCE
+        return error.retry and attempt < retries and (error.wait or 0.0) <= self.patience
+
+    @property
+    def patience(self) -> float:
+        """The longest wait that a server may ask for, in seconds."""
+        return min(PATIENCE, self.timeout)
 
     def wait(self, error: AttemptError, attempt: int, health: Health) -> float:
         """How long to wait before asking again, in seconds."""
@@ -120,6 +125,22 @@ def refused(error: AttemptError, health: Health) -> bool:
     return isinstance(error, Unreachable) and not health.answered
 
 
+_TOLD = 5.0
+"""Seconds from which on a wait is said."""
+
+
+def heed_wait(error: AttemptError, limits: RequestLimits, pace: Pace) -> None:
+    """Leave a server alone for as long as it asks, and say so; a wish beyond the timeout is not met."""
+    if error.wait is None:
+        return
+    if error.wait > limits.patience:
+        error.reason += f"; it asks to wait {error.wait:.4g} s, more than the timeout of {limits.patience:g} s"
+        return
+    if pace.leave_alone(error.wait) and error.wait >= _TOLD:
+        sys.stderr.write(f"waiting {error.wait:.0f} s, as the server asks for ({error.reason})\n")
+        sys.stderr.flush()
+
+
 class Pace:
     """When the next request may start: as often as allowed, and not while the server wants to be left alone."""
 
@@ -128,10 +149,12 @@ class Pace:
         self._lock = threading.Lock()
         self._quiet_until = self._next_start = 0.0
 
-    def leave_alone(self, seconds: float) -> None:
-        """What one request was told holds for all of them."""
+    def leave_alone(self, seconds: float) -> bool:
+        """Have what one request was told hold for all of them. Returns whether the server was not left alone yet."""
         with self._lock:
-            self._quiet_until = max(self._quiet_until, time.monotonic() + seconds)
+            now = time.monotonic()
+            asked_before, self._quiet_until = self._quiet_until, max(self._quiet_until, now + seconds)
+        return asked_before <= now
 
     def turn(self) -> float:
         """How long to wait until the next request may start, in seconds; the turn counts as taken."""
@@ -242,7 +265,10 @@ def error_text(data: Any) -> str:
     """The message inside an error body, however the server wraps it, on one line."""
     error = data.get("error", data) if isinstance(data, dict) else data
     message = error.get("message") or error.get("detail") if isinstance(error, dict) else error
-    line = " ".join(str(message or error).split())
+    try:
+        line = " ".join(str(message or error).split())
+    except RecursionError:
+        line = "a reply that is nested too deeply to be read"
     return line if len(line) <= 200 else line[:200] + "..."
 
 

@@ -23,12 +23,14 @@ from r2med.models.http import (
     TimedOut,
     Unreachable,
     error_text,
+    heed_wait,
     is_count,
     refused,
     say_waiting,
     with_attempts,
 )
 from r2med.models.servers import HEALTH, Health
+from r2med.runs.step_record import Account
 
 if TYPE_CHECKING:
     import httpx
@@ -41,6 +43,24 @@ Value = TypeVar("Value")
 
 class RequestFailed(R2medError):
     """One request that came to nothing; others may fare better."""
+
+
+def stated_tokens(answer: Any) -> int | None:
+    """Return the tokens that a reply says it was billed for, in the ways of OpenAI, Voyage, Jina and Cohere.
+
+    >>> stated_tokens({"usage": {"total_tokens": 9}}), stated_tokens({"meta": {"billed_units": {"input_tokens": 7}}})
+    (9, 7)
+    """
+    parts = answer if isinstance(answer, dict) else {}
+    usage, meta = parts.get("usage"), parts.get("meta")
+    billed = meta.get("billed_units") if isinstance(meta, dict) else None
+    stated = [
+        table.get(name)
+        for table, names in ((usage, ("total_tokens", "prompt_tokens")), (billed, ("input_tokens",)))
+        if isinstance(table, dict)
+        for name in names
+    ]
+    return next((count for count in stated if is_count(count)), None)
 
 
 class JsonServer(ABC, Generic[Value]):
@@ -74,6 +94,8 @@ class JsonServer(ABC, Generic[Value]):
         """How many were answered."""
         self.tokens = 0
         """How many tokens the server counted in them."""
+        self.uncounted = 0
+        """In how many of them it counted none."""
         self.failed = FailedAttempts()
 
     @abstractmethod
@@ -129,11 +151,10 @@ class JsonServer(ABC, Generic[Value]):
             except AttemptError as error:
                 with self._lock:
                     self.failed.count(error)
+                heed_wait(error, self._limits, self._pace)
                 if not self._limits.may_retry(error, attempt, self._health):
                     raise self._given_up(error, attempt + 1) from error
                 wait = self._limits.wait(error, attempt, self._health)
-                if error.wait is not None:
-                    self._pace.leave_alone(error.wait)
             self._sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
@@ -144,6 +165,23 @@ class JsonServer(ABC, Generic[Value]):
         if fatal or (error.retry and not health.answered):
             health.dead = line
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+
+    def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
+        """Return what was asked since a state of the counters, at prices in US dollars a million and a thousand."""
+        requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
+        cost = None
+        if per_request is not None:
+            cost = requests * per_request / 1e3
+        elif per_token is not None and not uncounted:
+            cost = tokens * per_token / 1e6
+        free = per_token == 0 or per_request == 0
+        cost = 0.0 if free and cost is None else cost
+        return Account(requests=requests, prompt_tokens=tokens, cost=cost, paid=cost, counted=not uncounted)
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """Requests answered, tokens that the server counted, requests in which it counted none."""
+        return self.requests, self.tokens, self.uncounted
 
     def _sleep(self, seconds: float) -> None:
         if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
@@ -156,7 +194,7 @@ class JsonServer(ABC, Generic[Value]):
         try:
             answer = orjson.loads(content)
             value = self.read(answer, body)
-            tokens = (answer.get("usage") or {}).get("total_tokens") if isinstance(answer, dict) else None
+            tokens = stated_tokens(answer)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             no_json = " as JSON" if isinstance(error, orjson.JSONDecodeError) else ""
             line = f"{self.url} sent an answer that cannot be read{no_json}"
@@ -195,7 +233,7 @@ class JsonServer(ABC, Generic[Value]):
             raise Unreachable(self.url) from error
         except httpx.HTTPError as error:
             raise AttemptError(f"the connection to {self.url} broke") from error
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
             raise FatalServerError(f"{self.url} is no address of a server: {error}") from error
         return response, bytes(received)
 
@@ -208,9 +246,10 @@ class JsonServer(ABC, Generic[Value]):
         quota = "insufficient_quota" in text
         return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
 
-    def _count(self, tokens: Any) -> None:
+    def _count(self, tokens: int | None) -> None:
         """Note a request that was answered, and the tokens that the server counted in it."""
         self._health.answered = True
         with self._lock:
             self.requests += 1
-            self.tokens += tokens if is_count(tokens) else 0
+            self.tokens += tokens or 0
+            self.uncounted += tokens is None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from r2med.errors import SpecError, suggest
 from r2med.storage.files import expanded
@@ -22,6 +22,22 @@ FAMILIES = ("qa-reference", "clinical-evidence", "clinical-case", "custom")
 FIELDS = ("noun", "target", "purpose", "subject", "sentence")
 """The words of a `Task` that a card's prompt may have in braces."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+
+
+class Prompt(str):
+    """A text with the template that it was made from, so that requests of one kind are known from others."""
+
+    kind: str
+    __slots__ = ("kind",)
+
+    def __new__(cls, text: str, kind: str) -> Self:
+        """Make a prompt."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # a copy has its kind too
+        return str(self), self.kind
 
 
 @dataclass(frozen=True)
@@ -62,10 +78,16 @@ class Template:
         """What a result records of the text, besides the first prompt made from it."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def fill(self, values: Mapping[str, str], family: str = "") -> str:
+    @property
+    def kind(self) -> str:
+        """What requests made from it have in common: the file's name and a hash of the text."""
+        return f"{self.source.rpartition('/')[2]} {self.hash[:8]}".strip()
+
+    def fill(self, values: Mapping[str, str], family: str = "") -> Prompt:
         """The prompt. What is filled in is never itself filled in."""
         wording = dict(self.families).get(family, self.text)
-        return wording if self.literal else _PLACE.sub(lambda place: values.get(place[1], place[0]), wording)
+        text = wording if self.literal else _PLACE.sub(lambda place: values.get(place[1], place[0]), wording)
+        return Prompt(text, self.kind)
 
     def render(self, task: Task) -> str:
         """The prompt for a task, with the task's words in it."""

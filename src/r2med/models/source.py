@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from r2med.errors import R2medError
-from r2med.storage.files import expanded
+from r2med.storage.files import expanded, spelled
 from r2med.storage.hub_client import Hub
 
 _HUB = Hub("model", R2medError)
@@ -142,6 +142,12 @@ class ModelSource:
         """What names the content: the hub's commit, or a hash of the folder. May ask the hub for a branch's commit."""
         return commit_of(self.name, self.revision) if self.place is None else content_hash(self.place)
 
+    def local_content(self) -> dict[str, str]:
+        """Return a folder of the user's own with the hash of its files; nothing for the hub or a package."""
+        if self.place is None or not looks_like_path(self.name):
+            return {}
+        return {str(self.place.resolve()): self.version}
+
     def folder(self) -> Path:
         """The folder with the files; they are downloaded when they are not here yet."""
         return fetch_model(self.name, self.version) if self.place is None else self.place
@@ -212,7 +218,8 @@ def looks_like_path(name: str) -> bool:
 def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
     """Whether a name is a path, and the files of the folder there are of a kind; one that cannot be read is of none."""
     try:
-        return looks_like_path(name) and of_kind(locate(name))
+        path = as_path(name)
+        return looks_like_path(path) and of_kind(locate(path))
     except R2medError:
         return False
 
@@ -224,6 +231,19 @@ def as_path(name: str) -> str:
     ('BAAI/bge-m3', './models/mine')
     """
     return f"./{name}" if not looks_like_path(name) and Path(name).is_dir() else name
+
+
+def spelled_folder(name: str) -> str:
+    """Return the name of a model, in one spelling if it is a folder.
+
+    >>> spelled_folder("models//../mine/"), spelled_folder("./mine"), spelled_folder("BAAI/bge-m3")
+    ('./mine', './mine', 'BAAI/bge-m3')
+    """
+    path = as_path(name)
+    if name.startswith("hf:") or not looks_like_path(path):
+        return name
+    plain = spelled(path)
+    return plain if plain.startswith((".", "/", "~")) or "\\" in plain else f"./{plain}"
 
 
 def existing_folder(name: str) -> Path:

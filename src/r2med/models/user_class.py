@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import R2medError, SpecError, blame, suggest
-from r2med.runs.user_source import whole_hash
+from r2med.runs.user_source import source_file, whole_hash
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -56,6 +56,12 @@ def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
         raise SpecError(f"{kind!r} is no class of yours: nobody can tell what options it takes") from error
 
 
+def option_names(kind: Any, given: Mapping[str, Any]) -> frozenset[str]:
+    """Return the options that the constructor of a user's class takes, those given to `**options` too."""
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return frozenset(name for name, each in parameters(kind).items() if each.kind not in starred) | given.keys()
+
+
 def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
     """Refuse options that the constructor of a user's class does not take."""
     parameters(kind)
@@ -74,6 +80,12 @@ def construct(address: str, kind: Any, options: Mapping[str, Any]) -> Any:
         raise
     except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
         raise R2medError(f"{address} cannot be made: {blame(error)}") from error
+
+
+def class_content(address: str, kind: Any, version: str = "") -> dict[str, str]:
+    """Return the file that a class or a function is in, or its name where it is in none, with what names its code."""
+    file = source_file(kind)
+    return {str(file.resolve()) if file else address: version or class_version(kind)}
 
 
 def class_version(kind: Any) -> str:

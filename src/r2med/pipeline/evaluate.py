@@ -47,7 +47,7 @@ class Options:
     split: str | None = None
     """Which judgements to use where data has several sets of them."""
     strict: bool = False
-    """Whether a query for which a stage could not do its work is an error."""
+    """Whether a query for which a stage could not do its work is an error, and data of which something is left out."""
     engine: Engine = field(default_factory=quiet)
 
 
@@ -73,9 +73,22 @@ def evaluate(
     failures: list[Failure] = []
     postponed: list[Failure] = []
     columns: list[tuple[str, str]] = []
-    named = _named(_listed(tasks), chosen)
+    named, unread = _named(_listed(tasks), chosen), 0
     with Ledger() as ledger, account.plan([system.spec for system in built], [task.name for task in named]):
-        for dataset in _datasets(named):
+        for task in named:
+            try:
+                dataset = task if isinstance(task, Dataset) else load(task, strict=chosen.strict)
+            except (R2medError, MemoryError, OSError) as error:
+                unread += 1
+                if unread == len(named):
+                    raise
+                debug(error)
+                assert isinstance(task, Task)
+                columns.append((task.name, task.group))
+                failures.append(Failure("", task.name, one_line(error), task.group))
+                for system in built:
+                    account.finish(system.spec, task.name, FAILED, note=one_line(error))
+                continue
             memo: dict[Any, Any] = {}
             columns.append((dataset.name, dataset.task.group))
             for system in built:
@@ -90,7 +103,7 @@ def evaluate(
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
                     account.finish(system.spec, dataset.name, FAILED, note=one_line(error))
-    return Report(results, failures, columns, postponed)
+    return Report(results, failures, columns, postponed=postponed)
 
 
 def _tell(result: Result) -> None:
@@ -121,12 +134,6 @@ def _named(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> li
     for task in tasks:
         named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
     return named
-
-
-def _datasets(named: Iterable[Dataset | Task]) -> Iterable[Dataset]:
-    """Each dataset in turn, one in memory at a time."""
-    for task in named:
-        yield task if isinstance(task, Dataset) else load(task)
 
 
 def _of_split(dataset: Dataset, split: str | None) -> Dataset:
@@ -211,6 +218,7 @@ def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
         notes=context.notes.facts,
         work=tuple(context.notes.work.values()),
         provenance=provenance(),
+        local=system.local_content(),
     )
 
 

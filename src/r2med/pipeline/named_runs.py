@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from r2med.config.experiment import read_experiment
 from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
-from r2med.pipeline.system import canonical_spec
-from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, Current, Shared, current_runs, on_shared_tasks
+from r2med.pipeline.stage import Stage
+from r2med.pipeline.system import System, canonical_spec
+from r2med.runs.ledger import Entry, Ledger, RecordedName
+from r2med.runs.record import StageRecord
+from r2med.runs.selection import (
+    Chosen,
+    OtherContentError,
+    Shared,
+    current_data,
+    current_of,
+    on_shared_tasks,
+    refuse_choice,
+    refuse_content,
+)
 
 _LONG_ENOUGH = 4
 """So many signs of an id are taken for one before a spec is thought of: `e5` is a model."""
@@ -24,38 +38,94 @@ def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> l
     (all its systems) or one system of it, `FILE.toml:NAME`.
     """
     entries = ledger.entries()
-    current = current_runs(entries)
-    chosen = [each for name in names for each in _named(name, entries, current)]
+    chosen = [each for name in names for each in _named(name, entries, tasks)]
     return _told_apart([_narrowed(each, tasks) for each in chosen])
 
 
-def _named(name: str, entries: Sequence[Entry], current: Current) -> list[Chosen]:
-    """The runs of a name on all tasks."""
-    if name in current:
-        return [Chosen(name, name, current[name])]
+def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> list[Chosen]:
+    """The runs of a name on all tasks; of an experiment on its own tasks, unless others are asked for."""
+    systems = {entry.system for entry in entries}
+    recorded = [entry for entry in entries if entry.name == name]
+    if recorded and (isinstance(name, RecordedName) or name not in systems):
+        return [Chosen(name, recorded[0].system, current_of(recorded, current_data(entries)))]
+    if name in systems:
+        return [_with_content(name, entries)]
     file, _, inner = name.partition(".toml:")
     if name.endswith(".toml") or inner:
-        return _of_experiment(Path(name if not inner else f"{file}.toml"), inner, current)
+        found = _of_experiment(Path(name if not inner else f"{file}.toml"), inner, entries)
+        return found if tasks else _on_own_tasks(Path(name if not inner else f"{file}.toml"), found)
     if len(name) >= _LONG_ENOUGH and (entry := _by_id(name, entries)):
-        return [Chosen(entry.system, entry.system, {entry.task: entry})]
+        return [Chosen(entry.name, entry.system, {entry.task: entry})]
     system = canonical_spec(name)
-    if system in current:
-        return [Chosen(system, system, current[system])]
+    if system in systems:
+        return [_with_content(system, entries)]
     if entry := _by_id(name, entries):
-        return [Chosen(entry.system, entry.system, {entry.task: entry})]
-    raise R2medError(_unknown(name, system, current))
+        return [Chosen(entry.name, entry.system, {entry.task: entry})]
+    raise R2medError(_unknown(name, system, systems))
 
 
-def _of_experiment(path: Path, inner: str, current: Current) -> list[Chosen]:
+def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Chosen:
+    """Return the runs of a spec that were made with what the files that it names hold here.
+
+    A spec whose files are not here stands for its runs if they were all made with the same files.
+    """
+    runs = [entry for entry in entries if entry.system == system]
+    here = _read_here(system) if any(entry.record.local != {} for entry in runs) else None
+    if here is None:
+        variants = [[entry for entry in runs if entry.name == name] for name in dict.fromkeys(e.name for e in runs)]
+        if len(variants) > 1:
+            raise refuse_choice(system, variants)
+        same = runs
+    else:
+        same = [entry for entry in runs if _made_with(here, entry)]
+        if not same:
+            raise refuse_content(system, runs, label or system)
+    return Chosen(label or same[0].name, system, current_of(same, current_data(entries)))
+
+
+def _read_here(system: str) -> System | None:
+    """Return the system of a spec that names files, folders or code which can be read here, otherwise None."""
+    try:
+        built = System.parse(system)
+        return built if built.local_content() else None
+    except R2medError:
+        return None
+
+
+def _made_with(system: System, entry: Entry) -> bool:
+    """Return whether a run was made with the files as they are here."""
+    if entry.record.local is not None:
+        return set(entry.record.local.values()) == set(system.local_content().values())
+    # Earlier versions recorded what the output depends on, files among the rest.
+    stages = zip(system.walk(), entry.record.stages or (), strict=False)
+    named = [(stage, recorded) for stage, recorded in stages if stage.local_content()]
+    return bool(named) and all(_states(recorded, stage) for stage, recorded in named)
+
+
+def _states(recorded: StageRecord, stage: Stage) -> bool:
+    """Return whether a recorded stage depended on the same as one that is here."""
+    depends: Mapping[str, Any] = orjson.loads(orjson.dumps(stage.fingerprint(), option=orjson.OPT_NON_STR_KEYS))
+    return all(recorded.settings.get(name) == value for name, value in depends.items())
+
+
+def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:
     """The systems of an experiment file, or one of them."""
     specs = read_experiment(path).systems
     if inner and inner not in specs:
         raise R2medError(f"{path}: no system {inner!r}{suggest(inner, specs)}")
     wanted = {name: canonical_spec(text) for name, text in specs.items() if inner in ("", name)}
+    known = {entry.system for entry in entries}
     for name, system in wanted.items():
-        if system not in current:
+        if system not in known:
             raise R2medError(f"{name} of {path} has no run in the ledger; run it first: r2med run {path}")
-    return [Chosen(name, system, current[system]) for name, system in wanted.items()]
+    return [_with_content(system, entries, name) for name, system in wanted.items()]
+
+
+def _on_own_tasks(path: Path, chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Return the systems of an experiment on the tasks that its file names, if there is a run on one of these."""
+    tasks = [task.name for task in resolve(read_experiment(path).tasks)]
+    known = {task for each in chosen for task in each.runs}
+    return [_narrowed(each, tasks) for each in chosen] if known & set(tasks) else list(chosen)
 
 
 def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
@@ -66,18 +136,20 @@ def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
     return matches[0] if matches else None
 
 
-def _unknown(name: str, system: str, current: Current) -> str:
+def _unknown(name: str, system: str, known: Collection[str]) -> str:
     """Why a name stands for nothing, and what to do that can work."""
     if Path(name).is_file():
         return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --task TASK` measures it"
-    near = suggest(name, current) if current else ""
+    near = suggest(name, known) if known else ""
     advice = f"; run it first: r2med run {system!r}" if system else ""
     return f"no run of {name!r} in the ledger{near}{advice}"
 
 
 def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
     """The same on the tasks that were asked for; nothing left is an error."""
-    runs = {task: entry for task, entry in chosen.runs.items() if not tasks or task in tasks}
+    if not tasks:
+        return chosen
+    runs = {task: entry for task, entry in chosen.runs.items() if task in tasks}
     narrowed = replace(chosen, runs=runs, missing=tuple(task for task in tasks if task not in runs))
     if not runs:
         raise R2medError(narrowed.advice)
@@ -109,12 +181,13 @@ class Filter:
 def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
     """The runs that a filter lets through, the last one used first."""
     entries = ledger.entries(group=wanted.group or "")
-    systems = {
-        _known(name, canonical_spec(name), {entry.system for entry in entries}, "system") for name in wanted.systems
-    }
+    names = {name for entry in entries for name in (entry.system, entry.name)}
+    systems = {_known(name, canonical_spec(name), names, "system") for name in wanted.systems}
     tasks = {task for name in wanted.tasks for task in _known_tasks(name, {entry.task for entry in entries})}
     return [
-        entry for entry in entries if (not systems or entry.system in systems) and (not tasks or entry.task in tasks)
+        entry
+        for entry in entries
+        if (not systems or {entry.system, entry.name} & systems) and (not tasks or entry.task in tasks)
     ]
 
 
@@ -132,6 +205,17 @@ def _known_tasks(name: str, known: set[str]) -> list[str]:
     if name in known or place in known:
         return [name, place]
     return [task.name for task in resolve([name])]
+
+
+def name_here(ledger: Ledger, name: str) -> str:
+    """Return the name under which the ledger has a system with its files as they are here; unknown names stay."""
+    try:
+        chosen = select(ledger, [name])
+    except OtherContentError:
+        raise
+    except R2medError:
+        return name
+    return chosen[0].label if len(chosen) == 1 else name
 
 
 def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[str]:

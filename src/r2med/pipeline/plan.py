@@ -11,6 +11,7 @@ from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.hub_tasks import cached_task
 from r2med.data.tasks import Task, resolve
+from r2med.errors import HubUnreachable, R2medError, one_line
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context, Requirements, Stage
 from r2med.pipeline.system import System
@@ -54,13 +55,21 @@ class Plan:
 
 
 def plan(
-    systems: Sequence[System], tasks: Sequence[str], *, split: str | None = None, fresh: bool = False
+    systems: Sequence[System],
+    tasks: Sequence[str],
+    *,
+    split: str | None = None,
+    fresh: bool = False,
+    strict: bool = False,
 ) -> list[Plan]:
     """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing.
 
-    With `fresh`, what the ledger has is to be computed again.
+    With `fresh`, what the ledger has is to be computed again; `strict` is as in `load`.
     """
-    found = [(task, _at_hand(task)) for task in resolve(tasks, split=split)]
+    found = [(task, _at_hand(task, strict=strict)) for task in resolve(tasks, split=split)]
+    errors = [data for _, data in found if isinstance(data, Exception)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
     with Ledger() as ledger:
         return [
             Plan(
@@ -72,24 +81,41 @@ def plan(
         ]
 
 
-def _at_hand(task: Task) -> Dataset | None:
-    """The data of a task if it needs no download."""
+def _at_hand(task: Task, *, strict: bool) -> Dataset | Exception | None:
+    """Return the data of a task if it needs no download, or why it cannot be read."""
     if task.folder is None and cached_task(task) is None:
         return None
-    return load(task)
+    try:
+        return load(task, strict=strict)
+    except (R2medError, OSError) as error:
+        return error
 
 
 def _stage(stage: Stage) -> PlannedStage:
     needs = {name: value for name, value in asdict(stage.requirements).items() if value != _NOTHING[name]}
-    return PlannedStage(str(stage), stage.kind, dict(stage.describe()), needs)
+    try:
+        settings = dict(stage.describe())
+    except HubUnreachable as error:
+        settings = {"settings": f"not known yet: {error}"}
+    return PlannedStage(str(stage), stage.kind, settings, needs)
 
 
 _NOTHING = asdict(Requirements())
 
 
-def _task(system: System, task: Task, dataset: Dataset | None, ledger: Ledger | None) -> PlannedTask:
+def _task(system: System, task: Task, dataset: Dataset | Exception | None, ledger: Ledger | None) -> PlannedTask:
     if dataset is None:
         return PlannedTask(task.name, f"to compute, after a download from {task.hub}")
+    if isinstance(dataset, Exception):
+        return PlannedTask(task.name, f"cannot be read: {one_line(dataset)}")
+    try:
+        return _local_task(system, task, dataset, ledger)
+    except HubUnreachable:
+        return PlannedTask(task.name, "to compute; without the hub it is not known what is here already")
+
+
+def _local_task(system: System, task: Task, dataset: Dataset, ledger: Ledger | None) -> PlannedTask:
+    """Plan a task whose data are on this machine."""
     entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
     if entry is not None and not entry.incomplete:
         return PlannedTask(task.name, "in the ledger")
@@ -110,6 +136,8 @@ def run_key(system: System, dataset: Dataset) -> str:
         data=dataset.fingerprint,
         # Prompts are made of the task's words.
         task=(task.family, task.noun, task.target, task.purpose, task.subject),
+        # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
+        **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
         inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
         version=r2med.__version__,
     )

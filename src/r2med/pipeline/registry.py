@@ -87,7 +87,10 @@ def build_stage(call: Call) -> Stage:
         found: Stage | None = named(family)(call)
         if found is not None:
             return found
-    raise SpecError(f"unknown stage {call.name!r}{suggest(call.name, [*STAGES, *model_names()])}")
+    near = (
+        suggest(call.name, [*STAGES, *model_names()]) or "; `r2med models` lists the models, docs/systems.md the stages"
+    )
+    raise SpecError(f"unknown stage {call.name!r}{near}")
 
 
 def model_names() -> list[str]:
@@ -113,7 +116,7 @@ def build_system(value: Any) -> System:
         value = Chain((value,))
     if isinstance(value, type):
         raise SpecError(f"{value.__name__} is a class; give an object of it, as {value.__name__}()")
-    if hasattr(value, "encode_queries") or hasattr(value, "encode_documents"):
+    if any(hasattr(value, name) for name in ("encode_queries", "encode_documents", "encode")):
         return System((named(_ENCODER)(value),))
     if callable(value) or hasattr(value, "search"):
         return System((named(_FROM_OBJECT)(value),))

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from r2med.errors import R2medError
+from r2med.errors import R2medError, counted
 from r2med.pipeline.stage_arguments import StageType
+from r2med.runs.step_record import Account, StepRecord
 from r2med.runs.user_source import user_code
 from r2med.storage.cache import Cache, cache_key
 from r2med.storage.progress import account
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from r2med.pipeline.engine import Engine
     from r2med.pipeline.spec import Call
     from r2med.pipeline.system import System
-    from r2med.runs.step_record import StepRecord
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,11 @@ class Context:
         self.timing.add("search", -seconds)
         self.timing.add("ask", seconds)
 
+    def book(self, bill: Account) -> None:
+        """Add a server's bill to those of this stage."""
+        before = self.notes.facts.get("account")
+        self.notes.facts["account"] = (bill if before is None else Account.from_json(before).plus(bill)).as_json()
+
     def reuse(self, what: str) -> None:
         """Note that a part of the queries' work was taken from the cache: the time is not all that it takes."""
         if what not in self.notes.reused:
@@ -182,6 +187,13 @@ class Stage(metaclass=StageType):
         code = user_code(type(self))
         return {"code": code} if code else {}
 
+    def local_content(self) -> Mapping[str, str]:
+        """Return the files, folders and code on this machine that the spec names: where they are, and a hash of each.
+
+        Two runs of one spec are runs of one system only if these hashes are the same.
+        """
+        return {f"{type(self).__module__}:{type(self).__name__}": str(code) for code in self._code().values()}
+
     @property
     def requirements(self) -> Requirements:
         """What must be at hand before this stage can run."""
@@ -190,6 +202,16 @@ class Stage(metaclass=StageType):
     def describe(self) -> Mapping[str, object]:
         """What a plan shows of this stage: the resolved settings, defaults included."""
         return {}
+
+    @property
+    def billed(self) -> bool:
+        """Whether it asks servers that may bill what they are asked: what it takes is foreseen and booked."""
+        return False
+
+    @property
+    def user_options(self) -> frozenset[str]:
+        """The options that go to a user's own function or class, which are kept in the field `options`."""
+        return frozenset()
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """What the output depends on that lies beside the data and is not part of it, such as published generations."""
@@ -254,8 +276,31 @@ class Retriever(Stage):
     kind = "retriever"
     searches: ClassVar[bool] = True
     """Whether it finds documents for any text; stored lists are there for a task's own queries only."""
+    vectors: ClassVar[bool] = False
+    """Whether it compares what a trained model makes of the texts, so that a task's rule for dense systems holds."""
     depth: int
     """How many documents a list holds at the most."""
+    drop_self: bool | None = None
+    """Whether the document with the query's own id is left out of its list; None leaves it to the task."""
+
+    @property
+    def self_rule(self) -> object:
+        """The setting `drop_self` as a plan shows it."""
+        return "as the task says" if self.drop_self is None else self.drop_self
+
+    def dropped_copies(self, collection: Collection) -> frozenset[str]:
+        """Return the queries whose own document this stage leaves out of their lists."""
+        rule = collection.task.drop_self
+        drops = (rule == "all" or (rule == "dense" and self.vectors)) if self.drop_self is None else self.drop_self
+        return collection.shared_ids if drops else frozenset()
+
+    def drop_copies(self, collection: Collection, context: Context) -> frozenset[str]:
+        """Return the same, and say how many there are."""
+        dropped = self.dropped_copies(collection)
+        if dropped:
+            why = "as the task says" if self.drop_self is None else "as asked"
+            context.warn(f"{own_documents(len(dropped))} left out of its list, {why}; --keep-self keeps them")
+        return dropped
 
     def as_reranker(self) -> Reranker | None:
         """The same model as a reranker, for a place after another retriever; None for one that only searches."""
@@ -264,6 +309,15 @@ class Retriever(Stage):
     @abstractmethod
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's best documents, `depth` of them at most; every query of the collection has a list."""
+
+
+def own_documents(count: int) -> str:
+    """Name documents that have the id of a query.
+
+    >>> own_documents(1)
+    "1 document with the query's own id"
+    """
+    return f"{counted(count, 'document')} with the query's own id"
 
 
 class Reranker(Stage):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -12,8 +13,8 @@ from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
-from r2med.pipeline.stage_arguments import with_fields
-from r2med.runs.step_record import PHASES, Account, StepRecord
+from r2med.pipeline.stage_arguments import settings_of, with_fields
+from r2med.runs.step_record import PHASES, Account, Spending, StepRecord
 from r2med.storage.cache import cache_key
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from r2med.data.run import Ranking, Run
 
 Value = TypeVar("Value")
+_ADDRESS = re.compile(r"(?!hf:)[\w.]+:[A-Za-z_]\w*")
+"""How a class or function of the user's own is named."""
 _QUESTION = "question"
 """The id of a question that is searched with by itself."""
 
@@ -73,6 +76,7 @@ class System:
         if kinds.count("retriever") != 1:
             for stage in self.stages:
                 stage.check_files()
+            self._refuse_unscored()
             found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
             raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
@@ -82,6 +86,16 @@ class System:
             if place > middle and stage.kind != "reranker":
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
 
+    def _refuse_unscored(self) -> None:
+        """Refuse a class in a reranker's place that cannot score, by its name."""
+        searching = [stage for stage in self.stages if isinstance(stage, Retriever)]
+        for stage in searching[1:]:
+            if _ADDRESS.fullmatch(stage.spec.name):
+                raise SpecError(
+                    f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
+                    " score(query, documents)"
+                )
+
     @property
     def retriever(self) -> Retriever:
         """The one stage that searches."""
@@ -90,6 +104,16 @@ class System:
     def with_option(self, option: str, value: object) -> System:
         """The same system with an option set in every stage that has it, those inside other stages too."""
         return System(tuple(with_fields(stage, _inner(stage, option, value)) for stage in self.stages))
+
+    @property
+    def option_names(self) -> frozenset[str]:
+        """The options that `with_option` can set in one stage or another."""
+        return frozenset(
+            name
+            for stage in self.walk()
+            for name in ({each.name for each in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
+            | stage.user_options
+        )
 
     @property
     def oracle(self) -> bool:
@@ -114,11 +138,15 @@ class System:
         """A hash of everything this system's output depends on, apart from the data."""
         return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
 
+    def local_content(self) -> dict[str, str]:
+        """Return the files, folders and code on this machine that the spec names, with a hash of each."""
+        return {place: digest for stage in self.walk() for place, digest in stage.local_content().items()}
+
     def search(self, collection: Collection, question: str, context: Context) -> Ranking:
         """The ranked list of a question of one's own over a collection's documents."""
         if self.oracle:
             raise R2medError(f"{self} searches with gold answers, and a question of your own has none")
-        asked = replace(collection, queries=Texts([_QUESTION], [question]), generations=())
+        asked = replace(collection, queries=Texts([_QUESTION], [question]), generations=(), copies=frozenset())
         return self.run(asked, context)[_QUESTION]
 
     def run(self, collection: Collection, context: Context) -> Run:
@@ -167,6 +195,15 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
     return outcome
 
 
+def foreseeing(stage: Stage, collection: Collection, context: Context, do: Callable[[], Value]) -> Value:
+    """Do a stage's work, and note what its forecast was where servers may bill it."""
+    foreseen = Spending.from_forecast(stage.forecast(collection, context)) if stage.billed else None
+    outcome = do()
+    if foreseen is not None and "account" in context.notes.facts:
+        context.notes.facts["foreseen"] = asdict(foreseen)
+    return outcome
+
+
 def canonical_spec(name: str) -> str:
     """The spec of a system in any spelling; empty when there is no such system.
 
@@ -177,6 +214,16 @@ def canonical_spec(name: str) -> str:
         return System.parse(name).spec
     except R2medError:
         return ""
+
+
+_NOT_OPTIONS = frozenset(("address", "options", "target", "made"))
+"""Fields that say whose code a stage runs."""
+
+
+def _systems_of(stage: Stage) -> set[str]:
+    """Return the fields of a stage that hold systems."""
+    several = {name: value if isinstance(value, tuple) else (value,) for name, value in vars(stage).items()}
+    return {name for name, values in several.items() if any(isinstance(value, System) for value in values)}
 
 
 def _inside(stage: Stage) -> Iterator[System]:
@@ -200,6 +247,8 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
             found[name] = current.with_option(option, value)
         elif isinstance(current, tuple) and current and isinstance(current[0], System):
             found[name] = tuple(system.with_option(option, value) for system in current)
+    if option in stage.user_options:
+        found["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
     return found
 
 
@@ -208,7 +257,9 @@ def _work(stage: Stage, context: Context) -> StepRecord:
     seconds = {phase: max(0.0, context.timing.seconds.get(phase, 0.0)) for phase in PHASES}
     account = context.notes.facts.get("account")
     asked = None if account is None else Account.from_json(account)
-    return StepRecord(str(stage), account=asked, reused=tuple(context.notes.reused), **seconds)
+    before = context.notes.facts.get("foreseen")
+    foreseen = None if before is None else Spending(**before)
+    return StepRecord(str(stage), account=asked, reused=tuple(context.notes.reused), foreseen=foreseen, **seconds)
 
 
 def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
@@ -237,7 +288,7 @@ class State(NamedTuple):
 
 def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) -> State:
     """A stage's work on what the one before left, with what it wrote in the notes."""
-    after = _step(stage, state, context, gold)
+    after = foreseeing(stage, state.collection, context, lambda: _step(stage, state, context, gold))
     context.notes.written |= _added(state.collection, after.collection)
     return after
 

@@ -56,6 +56,16 @@ class Counts:
         """All of them."""
         return self.right + self.wrong + self.abstained + self.unparsable + self.unjudged + self.failed
 
+    @property
+    def undecided(self) -> int:
+        """Those that count in no accuracy."""
+        return self.unparsable + self.unjudged + self.failed
+
+    @property
+    def decided_share(self) -> float | None:
+        """The share that counts in an accuracy; None where nothing was asked."""
+        return 1 - self.undecided / self.asked if self.asked else None
+
     @classmethod
     def of(cls, tasks: ByTask) -> Counts:
         """The samples of an arm."""

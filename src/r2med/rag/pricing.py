@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from r2med.data.dataset import Dataset
@@ -30,17 +30,9 @@ class PlannedArm:
 
     def plus(self, other: PlannedArm) -> PlannedArm:
         """The same arm on two tasks."""
-        verdicts = None if self.verdicts is None or other.verdicts is None else _added(self.verdicts, other.verdicts)
+        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts.plus(other.verdicts)
         questions = self.questions + other.questions
-        return PlannedArm(self.arm, "", questions, _added(self.answers, other.answers), verdicts)
-
-
-def _added(one: Estimate, other: Estimate) -> Estimate:
-    def total(name: str) -> Any:
-        pair = getattr(one, name), getattr(other, name)
-        return None if None in pair else sum(pair)
-
-    return Estimate(**{each.name: total(each.name) for each in fields(Estimate)})
+        return PlannedArm(self.arm, "", questions, self.answers.plus(other.answers), verdicts)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from r2med.rag.rag_answers import QuestionAnswers
 from r2med.rag.study import ArmAnswers, from_set
 from r2med.runs.ledger import Ledger
 from r2med.runs.step_record import Account
+from r2med.runs.viewable import Viewable
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class ArmReport:
     """The mean over tasks; None where nothing was decided."""
     tasks: Mapping[str, Interval | None]
     counts: Counts
+    task_counts: Mapping[str, Counts]
     passages: float
     """The mean number in view."""
     tokens: float
@@ -91,7 +93,7 @@ def _plain(found: Interval | None) -> dict[str, float] | None:
 
 
 @dataclass(frozen=True, repr=False)
-class RagReport:
+class RagReport(Viewable):
     """A study: the same questions, model and prompt, with and without passages."""
 
     study: str
@@ -148,6 +150,7 @@ class RagReport:
             accuracy=accuracy(tasks),
             tasks={task: accuracy({task: found}) for task, found in tasks.items()},
             counts=Counts.of(tasks),
+            task_counts={task: Counts.of({task: found}) for task, found in tasks.items()},
             passages=_mean([len(each.shown) for each in _questions(tasks)]),
             tokens=_mean([sum(passage.tokens for passage in each.shown) for each in _questions(tasks)]),
             cut=sum(passage.cut for each in _questions(tasks) for passage in each.shown),

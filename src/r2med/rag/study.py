@@ -28,7 +28,7 @@ from r2med.models.prompts import task_values
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.rag.arms import Arm, choose, file_lists
-from r2med.rag.rag_answers import AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
+from r2med.rag.rag_answers import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
 from r2med.rag.sources import PromptRule, Source, prompt, show
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
@@ -286,6 +286,9 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
         wanted = gold.answers[each.query], gold.synonyms.get(each.query, ())
         samples = tuple(read_reply(reply, *wanted, judged=judged) for reply in own)
         found.append(QuestionAnswers(each.query, in_view(each.sources), samples, each.retrieval))
+    kinds = [sample.kind for each in found for sample in each.samples]
+    unread = [reply for reply, kind in zip(replies, kinds, strict=True) if kind is AnswerKind.UNPARSABLE]
+    current_client().reject(unread)
     return found
 
 
@@ -301,6 +304,7 @@ def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], eng
                 text = judge_text(texts.text(query), gold[query], sample.answer, asking)
                 requests.setdefault((query, sample.answer), judge.request(text))
     verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", engine), strict=True))
+    current_client().reject(reply for reply in verdicts.values() if verdict_of(reply)[0] is None)
     for prepared, replies, answers in read:
         asked = [verdicts[query, sample.answer] for query, sample in _undecided(answers)] if verdicts else []
         decided = [
@@ -345,11 +349,10 @@ def from_set(found: AnswerSet) -> ArmAnswers:
 
 
 def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
-    """The answers that the ledger has; None where it has none, or some that failed and may succeed now."""
+    """The answers that the ledger has; None where it has none, or some that are not decided and are asked again."""
     kept = ledger.answers.find(prepared.key)
     found = None if kept is None else from_set(kept)
-    undone = (AnswerKind.FAILED, AnswerKind.UNJUDGED)
-    if kept is None or found is None or any(s.kind in undone for each in found.answers for s in each.samples):
+    if kept is None or found is None or any(s.kind not in DECIDED for each in found.answers for s in each.samples):
         return None
     if ledger.answers.newest(kept.study, kept.arm, kept.task) != kept.key:
         # Data or a system that was changed and changed back has its own answers shown again.

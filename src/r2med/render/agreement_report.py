@@ -12,6 +12,7 @@ from r2med.render.audit_report import (
     RARE,
     confusion_section,
     ends,
+    grades_text,
     two_digits,
     why_low,
 )
@@ -71,7 +72,10 @@ def _overall(found: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
 
 def _basis(found: ReviewAgreement) -> str:
     """Whose grades of which items."""
-    said = f"{_several(found.reviewers)}, on {found.items:,} items of {found.questions:,} questions that two graded."
+    said = (
+        f"{_several(found.reviewers)}, on {found.items:,} items of {found.questions:,} questions that two graded, with"
+        f" the grades {grades_text(found.scale)} of the review."
+    )
     if not found.at_random:
         return f"{said} None of them was drawn at random, so that the figures say nothing about other items."
     if found.set_aside:

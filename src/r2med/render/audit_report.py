@@ -88,8 +88,25 @@ def _agreement(audit: Audit) -> Section:
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
     title = "Agreement, with 95% intervals over questions"
+    scale = f"On the grades {grades_text(audit.scale)} {_whose(audit)}."
     why = [why_low(pair) for pair in audit.set_pairs if pair.constant or pair.commonest[1] >= RARE]
-    return Section(title, ("measure", "value", "95% interval"), rows, [*meanings, *why])
+    return Section(title, ("measure", "value", "95% interval"), rows, [scale, *meanings, *why])
+
+
+def grades_text(scale: Sequence[int]) -> str:
+    """Return the grades of a scale in words.
+
+    >>> grades_text([0, 1, 2]), grades_text([1])
+    ('0, 1 and 2', '1')
+    """
+    *before, last = map(str, scale)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def _whose(audit: Audit) -> str:
+    if audit.scale_of != "judgements":
+        return f"of the {audit.scale_of}"
+    return "of judgements, where everything below relevant is 0"
 
 
 def _by_pair(audit: Audit) -> Section:

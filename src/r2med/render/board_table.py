@@ -159,7 +159,10 @@ class BoardTable:
     def notes(self) -> list[str]:
         """What a reader must know, and how many lines were left out."""
         left_out = self.board.left_out
-        return [*self.board.notes, *([f"{left_out} more systems are not shown"] if left_out else [])]
+        return [
+            *self.board.notes,
+            *([f"{left_out} more systems are not shown (--limit 0 shows all)"] if left_out else []),
+        ]
 
     @property
     def legend(self) -> list[str]:

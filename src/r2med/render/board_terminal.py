@@ -62,7 +62,7 @@ def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
         return [*cells, row.label]
     name = f"{OWN_MARK} {row.label}" if row.own_among_others else row.label
     sources = "+".join(row.sources)
-    return [*cells, Text.assemble(name, " ", (sources, "dim"))] if narrow else [*cells, name, sources]
+    return [*cells, Text.assemble(name, " ", (f"· {sources}", "dim"))] if narrow else [*cells, name, sources]
 
 
 def _figure(cell: TableCell) -> Figure:

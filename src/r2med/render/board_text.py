@@ -9,6 +9,7 @@ from io import StringIO
 import orjson
 
 from r2med.board.model import Board, Line
+from r2med.data.task_names import task_names
 from r2med.render.board_table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
 from r2med.render.latex import latex
 
@@ -62,10 +63,10 @@ def _markdown_figure(cell: TableCell) -> str:
 
 def as_csv(boards: Sequence[Board]) -> str:
     """A line a system, figures as shares of 1 with all their digits, one header for all boards."""
-    tasks = list(dict.fromkeys(task for board in boards for task in board.tasks))
+    tasks = task_names(task for board in boards for task in board.tasks)
     ranges = any(line.intervals for board in boards for line in board.lines)
     cost = any(board.cost for board in boards)
-    header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks, "average", "incomplete"]
+    header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks.values(), "average", "incomplete"]
     header += ["other_data", "first_stage", "max_query", "max_document", "apart"]
     marked = any(board.baseline for board in boards)
     header += ["low", "high"] * ranges + list(_COST_FACTS) * cost + ["significance"] * marked
@@ -75,24 +76,30 @@ def as_csv(boards: Sequence[Board]) -> str:
     for board in boards:
         for line in board.lines:
             cells = _csv_cells(board, line, tasks, ranges=ranges, cost=cost)
-            writer.writerow(cells + [_csv_marks(line)] * marked)
+            writer.writerow(cells + [_csv_marks(line, tasks)] * marked)
     return stream.getvalue()
 
 
-def _csv_cells(board: Board, line: Line, tasks: Sequence[str], *, ranges: bool, cost: bool) -> list[object]:
+def _csv_cells(board: Board, line: Line, tasks: Mapping[str, str], *, ranges: bool, cost: bool) -> list[object]:
     row = line.row
     cells: list[object] = [board.group, board.measure, line.rank, row.name, row.system, "+".join(row.sources)]
     cells += [row.parts.kind, *(row.values.get(task) for task in tasks), line.average, row.incomplete]
-    cells += ["+".join(row.other_data), row.first_stage, row.max_query, row.max_document, line.apart or None]
+    cells += [
+        "+".join(tasks[task] for task in row.other_data),
+        row.first_stage,
+        row.max_query,
+        row.max_document,
+        line.apart or None,
+    ]
     found = line.intervals.get("")
     cells += ([found.low, found.high] if found else [None, None]) * ranges
     facts = row.cost.as_dict() if row.cost is not None else {}
     return cells + [facts.get(name) for name in _COST_FACTS] * cost
 
 
-def _csv_marks(line: Line) -> str:
+def _csv_marks(line: Line, tasks: Mapping[str, str]) -> str:
     """Where a system differs from the baseline, as in `Biology=†; average=†`."""
-    return "; ".join(f"{task or 'average'}={mark}" for task, mark in line.marks.items())
+    return "; ".join(f"{tasks.get(task, task) or 'average'}={mark}" for task, mark in line.marks.items())
 
 
 def as_json(boards: Sequence[Board]) -> str:

@@ -48,6 +48,11 @@ def show_estimate(steps: Sequence[Foreseen], console: Console, note: str = PRICE
     table.add("sum", *[""] * 5, *(money(_total([getattr(s.guess, name) for s in steps])) for name in _MONEY))
     table.show(console)
     console.print(note, style="dim")
+    if assumed := [step.step for step in steps if step.guess.is_default]:
+        console.print(
+            f"No reply to such requests is kept yet, so that tokens written are a default: {', '.join(assumed)}.",
+            style="dim",
+        )
 
 
 _MONEY = ("cost", "cost_limit")

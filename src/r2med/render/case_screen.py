@@ -82,7 +82,10 @@ def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
     yield _facts(case, pen)
     beside = f", in brackets the place in {case.other.system}" if case.other else ""
     yield _heading(f"relevant documents{beside}")
-    yield _documents(case.side.positives, case, kinds, pen)
+    positives = case.side.positives[: max(len(case.side.top), 1)]
+    yield _documents(positives, case, kinds, pen)
+    if len(positives) < len(case.side.positives):
+        yield Text(f"+{len(case.side.positives) - len(positives)} more (--docs)", style="dim")
     yield _heading(f"first {len(case.side.top)} of {case.side.length} by {case.side.system}")
     yield _documents(case.side.top, case, kinds, pen)
     if case.other is not None and case.left:

@@ -388,14 +388,14 @@ def route_chart(found: Saving) -> LineChart:
 
 def _route_lines(pair: RoutePair) -> list[ChartLine]:
     best, *others = pair.curves
-    x = [100 * point.share for point in best.points]
+    x = [100 * point.sent for point in best.points]
     dear = best.points[-1].score
     low = [100 * (dear + point.difference.low) for point in best.points]
     high = [100 * (dear + point.difference.high) for point in best.points]
     lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
     lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
-    ends = (100 * best.points[0].score, 100 * dear)
-    return [*lines, ChartLine("random choice", (0.0, 100.0), ends, straight=True)]
+    chance = [100 * point.random for point in best.points]
+    return [*lines, ChartLine("random choice", x, chance, straight=True)]
 
 
 def cause_chart(shares: Mapping[str, Mapping[Cause, float]], axis: str) -> ShareChart:

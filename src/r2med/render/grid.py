@@ -92,7 +92,7 @@ def percent(value: float | None, style: str = "", sign: str = "") -> Figure:
     """
     if value is None:
         return Figure("-", "-", style)
-    return Figure(f"{100 * value:{sign}.2f}", f"{100 * value:{sign}.1f}", style)
+    return Figure(f"{100 * value:{sign}z.2f}", f"{100 * value:{sign}z.1f}", style)
 
 
 class Table:

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 import r2med
 from r2med.board.model import percent
-from r2med.data.task_names import GROUP_TITLES, task_headings
+from r2med.data.task_names import GROUP_TITLES, called, task_headings
 from r2med.data.tasks import registry
 from r2med.render.palette import style_sheet
 from r2med.render.token_marks import matched, shown_tokens
@@ -46,6 +46,8 @@ class Frame:
     """Whether anything is running."""
     policy: str = ""
     """The Content-Security-Policy, where no header can say it."""
+    person: str = ""
+    """Who the page is for, where it is for one person."""
 
 
 def static(name: str) -> str:
@@ -91,6 +93,49 @@ def short(task: str, tasks: Sequence[str] = ()) -> str:
     return task_headings(tasks or [task])[task]
 
 
+def named(task: str) -> Markup:
+    """Write a task with its folder on hover.
+
+    >>> named("/home/me/guidelines"), named("sample/Biology")
+    (Markup('<span title="/home/me/guidelines">guidelines</span>'), Markup('sample/Biology'))
+    """
+    name = called(task)
+    return escape(task) if name == task else Markup('<span title="{}">{}</span>').format(task, name)
+
+
+def setting(value: object) -> str:
+    """Write a setting of a stage for people.
+
+    >>> setting({"temperature": 0.8, "stop": ["a", "b"]}), setting(False), setting(None), setting([])
+    ('temperature 0.8, stop a, b', 'no', 'none', 'none')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(setting, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def minus(text: str) -> str:
+    """Write the signs of negative numbers as minus signs.
+
+    >>> minus("-0.286 (-0.41 to -0.1)"), minus("gpt-4"), minus("2026-11-18")
+    ('−0.286 (−0.41 to −0.1)', 'gpt-4', '2026-11-18')
+    """
+    return re.sub(r"(?<![\w.)-])-(?=[\d.])", "\N{MINUS SIGN}", text)
+
+
+def ticks(text: str) -> Markup:
+    """Set in a code face what stands between backticks.
+
+    >>> ticks("those who said `unsure` & left")
+    Markup('those who said <code>unsure</code> &amp; left')
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 @cache
 def environment() -> Environment:
     """The templates with everything that they use."""
@@ -109,6 +154,11 @@ def environment() -> Environment:
         "token_line": shown_tokens,
         "excerpt": shown_part,
         "short": short,
+        "called": called,
+        "named": named,
+        "setting": setting,
+        "minus": minus,
+        "ticks": ticks,
         "percent": percent,
         "address": address,
         "places": places,
@@ -182,12 +232,14 @@ def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> st
 
 
 def start_of(text: str, letters: int) -> str:
-    """The first words of a text.
+    """Return a short text whole, and of a longer one the first words with an ellipsis.
 
-    >>> start_of("swollen, bleeding gums", 18)
-    'swollen, bleeding'
+    >>> start_of("swollen, bleeding gums", 18), start_of("swollen gums", 18)
+    ('swollen, bleeding …', 'swollen gums')
     """
-    return re.sub(r"\s+\S{0,40}$", "", text[:letters])
+    if len(text) <= letters:
+        return text
+    return re.sub(r"\s+\S{0,40}$", "", text[: letters + 1]) + " …"
 
 
 def places(text: str) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from r2med.measure.bootstrap import Interval
     from r2med.measure.slopes import Slope
+    from r2med.rag.effects import Counts
     from r2med.rag.rag_report import ArmReport, RagReport
 
 _SIGNALS: Mapping[str, str] = {
@@ -42,18 +43,36 @@ def rag_sections(report: RagReport) -> list[Section]:
 
 
 def _accuracy(report: RagReport) -> Section:
+    lacking = any(arm.counts.undecided for arm in report.arms)
     rows: list[list[Cell]] = [
-        [arm.arm.title, _mean(arm.accuracy), _ends(arm.accuracy), percent(arm.retrieval)] for arm in report.arms
+        [
+            arm.arm.title,
+            _starred(_mean(arm.accuracy), arm.counts),
+            *([percent(arm.counts.decided_share)] if lacking else []),
+            _ends(arm.accuracy),
+            percent(arm.retrieval),
+        ]
+        for arm in report.arms
     ]
     over = f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
     title = f"Right answers in %, {over}, with 95% intervals"
-    return Section(title, ("arm", "right", "95% interval", report.measure), rows, _how(report))
+    headings = ("arm", "right", *(["decided"] if lacking else []), "95% interval", report.measure)
+    return Section(title, headings, rows, [*_how(report), *([_STAR] if lacking else [])])
+
+
+_STAR = "*: not all answers could be decided, as a share in %; the figure is of those that were."
+
+
+def _starred(figure: Figure, counts: Counts | None) -> Figure:
+    """Return a figure with a star if some of its answers could not be decided."""
+    return Figure(f"{figure.wide}*", f"{figure.narrow}*", figure.style) if counts and counts.undecided else figure
 
 
 def _by_task(report: RagReport) -> Section:
     headings = task_headings(report.tasks)
     rows: list[list[Cell]] = [
-        [arm.arm.title, *(_with_ends(arm.tasks.get(task)) for task in report.tasks)] for arm in report.arms
+        [arm.arm.title, *(_starred(_with_ends(arm.tasks.get(t)), arm.task_counts.get(t)) for t in report.tasks)]
+        for arm in report.arms
     ]
     title = "Right answers in % by task, with 95% intervals"
     return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
@@ -80,6 +99,7 @@ def _how(report: RagReport) -> list[str]:
     further = {
         "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems.": oracles,
         "An interval without width means that all answers fared alike, not that there is no doubt.": flat,
+        "A judge errs: its errors make differences between arms look smaller than they are.": bool(judge),
     }
     asked = (
         f"{facts['llm']['name']}, {_times(facts['samples'])} a question, up to {facts['k']} passages cut to"
@@ -96,7 +116,7 @@ def _kinds(report: RagReport) -> Section:
     headings = ("arm", "asked", "right", "wrong", "abstained", "unparsable", "unjudged", "failed", "exact", "contained")
     names = headings[1:]
     rows = [[arm.arm.title, *(f"{getattr(arm.counts, name):,}" for name in names)] for arm in report.arms]
-    lost = sum(arm.counts.unparsable + arm.counts.failed + arm.counts.unjudged for arm in report.arms)
+    lost = sum(arm.counts.undecided for arm in report.arms)
     asked = sum(arm.counts.asked for arm in report.arms)
     said = [
         *([f"{lost:,} of {asked:,} answers could not be decided: the figures are of the rest."] if lost else []),
@@ -131,7 +151,7 @@ def _paired(arms: list[ArmReport]) -> Section:
             found, change = arm.paired, arm.paired.difference
             counts = [found.fixed, found.broken, found.both_right, found.both_wrong]
             ends = _signed(change.low, change.high)
-            mean = percent(change.mean, sign="+")
+            mean = _starred(percent(change.mean, sign="+"), arm.counts)
             rows.append([arm.arm.title, *(f"{n:,}" for n in counts), mean, ends, p_text(change.randomisation)])
     said = [_changed(arm) for arm in arms if arm.arm.retrieves]
     return Section("Against the same questions without passages", headings, rows, said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,15 @@ import orjson
 from r2med.board.model import RECALL_LOST
 from r2med.board.report_rows import Shown, boards_from_report
 from r2med.data.task_names import GROUP_NOTES
+from r2med.errors import counted
 from r2med.render.board_table import board_table
 from r2med.render.board_terminal import show_table
 from r2med.render.board_text import FORMATS
 from r2med.render.consoles import say, written_to
+from r2med.runs.cost import dollars_text
 from r2med.runs.record import RunRecord
 from r2med.runs.report import Report, failure_lines
+from r2med.runs.step_record import Spending
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +40,7 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
 def as_text(report: Report) -> str:
     """The tables of an evaluation as plain text."""
     buffer = StringIO()
-    show_report(report, written_to(buffer))
+    show_report(report, written_to(buffer), report.headline)
     return buffer.getvalue().rstrip()
 
 
@@ -52,6 +56,9 @@ def _footnotes(report: Report, console: Console) -> None:
         times = [result.record.latency for result in report.results if result.system == system]
         if known := [each for each in times if each is not None]:
             say(console, f"{system}: {_latency(known)}", "dim")
+        made = [result.record for result in report.results if result.system == system and not result.cached]
+        if line := _forecast_error(made):
+            say(console, f"{system}: {line}", "dim")
         if line := _failed_attempts([result.record for result in report.results if result.system == system]):
             say(console, f"{system}: {line}")
     warnings: dict[str, list[str]] = {}
@@ -107,6 +114,34 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
     counts = [record.failed_attempts or {} for record in records]
     errors, late = (sum(each.get(name, 0) for each in counts) for name in ("errors", "timeouts"))
     return f"failed attempts: {errors:,}, time-outs: {late:,}" if errors + late else ""
+
+
+def _forecast_error(records: Sequence[RunRecord]) -> str:
+    """What was foreseen of servers' bills and what they came to; empty where that cannot be told.
+
+    >>> from r2med.runs.step_record import Account, StepRecord
+    >>> step = StepRecord("hyde(m)", account=Account(9, prompt_tokens=900, cost=0.5), foreseen=Spending(9, 600, 0.4))
+    >>> _forecast_error([RunRecord(work=(step,))])
+    'foreseen 9 requests, 600 tokens, $0.40; used 9 requests, 900 tokens (+50%), $0.50 (+25%)'
+    """
+    pairs = [record.foreseen_and_used for record in records]
+    known = [pair for pair in pairs if pair is not None]
+    if not known:
+        return ""
+    foreseen, used = (reduce(Spending.plus, column) for column in zip(*known, strict=True))
+
+    def said(spent: Spending, before: Spending | None = None) -> str:
+        tokens_before, dollars_before = (None, None) if before is None else (before.tokens, before.dollars)
+        tokens = f", {spent.tokens:,} tokens{_off(spent.tokens, tokens_before)}" if spent.tokens else ""
+        price = "?" if spent.dollars is None else f"${dollars_text(spent.dollars)}"
+        return f"{counted(spent.requests, 'request')}{tokens}, {price}{_off(spent.dollars, dollars_before)}"
+
+    return f"foreseen {said(foreseen)}; used {said(used, foreseen)}"
+
+
+def _off(value: float | None, before: float | None) -> str:
+    """How far a figure is from the one foreseen."""
+    return f" ({value / before - 1:+.0%})" if value is not None and before else ""
 
 
 def _milliseconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from r2med.errors import counted
 from r2med.render.consoles import say
 from r2med.render.grid import Column, Table, key, numbers
-from r2med.review.review_rows import ADJUDICATOR, CAUSES
+from r2med.review.review_rows import ADJUDICATOR, CAUSES, PERSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
     """Print a line for each project."""
     table = Table(
-        key("review"), Column("from", folds=True), *numbers("items", "judged", "people"), Column("made (UTC)")
+        key("review"), Column("from", folds=True), *numbers("items", "judged", "people", "models"), Column("made (UTC)")
     )
     for each in found:
-        counts = (f"{each.items:,}", f"{each.judged:,}", str(len(each.people)))
+        people = sum(person.kind == PERSON for person in each.people)
+        counts = (f"{each.items:,}", f"{each.judged:,}", str(people), str(len(each.people) - people))
         table.add(each.project.name, " ".join(each.project.sources), *counts, each.project.created[:10])
     table.show(console)
 
@@ -35,10 +36,13 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
     drawn = ", ".join(f"{count:,} {name}" for name, count in progress.drawn.items())
     say(console, f"{counted(progress.items, 'item')} of {counted(progress.questions, 'question')} ({drawn})")
     say(console, f"drawn from {' '.join(project.sources)}; everybody judges {project.overlap:.0%}")
+    if project.open_answer:
+        say(console, "the gold answer is in view of everybody from the start")
     if progress.people:
         _people(progress, console)
         by_two = f"{progress.by_two:,} by two or more, {progress.disagreements:,} of them differently"
-        say(console, f"judged: {progress.judged:,} items, {by_two}; {progress.ruled:,} ruled on")
+        models = f"; models and imports: {counted(progress.by_models, 'item')}" if progress.by_models else ""
+        say(console, f"judged: {counted(progress.judged, 'item')}, {by_two}; {progress.ruled:,} ruled on{models}")
     for cause, count in progress.causes.items():
         say(console, f"{CAUSES[cause].lower()}: {counted(count, 'time')}")
     for each in progress.trouble:
@@ -46,15 +50,19 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
 
 
 def _people(progress: ReviewProgress, console: Console) -> None:
-    heads = ("judged", "unsure", "skipped", "seconds", "agree", "again", "gold")
+    with_models = any(each.kind != PERSON for each in progress.people)
+    heads = ("judged", "unsure", "skipped", "seconds", "agree", *(["models"] if with_models else []), "again", "gold")
     table = Table(key("reviewer"), Column("kind"), *numbers(*heads))
     for each in progress.people:
         seconds = "-" if each.seconds is None else f"{each.seconds:.1f}"
         kind = each.role if each.role == ADJUDICATOR else each.kind
         counts = (f"{each.graded or each.ruled:,}", f"{each.unsure:,}", f"{each.skipped:,}", seconds)
-        table.add(each.name, kind, *counts, *map(_share, (each.agreement, each.repeats, each.gold)))
+        hits = (each.agreement, *([each.models] if with_models else []), each.repeats, each.gold)
+        table.add(each.name, kind, *counts, *map(_share, hits))
     table.show(console)
-    say(console, "agree: same grade as another; again: as the first time; gold: as is known to be right")
+    models = " models: as a model or an import;" if with_models else ""
+    meanings = f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
+    say(console, meanings)
 
 
 def _share(share: HitCount) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.measure.significance import p_text, p_words
+from r2med.measure.significance import Difference, p_text, p_words
 from r2med.render.grid import Figure, Table, key, numbers, percent
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from r2med.diagnose.route_curves import Curve, RoutePair
+    from r2med.diagnose.route_curves import Curve, CurvePoint, RoutePair
     from r2med.diagnose.saving import Saving
     from r2med.diagnose.tuning import Fold, Tuned
 
@@ -33,7 +33,8 @@ def show_saving(found: Saving, console: Console) -> None:
 
 def _show_systems(found: Saving, console: Console) -> None:
     worth = {each.system for each in found.worth}
-    table = Table(key("system"), *numbers(f"{found.measure} x 100", f"{found.by}/query", "frontier"))
+    heading = "$/query" if found.by == "money" else f"{found.by}/query"
+    table = Table(key("system"), *numbers(f"{found.measure} x 100", heading, "frontier"))
     for each in found.systems:
         cost = each.cost(found.by)
         name = f"{each.system} (oracle)" if each.oracle else each.system
@@ -47,16 +48,17 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
     headings = [f"at {share:.0%}" for share in _SHOWN]
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:
-        table.add(curve.signal, *(percent(_at(curve, share)) for share in _SHOWN), *_advantage(curve))
-    ends = pair.curves[0].points
-    chance = [percent(ends[0].score + share * (ends[-1].score - ends[0].score)) for share in _SHOWN]
+        table.add(curve.signal, *(percent(point.score) for point in _points(curve)), *_advantage(curve))
+    points = _points(pair.curves[0])
     table.rule()
-    table.add("random choice", *chance, "", "", "")
+    table.add("random choice", *(percent(point.random) for point in points), "", "", "")
+    table.add("queries sent", *(f"{point.sent:.1%}" for point in points), "", "", "")
     table.show(console)
 
 
-def _at(curve: Curve, share: float) -> float:
-    return next(point.score for point in curve.points if abs(point.share - share) < 1e-9)
+def _points(curve: Curve) -> list[CurvePoint]:
+    """Return the points of the shares that the table has columns for."""
+    return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
 
 
 def _advantage(curve: Curve) -> list[str | Figure]:
@@ -77,51 +79,54 @@ def show_tuned(found: Tuned, console: Console) -> None:
     table = Table(key("chosen"), *numbers("splits", *headings))
     for chosen, count in found.choices.most_common():
         rows = [fold for fold in found.folds if fold.chosen == chosen]
-        table.add(chosen, str(count), *_fold_cells(rows, routed=routed))
+        table.add(chosen, str(count), *_fold_cells(found, rows))
     table.rule()
-    table.add("all splits", str(len(found.folds)), *_total_cells(found, routed=routed), style="bold")
+    table.add("all splits", str(len(found.folds)), *_fold_cells(found, found.folds), style="bold")
     table.show(console)
     for sentence in tuned_sentences(found):
         console.print(sentence, markup=False, highlight=False)
 
 
-def _total_cells(found: Tuned, *, routed: bool) -> list[str | Figure]:
-    """The means over splits; of folds, which have every query once, those over all queries."""
-    cells = _fold_cells(found.folds, routed=routed)
-    if found.gain is not None:
-        cells[1:3] = [percent(found.written + found.gain.mean), percent(found.written)]
-    return cells
-
-
-def _fold_cells(rows: Sequence[Fold], *, routed: bool) -> list[str | Figure]:
-    def mean(name: str) -> float:
-        return float(sum(getattr(row, name) for row in rows)) / len(rows)
-
-    shown: list[str | Figure] = [percent(mean(name)) for name in ("by", "on", "untuned")]
-    return [*shown, f"{mean('sent'):.0%}", percent(mean("random"))] if routed else shown
+def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Figure]:
+    """Return the means over some splits, each with its weight."""
+    shown: list[str | Figure] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
+    if found.over_chance is None:
+        return shown
+    return [*shown, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]
 
 
 def tuned_sentences(found: Tuned) -> list[str]:
     """What a tuning says, in words."""
-    said = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates."]
+    said = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
+    said.append(
+        "A row is the mean over its splits."
+        if found.gain is None
+        else "A row is the mean over the queries measured on its splits, each query of a task with the same weight."
+    )
     said += [f"The option {name} does nothing here: no query's {found.measure} depends on it." for name in found.idle]
-    if found.gain is not None:
-        gain = found.gain
-        words = p_words(gain.randomisation, at_floor=gain.at_floor)
-        said.append(
-            f"Tuned minus as written, on queries that were not chosen by: {100 * gain.mean:+.2f} points"
-            f" (95% interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}, {words})."
-        )
-    else:
-        said.append(_spread("Tuned minus as written, on the other half", found.gains))
+    said.append(
+        _spread("Tuned minus as written, on the other half", found.gains)
+        if found.gain is None
+        else _paired("Tuned minus as written, on queries that were not chosen by", found.gain)
+    )
     if found.over_chance is not None:
-        said.append(_spread("Minus a random choice of as many queries", found.over_chance))
-    said.append(f"On the queries it was chosen by, the chosen one looks {100 * found.optimism:.2f} points better.")
+        what = "Minus a random choice of as many queries"
+        said.append(_spread(what, found.over_chance) if found.over_random is None else _paired(what, found.over_random))
+    looks = f"{100 * abs(found.optimism):.2f} points {'worse' if found.optimism < 0 else 'better'}"
+    said.append(f"On the queries it was chosen by, the chosen one looks {looks}.")
     said.append(f"Chosen by all queries: {found.best}")
     return said
 
 
+def _paired(what: str, gain: Difference) -> str:
+    words = p_words(gain.randomisation, at_floor=gain.at_floor)
+    interval = f"95% interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}"
+    return f"{what}: {100 * gain.mean:+.2f} points ({interval}, {words})."
+
+
 def _spread(what: str, values: NDArray[np.float64]) -> str:
+    if len(values) == 1:
+        return f"{what}: {100 * values[0]:+.2f} points on the one split there is, which has no spread."
     better = int((values > 0).sum())
     return (
         f"{what}: {100 * values.mean():+.2f} points on average, standard deviation {100 * values.std(ddof=1):.2f},"

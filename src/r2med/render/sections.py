@@ -21,6 +21,8 @@ class Section:
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
     sentences: Sequence[str] = field(default_factory=tuple)
+    total: bool = False
+    """Whether the last row sums up the others."""
 
 
 def show_sections(sections: Sequence[Section], console: Console) -> None:
@@ -29,8 +31,11 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
         console.print(section.title, style="bold")
         if section.rows:
             table = Table(key(section.headings[0]), *numbers(*section.headings[1:]))
-            for row in section.rows:
+            for row in section.rows[:-1]:
                 table.add(*row)
+            if section.total:
+                table.rule()
+            table.add(*section.rows[-1], style="bold" if section.total else "")
             table.show(console)
         for sentence in section.sentences:
             console.print(sentence)

@@ -9,6 +9,7 @@ from r2med.errors import counted
 from r2med.render.consoles import say
 from r2med.render.grid import Table, key, numbers
 from r2med.runs.cost import money
+from r2med.train.data_card import held_out_text
 from r2med.train.trained_card import steps_taken
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _show_rows(made: MadeData, console: Console) -> None:
     for name, count in made.record["types"].items():
         types.add(name or "(not asked)", f"{count:,}")
     types.show(console)
+    say(console, f"held out: {held_out_text(made.record)}")
     judged = made.record["sources_judged_positive"]
     if judged is not None:
         say(console, f"judges call {judged:.0%} of the passages that questions were written from evidence")

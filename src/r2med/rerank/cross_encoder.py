@@ -16,7 +16,7 @@ from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.devices import find_devices
 from r2med.models.loading import Build
 from r2med.models.model_cache import MODEL_CACHE
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
@@ -86,6 +86,11 @@ class CrossEncoder(Reranker):
     """Whether Python code of the model's repository may run: only for those you trust."""
 
     def __post_init__(self) -> None:
+        if self.model not in cards():
+            prefix = PREFIX if self.model.startswith(PREFIX) else ""
+            object.__setattr__(self, "model", prefix + spelled_folder(self.model.removeprefix(PREFIX)))
+        if self.adapter:
+            object.__setattr__(self, "adapter", spelled_folder(self.adapter))
         check_depth(self.model, self.depth)
         for option, allowed in (("truncate", TRUNCATIONS), ("backend", BACKENDS)):
             if getattr(self, option) not in allowed:
@@ -152,6 +157,10 @@ class CrossEncoder(Reranker):
     def fingerprint(self) -> Mapping[str, object]:
         """What scores depend on."""
         return self.pair_model.settings()
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folders of the model and of its adapter, with a hash of it."""
+        return self.pair_model.local_content()
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
@@ -268,6 +277,11 @@ class LoadedCrossEncoder:
     def adapter(self) -> ModelSource | None:
         """Where the adapter's files are, for a model that has one."""
         return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
+
+    def local_content(self) -> dict[str, str]:
+        """Return the folders of the model and of its adapter that are not from the hub."""
+        sources = [self.source, *([self.adapter] if self.adapter else [])]
+        return {place: digest for source in sources for place, digest in source.local_content().items()}
 
     def settings(self, task: Task | None = None) -> dict[str, object]:
         """Everything that a score depends on besides the two texts: the key under which scores are kept.

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from r2med.data.run import Scores
 from r2med.errors import SpecError, suggest
-from r2med.llm import Failed, Reply, Request
+from r2med.llm import Failed, Reply, Request, current_client
+from r2med.llm.model_stage import money_facts
 from r2med.llm.reading import TOP_GRADE, excerpt, read_grades
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
@@ -67,9 +68,11 @@ class _GroupGrades:
 
     grades: dict[int, float] = field(default_factory=dict)
     problem: str = ""
+    replies: list[Reply | Failed] = field(default_factory=list)
 
     def add(self, places: Sequence[int], reply: Reply | Failed) -> None:
         """Take the grades of a reply, unless an earlier one gave more."""
+        self.replies.append(reply)
         problem = trouble(reply)
         found = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
         if not found:
@@ -188,8 +191,17 @@ class Groupwise(ModelReranker):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """The requests that all groups take, and the most that asking again may make of them."""
-        at_least = self.requests_a_query(min(self.depth, len(collection.documents))) * len(collection.queries)
-        return {"requests": at_least, "requests at most": at_least * (1 + self.retries)}
+        guess, times = self.foresee(collection), 1 + self.retries
+        most = None if guess.cost_limit is None else guess.cost_limit * times
+        facts = money_facts(replace(guess, cost_limit=most))
+        return {"requests": guess.requests, "requests at most": guess.requests * times, **facts}
+
+    def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """A group of the size that most have."""
+        groups = -(-len(texts) // self.size)
+        shown = texts[: -(-len(texts) // groups)]
+        values = {"passages": self.passages(shown), "count": str(len(shown))}
+        return self.request(task, query, self.templates()[0], values)
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for all groups of all queries at once, and order each list by grade."""
@@ -238,6 +250,7 @@ class Groupwise(ModelReranker):
             ]
             if not wanted:
                 break
+        current_client().reject(reply for group in found if not group.grades for reply in group.replies)
         self.note(first, replies, seconds, context)
         context.notes.facts["asked_again"] = again
         if again:
@@ -254,4 +267,4 @@ class Groupwise(ModelReranker):
         if not attempt:
             return request
         again = self.model.request(f"{request.messages[-1].content}\n\n{_AGAIN.format(count=count)}")
-        return replace(again, sample=attempt - 1)
+        return replace(again, sample=attempt - 1, kind=request.kind)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2med.errors import SpecError
-from r2med.llm import Failed, Reply, Request
+from r2med.llm import Failed, Reply, Request, current_client
 from r2med.llm.reading import Permutation, excerpt, read_permutation, read_tied_ranking
 from r2med.models.prompts import Template
 from r2med.pipeline.stage import Context, note_incomplete
@@ -46,6 +46,7 @@ class _List:
     windows: Sequence[tuple[int, int]]
     order: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    unread: list[Reply] = field(default_factory=list)
     repaired: int = 0
     read: Callable[[str, int], Permutation | None] = read_permutation
 
@@ -57,6 +58,7 @@ class _List:
         if found is None:
             said = excerpt(reply.text) if isinstance(reply, Reply) else ""
             self.problems.append(problem or f"no ranking in the reply {said}")
+            self.unread += [reply] if isinstance(reply, Reply) else []
             return
         self.repaired += found.repaired
         self.order[start:end] = [self.order[start + place] for place in found.order]
@@ -106,6 +108,12 @@ class Listwise(ModelReranker):
         """One for each window."""
         return len(windows(documents, self.window, self.step)) if documents else 0
 
+    def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """A window, without scores, which nobody knows yet."""
+        shown = texts[: self.window]
+        values = {"passages": self.passages(shown), "count": str(len(shown))}
+        return self.request(task, query, self.templates()[0], values)
+
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
         shown = candidates(collection, run, self.depth)
@@ -139,6 +147,7 @@ class Listwise(ModelReranker):
                     each.apply(each.windows[height], reply)
                 replies += answered
                 seconds += took
+        current_client().reject(reply for each in lists for reply in each.unread)
         self.note(first, replies, seconds, context)
         context.notes.facts |= {
             "windows": total,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
 from r2med.llm import Failed, Model, Reply, Request, Sampling, current_client
-from r2med.llm.model_stage import AskingStage, note_account
+from r2med.llm.budget import Estimate
+from r2med.llm.model_stage import AskingStage, money_facts, note_account
 from r2med.models.prompts import Template, bundled, cut_words, own_template, task_values
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import check_depth
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
 
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
+_EXAMPLES, _EXAMPLE = 100, 200
+"""From how many queries, and from how many documents at the most, a price is reckoned."""
+
+
+def spread_places(count: int, wanted: int) -> list[int]:
+    """Return so many places, evenly spread.
+
+    >>> spread_places(10, 3)
+    [0, 3, 6]
+    """
+    return [place * count // wanted for place in range(wanted)]
 
 
 @dataclass(frozen=True)
@@ -103,10 +115,25 @@ class ModelReranker(AskingStage, Reranker):
     def requests_a_query(self, documents: int) -> int:
         """How many requests a list of so many documents takes."""
 
+    @abstractmethod
+    def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """A request as the lists of a query may bring it about, for a price before they are there."""
+
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The most requests that this may take; which of them are answered already shows only with the lists."""
-        each = self.requests_a_query(min(self.depth, len(collection.documents)))
-        return {"requests at most": each * len(collection.queries)}
+        """The most requests that this may take, and their price; which are answered already shows with the lists."""
+        guess = self.foresee(collection)
+        return {"requests at most": guess.requests, **money_facts(guess)}
+
+    def foresee(self, collection: Collection) -> Estimate:
+        """Reckon what all lists would take, as if they held documents from all over the collection."""
+        documents, queries = collection.documents.texts, collection.queries.texts
+        total = self.requests_a_query(min(self.depth, len(documents))) * len(queries)
+        shown = [documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))]
+        asked = [queries[place] for place in spread_places(len(queries), min(_EXAMPLES, len(queries)))]
+        requests = [self.example(collection.task, query, shown) for query in asked] if shown else []
+        # Other documents will be shown, so that an answer to one of these is none to those.
+        guess = current_client().estimate([replace(request, sample=-1) for request in requests])
+        return replace(guess.scaled(total / max(1, len(requests))), requests=total)
 
     def passage(self, text: str) -> str:
         """A passage as a prompt shows it: cut, on one line, and without anything that looks like our own numbers."""
@@ -118,7 +145,8 @@ class ModelReranker(AskingStage, Reranker):
 
     def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
         """A prompt for a query, as a request."""
-        return self.model.request(template.fill({**task_values(task), "query": query, **values}))
+        asked = self.model.request(template.fill({**task_values(task), "query": query, **values}))
+        return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
 
     def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
         """Remember what was asked, what it took, and the first prompt as it was sent."""

@@ -73,6 +73,12 @@ class Pointwise(ModelReranker):
         """One for each passage."""
         return documents
 
+    def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """A pair with a passage of about the mean length."""
+        typical = sorted(texts, key=len)[len(texts) // 2]
+        mode = self.answer or ("grade" if self.model.reasoning else "logprobs") if self.mode == "auto" else self.mode
+        return self._request(query, typical, task, mode)
+
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask about every pair at once, and order each list by what was said."""
         shown = candidates(collection, run, self.depth)
@@ -83,6 +89,7 @@ class Pointwise(ModelReranker):
         self.note(requests[0] if requests else None, replies, seconds, context)
         context.notes.facts |= {"mode": mode, "pairs": len(requests)}
         rest = iter(replies)
+        current_client().reject(reply for reply in replies if isinstance(_score(reply, mode), str))
         outcomes = [_outcome(found, [next(rest) for _ in found.texts], mode) for found in shown]
         return reranked(self, run, shown, outcomes, context)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.config.prices import prices
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, RequestLimits
 from r2med.models.json_server import JsonServer, RequestFailed
@@ -21,6 +22,7 @@ from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidate_lists import KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
 from r2med.rerank.reranker_cards import ApiCard, api_card, api_cards
+from r2med.runs.step_record import Account
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
 
 _OWN_KEY = "R2MED_RERANK_KEY"
+_SAMPLED = 500
+"""From about how many documents a price is reckoned."""
+_CHARACTERS = 4
+"""Of a token, about."""
 
 
 def api_model(address: str) -> ApiCard:
@@ -45,7 +51,7 @@ def api_model(address: str) -> ApiCard:
     hosts = {urlsplit(card.url).hostname: card for card in api_cards().values()}
     known = hosts.get(urlsplit(url).hostname)
     if known is not None:
-        return ApiCard(address, name, url, known.key_env, known.needs_key, known.top)
+        return ApiCard(address, name, url, known.key_env, known.needs_key, known.top, known.price, known.request_price)
     return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
 
 
@@ -115,8 +121,30 @@ class ApiRerank(Reranker):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """The most requests that this may take; which pairs are kept already shows only with the lists."""
-        each = -(-min(self.depth, len(collection.documents)) // self.batch)
-        return {"requests at most": each * len(collection.queries)}
+        texts, queries = collection.documents.texts, collection.queries.texts
+        depth = min(self.depth, len(texts))
+        requests = -(-depth // self.batch) * len(queries)
+        some = texts[:: max(1, len(texts) // _SAMPLED)]
+        size = sum(len(cut_words(text, self.words) if self.words else text) for text in some) / max(1, len(some))
+        asked = sum(map(len, queries)) / max(1, len(queries))
+        # The query is read with every document.
+        tokens = round(len(queries) * depth * (size + asked) / _CHARACTERS)
+        per_token, per_request = self._prices
+        cost = None if per_token is None else tokens * per_token / 1e6
+        cost = cost if per_request is None else requests * per_request / 1e3
+        return {"requests at most": requests, "tokens": tokens, "dollars": cost}
+
+    @property
+    def billed(self) -> bool:
+        """A server reranks."""
+        return True
+
+    @property
+    def _prices(self) -> tuple[float | None, float | None]:
+        """Of a million tokens and of a thousand requests: those of the user's files, or else of the card."""
+        stated, card = prices(), self.card
+        names = (card.id, urlsplit(card.url).netloc)
+        return stated.of_tokens(card.id, card.price), stated.of_requests(names, card.request_price)
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for every query's scores, several queries at a time, and order the lists by them."""
@@ -125,9 +153,11 @@ class ApiRerank(Reranker):
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
             known = store.find(wanted.digest for each in pairs for wanted in each)
-            if known:
+            if known_before := bool(known):
                 context.reuse("scores of pairs")
             asked = [part for each in pairs for part in self._parts(each, known)]
+            if not asked:
+                context.book(Account(whole=False))
             if asked:
                 server = RerankServer(
                     self.card.id,
@@ -145,7 +175,7 @@ class ApiRerank(Reranker):
                         scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
                         store.keep(list(scored), list(scored.values()))
                         known |= scored
-                context.notes.facts |= {"requests": server.requests, "tokens": server.tokens}
+                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = []
         for each, wanted in zip(shown, pairs, strict=True):

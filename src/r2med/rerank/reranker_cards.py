@@ -132,6 +132,10 @@ class ApiCard:
     key_env: str
     needs_key: bool = True
     top: str = "top_n"
+    price: float | None = None
+    """US dollars a million tokens; None when unknown."""
+    request_price: float | None = None
+    """US dollars a thousand requests, where these are billed."""
 
 
 _INSTRUCTION = Reader("a text", is_text, Template.of)

@@ -8,7 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from r2med.errors import SpecError, blame, debug
-from r2med.models.user_class import check_arguments, class_version, construct, import_class
+from r2med.models.user_class import (
+    check_arguments,
+    class_content,
+    class_version,
+    construct,
+    import_class,
+    option_names,
+)
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
@@ -65,9 +72,18 @@ class OwnReranker(Reranker):
         depth = (("depth", self.depth),) if self.depth != 100 else ()
         return Call(self.address, (), (*depth, *self.options))
 
+    @property
+    def user_options(self) -> frozenset[str]:
+        """What the constructor takes."""
+        return option_names(self.kind_of_user, dict(self.options)) - {"depth"}
+
     def fingerprint(self) -> Mapping[str, object]:
         """The version that the class states, or else a hash of the file it is in."""
         return {"version": class_version(self.kind_of_user)}
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file of the class, with a hash of it."""
+        return class_content(self.address, self.kind_of_user)
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""

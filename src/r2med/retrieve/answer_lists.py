@@ -34,8 +34,11 @@ class AnswerChecker:
         self._answers = self._returned = 0
         self._unknown: list[tuple[str, str]] = []
 
-    def add(self, query: str, answer: Any) -> None:
-        """Take one query's answer; what cannot be an answer is an error."""
+    def add(self, query: str, answer: Any) -> bool:
+        """Take one query's answer; what cannot be an answer is an error.
+
+        Returns whether it holds a document and none that the task does not have, so that `run` cannot refuse it.
+        """
         documents, scores = self._pairs(query, answer)
         if len(set(documents)) < len(documents):
             twice = next(each for place, each in enumerate(documents) if each in documents[:place])
@@ -46,6 +49,7 @@ class AnswerChecker:
         self._unknown += [(query, document) for document in documents if document not in known]
         kept = [place for place, document in enumerate(documents) if document in known]
         self._lists[query] = ([documents[place] for place in kept], [scores[place] for place in kept])
+        return 0 < len(documents) == len(kept)
 
     def _pairs(self, query: str, answer: Any) -> Answer:
         if isinstance(answer, str | bytes) or not hasattr(answer, "__iter__"):
@@ -79,6 +83,11 @@ class AnswerChecker:
 
     def _wrong(self, query: str, found: str) -> R2medError:
         return R2medError(f"{self._name}: query {query}: {found}; a list holds (id, score) pairs, or ids")
+
+    @property
+    def returned(self) -> int:
+        """How many ids came back, known or not."""
+        return self._returned
 
     def record(self) -> dict[str, Any]:
         """How many ids the task does not have."""

@@ -136,6 +136,7 @@ class Confidence(AskingStage, Signal):
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
         told = [_told(reply) for reply in replies]
+        current_client().reject(reply for reply, each in zip(replies, told, strict=True) if isinstance(each, str))
         asked = zip(collection.queries.ids, told, strict=True)
         reasons = {query: reason for query, reason in asked if isinstance(reason, str)}
         note_incomplete(self, reasons, len(told), context, _UNTOLD)

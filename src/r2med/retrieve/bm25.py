@@ -69,8 +69,8 @@ class _BM25(Retriever):
     """How much a long document is held back: 0 not at all, 1 fully."""
     depth: int = 100
     """How many documents are kept."""
-    drop_self: bool = False
-    """Whether the document whose id is the query's own is left out."""
+    drop_self: bool | None = None
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     join: str = ""
     """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
 
@@ -106,7 +106,7 @@ class _BM25(Retriever):
             "k1": self.k1,
             "b": self.b,
             "depth": self.depth,
-            "drop_self": self.drop_self,
+            "drop_self": self.self_rule,
             "join": self.join or "as published",
         }
 
@@ -136,8 +136,9 @@ class _BM25(Retriever):
         silent = sum(not weights for weights in queries)
         if silent:
             context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")
-        position = collection.documents.position if self.drop_self else {}
-        hidden = [position.get(name, -1) for name in collection.queries.ids]
+        copies = self.drop_copies(collection, context)
+        position = collection.documents.position if copies else {}
+        hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
         found = self._found(collection, scorer, queries, hidden, context)
         return Run.from_ranked(dict(_named(collection, found)))
 

@@ -44,14 +44,16 @@ class ColBERT(LateInteraction, Retriever):
     'colbert(colbertv2, store=int8)'
     """
 
-    drop_self: bool = True
-    """Whether the document whose id is the query's own is left out, as for other models of vectors."""
+    drop_self: bool | None = None
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     join: str = ""
     """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way of words."""
     index: object = field(default="", kw_only=True)
     """plaid, perhaps with options, for approximate search; empty for reading all vectors."""
     rescore: int = field(default=0, kw_only=True)
     """How many candidates of an index for each place of the list are ranked exactly; 0 for two."""
+
+    vectors = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +96,7 @@ class ColBERT(LateInteraction, Retriever):
     def describe(self) -> Mapping[str, object]:
         """Every setting that decides the figure."""
         index = {"index": str(self.index), "rescore": self.rescore} if self.index else {}
-        return {**super().describe(), "drop_self": self.drop_self, "join": self.join or "as published", **index}
+        return {**super().describe(), "drop_self": self.self_rule, "join": self.join or "as published", **index}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many texts are still to be encoded."""
@@ -119,16 +121,17 @@ class ColBERT(LateInteraction, Retriever):
             "index_bytes": (plaid or exact).nbytes,
         }
         ties = id_order(collection.documents.ids)
-        shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
+        copies = self.drop_copies(collection, context)
+        depth = self.depth + bool(copies)
         vectors = [queries.of(place) for place in range(len(queries))]
         if plaid is None:
-            hits = exact.search(vectors, self.depth + shared, ties)
+            hits = exact.search(vectors, depth, ties)
         else:
-            hits = self._approximate(plaid, vectors, self.depth + shared, ties, context)
+            hits = self._approximate(plaid, vectors, depth, ties, context)
         if self.card.similarity == "meanmaxsim":
             hits = VectorHits(hits.places, (hits.scores / queries.count[:, None]).astype(np.float32))
         run = run_of_hits(collection, hits)
-        return run.without_self().cut(self.depth) if shared else run
+        return run.without_self(copies).cut(self.depth) if copies else run
 
     def _plaid_index(self, exact: MaxSimIndex, collection: Collection, context: Context) -> PlaidIndex:
         """The index of the documents; it is kept."""

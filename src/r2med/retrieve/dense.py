@@ -15,6 +15,7 @@ from r2med.data.run import Run, id_order
 from r2med.data.tasks import Task
 from r2med.encode.approximate import ApproximateSettings, engine_call
 from r2med.encode.batching import encode_all, to_encode
+from r2med.encode.embedding_api import ApiEncoder
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import cards
 from r2med.encode.quantize import (
@@ -27,12 +28,12 @@ from r2med.encode.quantize import (
     first_dimensions,
 )
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
-from r2med.encode.user_encoder import TwoMethods, address_of, state_of
+from r2med.encode.user_encoder import TwoMethods, address_of, find_class, state_of
 from r2med.encode.vector_search import Similarity, VectorHits, search
 from r2med.encode.vector_store import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.source import existing_folder, looks_like_path
-from r2med.models.user_class import is_class
+from r2med.models.source import existing_folder, looks_like_path, spelled_folder
+from r2med.models.user_class import is_class, option_names
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
@@ -68,8 +69,8 @@ class Dense(Retriever):
     """A card's name, `hf:ORG/NAME`, a folder, `my.module:MyEncoder`, or `NAME@http://host:port/v1`."""
     depth: int = field(default=100, kw_only=True)
     """How many documents are kept."""
-    drop_self: bool = field(default=True, kw_only=True)
-    """Whether the document whose id is the query's own is left out, as the published protocol does."""
+    drop_self: bool | None = field(default=None, kw_only=True)
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     dim: int = field(default=0, kw_only=True)
     """How many of a vector's first numbers are used (Matryoshka); 0 for all."""
     quantize: str = field(default="", kw_only=True)
@@ -119,8 +120,14 @@ class Dense(Retriever):
                 object.__setattr__(self, setting, value)
         self._check()
 
+    vectors = True
+
     def _check(self) -> None:
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
+        if self.model not in cards() and not is_class(self.model) and "@http" not in self.model:
+            object.__setattr__(self, "model", spelled_folder(self.model))
+        if self.adapter:
+            object.__setattr__(self, "adapter", spelled_folder(self.adapter))
         for name, allowed in (
             ("quantize", ("", *QUANTIZED)),
             ("store", PRECISIONS),
@@ -207,11 +214,22 @@ class Dense(Retriever):
         needed = self.encoder().requirements
         return replace(needed, extra=needed.extra or self._approximate().extra) if self.index else needed
 
+    @property
+    def user_options(self) -> frozenset[str]:
+        """What the constructor of a class of the user's own takes; an object is made already."""
+        if not is_class(self.model) or self.made is not None:
+            return frozenset()
+        return option_names(find_class(self.model), dict(self.options)) - {"task", *_SETTINGS}
+
     def fingerprint(self) -> Mapping[str, object]:
         """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
         found: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
         return found | ({"index": self._approximate().fingerprint()} if self.index else {})
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folder or class of the encoder, with a hash of it."""
+        return self.encoder().local_content()
 
     def describe(self) -> Mapping[str, object]:
         """Every setting, the encoder's included."""
@@ -225,7 +243,7 @@ class Dense(Retriever):
             **{f"document {name}": document[name] for name in own if name in document},
             "similarity": encoder.similarity,
             "depth": self.depth,
-            "drop_self": self.drop_self,
+            "drop_self": self.self_rule,
             "dim": self.dim or "all",
             "quantize": self.quantize or "none",
             "rescore": self.rescore,
@@ -239,10 +257,21 @@ class Dense(Retriever):
         encoder = self.encoder(collection.task)
         documents = to_encode(encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         queries, _ = _split(collection, self._parts(collection))
-        return {
-            "documents to encode": documents,
-            "queries to encode": to_encode(encoder, queries, Role.QUERY),
-        }
+        asked = to_encode(encoder, queries, Role.QUERY)
+        facts: dict[str, object] = {"documents to encode": documents, "queries to encode": asked}
+        if not isinstance(encoder, ApiEncoder):
+            return facts
+        parts = ((collection.documents.texts, Role.DOCUMENT, documents), (queries.texts, Role.QUERY, asked))
+        guesses = [
+            encoder.expect(texts[:: max(1, len(texts) // _SAMPLED)], role, count) for texts, role, count in parts
+        ]
+        requests, tokens = (sum(column) for column in zip(*guesses, strict=True))
+        return facts | {"requests": requests, "tokens to send": tokens, "dollars": encoder.price(tokens)}
+
+    @property
+    def billed(self) -> bool:
+        """Whether a server encodes."""
+        return self.encoder().billed
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Each query's nearest documents."""
@@ -261,13 +290,13 @@ class Dense(Retriever):
             "index_bytes": index.nbytes,
         }
         ids = collection.documents.ids
-        shared = self.drop_self and any(query in collection.documents.position for query in collection.queries.ids)
-        hits = index.search(queries, self.depth + shared, id_order(ids))
+        copies = self.drop_copies(collection, context)
+        hits = index.search(queries, self.depth + bool(copies), id_order(ids))
         if self.index or self.quantize:
             with context.timed("check"):
                 context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
         run = run_of_hits(collection, hits)
-        return run.without_self().cut(self.depth) if shared else run
+        return run.without_self(copies).cut(self.depth) if copies else run
 
     def _index(
         self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
@@ -314,6 +343,8 @@ class Dense(Retriever):
         return mean[:, : self.dim] if self.dim else mean
 
 
+_SAMPLED = 500
+"""From about how many texts a price is reckoned."""
 _SETTINGS = frozenset(entry.name for entry in fields(Dense)) - {"model", "options", "made"}
 """What a spec may set of any model."""
 

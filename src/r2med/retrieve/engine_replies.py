@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -62,6 +62,11 @@ class EngineReplies:
         row = (key, hits, float(reply.seconds))
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (*row, seal(*row)))
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Remove replies that turned out to be of no use."""
+        with suppress(StoreError), self._db.transaction() as db:
+            db.executemany("DELETE FROM replies WHERE key = ?", [(key,) for key in keys])
 
     def holdings(self) -> KeptReplies:
         """How many replies are kept, and how large they are."""

@@ -75,8 +75,12 @@ class EngineRequest:
         return [name for value in self.headers.values() for name in _ENV.findall(value)]
 
     def sent_headers(self) -> dict[str, str]:
-        """The headers with their keys; one whose variable is not set is left out."""
-        ready = {name: value for name, value in self.headers.items() if all(map(os.environ.get, _ENV.findall(value)))}
+        """The headers with their keys; one whose variable is not set, or blank, is left out."""
+        ready = {
+            name: value
+            for name, value in self.headers.items()
+            if all(os.environ.get(variable, "").strip() for variable in _ENV.findall(value))
+        }
         return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
 
     def without_keys(self, text: str) -> str:
@@ -128,8 +132,14 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
         table = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{engine}: no such file; http takes one of {', '.join(presets())}, or a file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{engine}: cannot be read as TOML ({error})") from error
+    except RecursionError as error:
+        raise DataError(f"{engine}: cannot be read as TOML (brackets are nested too deeply)") from error
+    try:
+        orjson.dumps(table)
+    except TypeError as error:
+        raise DataError(f"{engine}: has a value that cannot be sent as JSON ({error})") from error
     return _request(engine, table, vector)
 
 

@@ -9,10 +9,11 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import orjson
 
+from r2med.config.prices import prices
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits
 from r2med.models.json_server import JsonServer, RequestFailed
@@ -34,12 +35,17 @@ from r2med.retrieve.engine_request import (
     read_request,
 )
 from r2med.retrieve.remote_engine import Outcome, RemoteEngine
+from r2med.runs.step_record import Account
 from r2med.storage.cache import cache_key
+from r2med.storage.file_digests import file_digest
+from r2med.storage.files import expanded, spelled
 
 if TYPE_CHECKING:
     import httpx
 
+    from r2med.data.dataset import Collection
     from r2med.pipeline.spec import Call
+    from r2med.pipeline.stage import Context
 
 _LARGEST = 50_000_000
 """Bytes from which on a reply is refused: lists of ids and scores take far less."""
@@ -127,13 +133,15 @@ class HttpEngine(RemoteEngine):
     """Queries in a request, for engines that take several; 0 for the engine's own."""
     depth: int = 100
     join: str = ""
-    drop_self: bool = False
+    drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
     version: str = ""
     """Of what is behind the address: change it when the index changes."""
 
     def __post_init__(self) -> None:
+        if self.engine.endswith(".toml"):
+            object.__setattr__(self, "engine", spelled(self.engine))
         self._check_settings()
         if self.batch < 0:
             raise SpecError("http: batch must not be negative")
@@ -180,6 +188,12 @@ class HttpEngine(RemoteEngine):
         content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
         found = {"request": cache_key(content=content), "url": server_name(self._address)}
         return found | self._encoder_settings()
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file that describes the engine, and what belongs to the encoder."""
+        file = expanded(self.engine) if self.engine.endswith(".toml") else None
+        described = {} if file is None else {str(file.resolve()): file_digest(file)}
+        return {**described, **self._encoder_content()}
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows; headers are never shown."""
@@ -231,6 +245,31 @@ class HttpEngine(RemoteEngine):
                 if not isinstance(answer, RequestFailed):
                     failed.errors += sum(isinstance(outcome, str) for _, outcome in outcomes)
                 yield from outcomes
+
+    @property
+    def billed(self) -> bool:
+        """A server searches."""
+        return True
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many queries are asked, in how many requests, and what these cost where they have a price."""
+        requests = -(-len(collection.queries) // (self.batch or self.request.batch))
+        price = self._request_price
+        cost = {} if price is None else {"dollars": requests * price / 1e3}
+        return {**super().forecast(collection, context), "requests": requests, **cost}
+
+    def _book(self, answered: int, asked: int, context: Context) -> None:
+        """Count requests, those of replies that were kept too."""
+        size, price = self.batch or self.request.batch, self._request_price
+        requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
+        cost = None if price is None else requests * price / 1e3
+        paid = None if price is None else (requests - kept) * price / 1e3
+        context.book(Account(requests=requests, cached=kept, cost=cost, paid=paid))
+
+    @property
+    def _request_price(self) -> float | None:
+        """Of a thousand requests, as the user's files say."""
+        return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
 
     def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
         if self.request.item is None:

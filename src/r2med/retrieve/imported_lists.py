@@ -48,8 +48,8 @@ class ImportedLists(Retriever):
     name: str
     depth: int = field(default=_ALL, kw_only=True)
     """How many documents of a list are kept; all of them unless it is said."""
-    drop_self: bool = field(default=False, kw_only=True)
-    """Whether the document whose id is the query's own is left out."""
+    drop_self: bool | None = field(default=None, kw_only=True)
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     source: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     searches = False
@@ -67,7 +67,7 @@ class ImportedLists(Retriever):
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
         depth = "as imported" if self.depth == _ALL else self.depth
-        return {"imported": True, "depth": depth, "drop_self": self.drop_self}
+        return {"imported": True, "depth": depth, "drop_self": self.self_rule}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """The hash of the file that the lists are from."""
@@ -78,7 +78,7 @@ class ImportedLists(Retriever):
         if any(collection.generations):
             context.warn(f"{self}: lists are imported, so what was generated for the queries plays no part in them")
         run = self._from_ledger(collection, context) if self.source is None else self._from_file(collection, context)
-        return (run.without_self() if self.drop_self else run).cut(self.depth)
+        return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
     @cached_property
     def _hash(self) -> str:

@@ -139,8 +139,20 @@ class WIG(ScoreSignal):
         return float((scores[: self.depth].mean() - scores.mean()) / math.sqrt(max(1, len(query.split()))))
 
 
+class TextSignal(NamedSignal):
+    """A signal that the queries alone tell, before any search: a plan knows which are sent on."""
+
+    @abstractmethod
+    def of_queries(self, collection: Collection) -> Values:
+        """A number for each query."""
+
+    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+        """The same, whatever the lists are."""
+        return self.of_queries(collection)
+
+
 @dataclass(frozen=True)
-class QueryLength(NamedSignal):
+class QueryLength(TextSignal):
     """How many words the query has; long ones count as hard.
 
     >>> str(QueryLength()), QueryLength().harder
@@ -150,13 +162,13 @@ class QueryLength(NamedSignal):
     name = "query-length"
     harder = "high"
 
-    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+    def of_queries(self, collection: Collection) -> Values:
         """The number of words of each query."""
         return np.array([len(text.split()) for text in collection.queries.texts], dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class Random(NamedSignal):
+class Random(TextSignal):
     """No signal at all: what any other has to beat.
 
     >>> str(Random(seed=3))
@@ -168,7 +180,7 @@ class Random(NamedSignal):
     seed: int = 0
     """Another seed is another draw."""
 
-    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+    def of_queries(self, collection: Collection) -> Values:
         """A number that depends on the query's id and the seed alone."""
         return np.array([_drawn(f"{self.seed}\t{query}") for query in collection.queries.ids])
 

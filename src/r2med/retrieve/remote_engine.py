@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import FailedAttempts
+from r2med.models.source import spelled_folder
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
@@ -22,11 +24,13 @@ from r2med.retrieve.engine_replies import EngineReplies, KeptReply
 from r2med.retrieve.query_text import search_texts
 from r2med.retrieve.user_engine import latency
 from r2med.storage.cache import cache_key
+from r2med.storage.files import expanded
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
 
+_NOTHING = "the engine found nothing for any query; the same command asks again"
 Outcome = tuple[str, KeptReply | str]
 """A query with its reply, or with why there is none."""
 
@@ -38,7 +42,6 @@ class RemoteEngine(Retriever):
     chunk: str
     fetch: int
     join: str
-    drop_self: bool
     unknown: float
 
     @property
@@ -62,6 +65,8 @@ class RemoteEngine(Retriever):
 
     def _check_settings(self) -> None:
         """Refuse what cannot be, before anything runs."""
+        if expanded(self.encoder).is_dir() and self.encoder:
+            object.__setattr__(self, "encoder", spelled_folder(self.encoder))
         if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
             raise SpecError(f"{self._name}: depth must be 1 or more, fetch not negative, unknown a share of 0 to 1")
         if self.join:
@@ -72,7 +77,7 @@ class RemoteEngine(Retriever):
 
     @property
     def _hits(self) -> int:
-        return self.fetch or self.depth + self.drop_self
+        return self.fetch or self.depth + bool(self.drop_self)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
@@ -97,6 +102,10 @@ class RemoteEngine(Retriever):
             return {}
         return {"encoder": {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}}
 
+    def _encoder_content(self) -> Mapping[str, str]:
+        """Return the folder or class of the queries' encoder, with a hash of it."""
+        return self._dense.local_content() if self.encoder else {}
+
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many queries are asked."""
         return {"queries to ask": len(collection.queries)}
@@ -109,10 +118,16 @@ class RemoteEngine(Retriever):
         attempts = FailedAttempts()
         base = self.key()
         keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
+        checker = AnswerChecker(self._name, collection, self.unknown)
+        doubtful: dict[str, KeptReply] = {}
+        """Lists that the task may refuse once all are there; they are kept afterwards."""
         with EngineReplies() as store:
-            if not context.fresh:
-                kept = {query: store.find(key) for query, key in keys.items()}
-                found = {query: reply for query, reply in kept.items() if reply is not None}
+            for query, key in keys.items() if not context.fresh else ():
+                reply = store.find(key)
+                with suppress(R2medError):  # what was refused before is asked for again
+                    if reply is not None:
+                        doubtful |= {} if checker.add(query, reply.hits) else {query: reply}
+                        found[query] = reply
             if found:
                 context.reuse("replies")
             left = [query for query in queries if query not in found]
@@ -123,23 +138,40 @@ class RemoteEngine(Retriever):
                         failed[query] = outcome
                     else:
                         found[query] = outcome
-                        store.add(keys[query], outcome)
-        context.notes.facts |= vars(attempts)
-        return self._run(collection, context, found, failed)
-
-    def _run(
-        self, collection: Collection, context: Context, found: Mapping[str, KeptReply], failed: Mapping[str, str]
-    ) -> Run:
-        if failed and not found:
-            raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
-        note_incomplete(self, failed, len(collection.queries), context, kept="could not be searched")
-        checker = AnswerChecker(self._name, collection, self.unknown)
-        for query, reply in found.items():
-            checker.add(query, reply.hits)
+                        if checker.add(query, outcome.hits):
+                            store.add(keys[query], outcome)
+                        else:
+                            doubtful[query] = outcome
+            context.notes.facts |= vars(attempts)
+            self._book(len(found), len(left), context)
+            if failed and not found:
+                raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
+            run = self._accepted(checker, context, {keys[query]: reply for query, reply in doubtful.items()}, store)
+        if not checker.returned:
+            context.notes.incomplete |= dict.fromkeys(found, _NOTHING)
+        note_incomplete(self, failed, len(queries), context, kept="could not be searched")
         times = latency([reply.seconds for reply in found.values()] if self._one_by_one else [])
         context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
-        run = checker.run(context)
-        return (run.without_self() if self.drop_self else run).cut(self.depth)
+        return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
+
+    def _book(self, answered: int, asked: int, context: Context) -> None:
+        """Note what the engine was asked, where that may cost something."""
+
+    def _accepted(
+        self, checker: AnswerChecker, context: Context, doubtful: Mapping[str, KeptReply], store: EngineReplies
+    ) -> Run:
+        """Return the lists as a run and keep the doubtful ones, by key; those of a run that is refused go."""
+        try:
+            run = checker.run(context)
+        except R2medError as error:
+            store.forget(doubtful)
+            raise R2medError(f"{error}; refused lists are not kept: the same command asks for them again") from error
+        if checker.returned:
+            for key, reply in doubtful.items():
+                store.add(key, reply)
+        else:
+            store.forget(doubtful)
+        return run
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
         """What fills the placeholders for each query."""

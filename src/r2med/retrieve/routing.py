@@ -19,8 +19,8 @@ from r2med.errors import SpecError
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call, Condition, parse
 from r2med.pipeline.stage import Context, Retriever, Signal, Stage
-from r2med.pipeline.system import System, as_step
-from r2med.retrieve.query_signals import ScoreGap
+from r2med.pipeline.system import System, as_step, foreseeing
+from r2med.retrieve.query_signals import ScoreGap, TextSignal
 
 Part = System | Stage | str
 """A system, in any form."""
@@ -109,21 +109,33 @@ class Route(Retriever):
 
     def passes(self, inner: System, collection: Collection) -> Collection:
         """To the dear system, the share of the queries; with a threshold it may be all of them."""
-        if inner is not self.dear or self.threshold is not None:
+        if inner is not self.dear:
             return collection
-        return collection.select(collection.queries.ids[: math.floor(self.share * len(collection.queries) + 0.5)])
+        signal, names = signal_of(self.by, "route"), collection.queries.ids
+        if isinstance(signal, TextSignal):
+            values = signal.of_queries(collection)
+            return collection.select([names[place] for place in self._sent(values, names)])
+        if self.threshold is not None:
+            return collection
+        count = math.floor(self.share * len(names) + 0.5)
+        # Which queries these are shows only with the lists; some from all over stand for them.
+        return collection.select([names[place * len(names) // count] for place in range(count)])
+
+    def _sent(self, values: NDArray[np.float64], names: Sequence[str]) -> list[int]:
+        """The places of the queries that go to the dear system."""
+        if self.threshold is None:
+            return hardest(values, names, self.share, self.hard_end)
+        places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
+        return places
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Search with the cheap system, look at the signal, send the hard queries on."""
         found = self.cheap.run(collection, context)
         values = signal_values(self.by, collection, (self.cheap, found), context)
         names = collection.queries.ids
-        if self.threshold is None:
-            places = hardest(values, names, self.share, self.hard_end)
-            if len(names) == 1 and not places:
-                context.warn(f"{self}: a share of one query is none; give a threshold for single questions")
-        else:
-            places = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
+        places = self._sent(values, names)
+        if self.threshold is None and len(names) == 1 and not places:
+            context.warn(f"{self}: a share of one query is none; give a threshold for single questions")
         sent = [names[place] for place in places]
         context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
         if not sent:
@@ -145,7 +157,11 @@ def signal_values(
     """What a signal says of each query, from the lists that a system found; a step of its own, with its own bill."""
     signal, (system, run) = signal_of(by, "route"), found
     done = (collection.state, system.key(), signal.key())
-    return as_step(signal, done, context, lambda own: signal.values(collection, run, own))
+
+    def work(own: Context) -> NDArray[np.float64]:
+        return foreseeing(signal, collection, own, lambda: signal.values(collection, run, own))
+
+    return as_step(signal, done, context, work)
 
 
 def _easy_sign(harder: str) -> str:

@@ -23,7 +23,7 @@ from r2med.encode.sparse_store import SparseStore, StoredSparse
 from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.text_hashes import text_hashes
 from r2med.errors import SpecError, counted, suggest
-from r2med.models.source import existing_folder, folder_is, looks_like_path
+from r2med.models.source import existing_folder, folder_is, looks_like_path, spelled_folder
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
@@ -66,8 +66,8 @@ class Splade(Retriever):
     """A card's name, `hf:ORG/NAME`, or a folder."""
     depth: int = field(default=100, kw_only=True)
     """How many documents are kept."""
-    drop_self: bool = field(default=True, kw_only=True)
-    """Whether the document whose id is the query's own is left out, as the published protocol of encoders does."""
+    drop_self: bool | None = field(default=None, kw_only=True)
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     document_terms: int = field(default=0, kw_only=True)
     """How many terms of a document are searched, those of the largest weights; 0 for all."""
     query_terms: int = field(default=0, kw_only=True)
@@ -87,7 +87,11 @@ class Splade(Retriever):
     remote_code: bool | None = _override()
     device: Any = field(default=None, kw_only=True, metadata={"encoder": True})
 
+    vectors = True
+
     def __post_init__(self) -> None:
+        if self.model not in cards():
+            object.__setattr__(self, "model", spelled_folder(self.model))
         if self.depth < 1:
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if min(self.document_terms, self.query_terms) < 0:
@@ -139,6 +143,10 @@ class Splade(Retriever):
         encoder = self.encoder()
         return {role.value: sorted(encoder.settings(role).items()) for role in Role}
 
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folder of the encoder, with a hash of it."""
+        return self.encoder().local_content()
+
     def describe(self) -> Mapping[str, object]:
         """Every setting, the encoder's included."""
         encoder = self.encoder()
@@ -149,7 +157,7 @@ class Splade(Retriever):
             "max_length": f"{encoder.limit(Role.QUERY)} query, {encoder.limit(Role.DOCUMENT)} document",
             "similarity": encoder.similarity,
             "depth": self.depth,
-            "drop_self": self.drop_self,
+            "drop_self": self.self_rule,
             "document_terms": self.document_terms or "all",
             "query_terms": self.query_terms or "all",
             "join": self.join or "as published for word search",
@@ -176,7 +184,9 @@ class Splade(Retriever):
         whole = _comparable(stored[:], encoder)
         queries = whole.heaviest(self.query_terms)
         self._note(scorer.index, queries, context)
-        hidden = self._hidden(collection)
+        copies = self.drop_copies(collection, context)
+        position = collection.documents.position if copies else {}
+        hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
         found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
         if self.document_terms or self.query_terms:
             with context.timed("check"):
@@ -188,11 +198,6 @@ class Splade(Retriever):
             for query, best in zip(collection.queries.ids, found, strict=True)
         }
         return Run.from_lists(lists_of)
-
-    def _hidden(self, collection: Collection) -> list[int]:
-        """For each query the place of the document that is left out of its list, or -1."""
-        position = collection.documents.position if self.drop_self else {}
-        return [position.get(query, -1) for query in collection.queries.ids]
 
     def _index(
         self,

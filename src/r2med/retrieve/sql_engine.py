@@ -35,7 +35,7 @@ from r2med.retrieve.engine_request import ReplyPaths, hits_of
 from r2med.retrieve.postgres import Postgres, StatementError, vector_text
 from r2med.retrieve.remote_engine import Outcome, RemoteEngine
 from r2med.storage.cache import cache_key
-from r2med.storage.files import expanded
+from r2med.storage.files import expanded, spelled
 
 if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
@@ -75,13 +75,14 @@ class SqlEngine(RemoteEngine):
     """How many rows are asked for, where rows are chunks; 0 for as many as `depth`."""
     depth: int = 100
     join: str = ""
-    drop_self: bool = False
+    drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
     version: str = ""
     """Of what is in the database: change it when the table changes."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "file", spelled(self.file))
         self._check_settings()
         if not re.fullmatch(r"[A-Za-z_]\w*", self.dsn_env):
             raise SpecError(
@@ -128,6 +129,10 @@ class SqlEngine(RemoteEngine):
         with closing(self._database()) as database:
             found = {"statement": cache_key(text=self.statement), "database": database.identity()}
         return found | self._encoder_settings()
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file with the statement, and what belongs to the encoder."""
+        return {str(expanded(self.file).resolve()): cache_key(text=self.statement), **self._encoder_content()}
 
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""

@@ -18,7 +18,7 @@ import numpy as np
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError, blame, debug
 from r2med.models.http import FailedAttempts
-from r2med.models.user_class import check_arguments, import_class, is_class
+from r2med.models.user_class import check_arguments, class_content, import_class, is_class, option_names
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import check_free
 from r2med.pipeline.spec import Call
@@ -111,8 +111,8 @@ class UserEngine(Retriever):
     """How many queries are handed over at a time; with 1, how long each call took is recorded."""
     join: str = ""
     """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
-    drop_self: bool = False
-    """Whether the document whose id is the query's own is left out."""
+    drop_self: bool | None = None
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
     options: tuple[tuple[str, Any], ...] = ()
@@ -141,7 +141,7 @@ class UserEngine(Retriever):
         given = dict(call.options)
         own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
         for name, value in own.items():
-            wanted = type(getattr(cls, name))
+            wanted = bool if name == "drop_self" else type(getattr(cls, name))
             fits = type(value) in ((int, float) if wanted is float else (wanted,))
             if not fits:
                 raise SpecError(f"{call.name}: {name} must be {_KINDS[wanted]}, not {value}")
@@ -159,11 +159,25 @@ class UserEngine(Retriever):
         stated = known.version if known else str(getattr(self.target, "version", "") or "")
         return {"code": live_hash(self.target, stated), **({"version": stated} if stated else {})}
 
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file of the function or class. Values that it holds differ between processes and do not count."""
+        kind = self.target if inspect.isroutine(self.target) or inspect.isclass(self.target) else type(self.target)
+        known = _NAMED.get(self.address)
+        return class_content(self.address, kind, known.version if known else "")
+
     def describe(self) -> Mapping[str, object]:
         """What a plan shows."""
-        own = {name: getattr(self, name) for name in _OWN if name != "join"}
+        own = {name: getattr(self, name) for name in _OWN if name != "join"} | {"drop_self": self.self_rule}
         options = {name: str(value) for name, value in self.options}
         return {"engine": self.address, **own, "join": self.join or "as published", "options": options}
+
+    @property
+    def user_options(self) -> frozenset[str]:
+        """What the constructor takes, or the function beside queries and k."""
+        if not inspect.isroutine(self.target) and not inspect.isclass(self.target):
+            return frozenset()
+        handed = _required(self.target) if inspect.isroutine(self.target) else set()
+        return option_names(self.target, dict(self.options)) - {*HANDED, *_OWN, *handed}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """How many queries are handed over."""
@@ -171,8 +185,9 @@ class UserEngine(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Hand the queries over, a batch at a time, and check what comes back."""
+        copies = self.drop_copies(collection, context)
         with context.timed("index" if "documents" in _parameters(self.target) else "load"):
-            asked = _Asked(str(self.address), self._search(collection), self._wanted(collection))
+            asked = _Asked(str(self.address), self._search(collection), self.depth + bool(copies))
         queries = list(zip(collection.queries.ids, search_texts(collection, self.join), strict=True))
         checker = AnswerChecker(self.address, collection, self.unknown)
         with context.engine.progress(self.address, len(queries)) as bar:
@@ -184,11 +199,7 @@ class UserEngine(Retriever):
         note_incomplete(self, asked.failed, len(queries), context, kept="could not be searched")
         context.notes.facts |= {**asked.record(), **checker.record()}
         run = checker.run(context)
-        return (run.without_self() if self.drop_self else run).cut(self.depth)
-
-    def _wanted(self, collection: Collection) -> int:
-        shared = any(query in collection.documents.position for query in collection.queries.ids)
-        return self.depth + (self.drop_self and shared)
+        return run.without_self(copies).cut(self.depth)
 
     def _search(self, collection: Collection) -> Search:
         """The function, or the method of the object, ready to be called."""
@@ -287,7 +298,7 @@ def _searches(target: Any, taken: set[str]) -> bool:
     """Whether what a name stands for is an engine; a function with fewer parameters may make an encoder."""
     if inspect.isroutine(target):
         return len(_required(target) - taken) == 2 or "queries" in _parameters(target)
-    encodes = callable(getattr(target, "encode_queries", None))
+    encodes = any(callable(getattr(target, name, None)) for name in ("encode_queries", "encode"))
     return callable(getattr(target, "search", None)) and not encodes
 
 

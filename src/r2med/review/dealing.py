@@ -64,14 +64,13 @@ class Dealer:
 
     def next_open(self, reviewer: Reviewer, after: int = 0) -> DealtItem | None:
         """The next undecided item after a place, then any before it; None when there is nothing left to decide."""
-        query = """SELECT position, item, again FROM deal WHERE reviewer = ? AND state = ? AND position > ?
-                   ORDER BY position LIMIT ?"""
-        ready = self.store.rows(query, (reviewer.id, OPEN, after, AHEAD))
+        which = "reviewer = ? AND state = ? AND position > ? ORDER BY position LIMIT ?"
+        ready = self.store.dealt_items(which, (reviewer.id, OPEN, after, AHEAD))
         if len(ready) < AHEAD and self.deal(reviewer):
-            ready = self.store.rows(query, (reviewer.id, OPEN, after, 1))
+            ready = self.store.dealt_items(which, (reviewer.id, OPEN, after, 1))
         if not ready and after:
-            ready = self.store.rows(query, (reviewer.id, OPEN, 0, 1))
-        return DealtItem(ready[0][0], ready[0][1], bool(ready[0][2])) if ready else None
+            ready = self.store.dealt_items(which, (reviewer.id, OPEN, 0, 1))
+        return ready[0] if ready else None
 
     def neighbour(self, reviewer: Reviewer, position: int, step: int) -> int | None:
         """The dealt place before (-1) or after (1) one, decided or not; None at the ends."""
@@ -86,16 +85,42 @@ class Dealer:
         return [row[0] for row in self.store.rows(query, (reviewer.id, LEFT))]
 
     def done(self, reviewer: Reviewer) -> int:
-        """How many items a person has decided."""
+        """Count what a person has decided, repeats included: a count that stood still would give them away."""
         query = "SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?"
         return int(self.store.rows(query, (reviewer.id, DECIDED))[0][0])
 
     def waiting(self, reviewer: Reviewer) -> int:
-        """How many items may still come to a person, apart from repeats: dealt, free, or for everybody."""
-        query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state = ?2)
-                        + (SELECT count(*) FROM hold WHERE reviewer IS NULL)
-                        - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND shared = 1 AND again = 0)"""
-        return int(self.store.rows(query, (reviewer.id, OPEN))[0][0]) + self.store.shared_count
+        """Count what a person may still decide: dealt or skipped, free, held for later, for everybody, and repeats.
+
+        With what is done it adds up to the same number, unless others judge some of it meanwhile.
+        """
+        query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state <> ?2)
+                        + (SELECT count(*) FROM hold WHERE reviewer IS NULL OR reviewer = ?1)
+                        - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND again = 0)"""
+        known = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
+        return known + self._repeats_to_come(reviewer)
+
+    def _repeats_to_come(self, reviewer: Reviewer) -> int:
+        """Count the repeats at the second stops that lie ahead of a person, as far as can be known."""
+        if not self.store.project.repeat:
+            return 0
+        if not self.store.rows("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)):
+            with self.store.transaction() as connection:
+                self._plan(connection, reviewer)
+        first = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?2"
+        second = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?3"
+        begun = f"""SELECT item.question, count(*) FROM deal JOIN item ON item.number = deal.item
+                    WHERE deal.reviewer = ?1 AND deal.again = 0 AND item.question IN ({second})
+                    AND item.question NOT IN ({first}) GROUP BY item.question"""
+        fresh = f"""SELECT item.question, (count(*) + 1) / 2 FROM item LEFT JOIN hold ON hold.item = item.number
+                    WHERE item.question IN ({first}) AND ?3 AND (hold.reviewer IS NULL OR hold.reviewer = ?1)
+                    GROUP BY item.question"""
+        halves = [row for query in (begun, fresh) for row in self.store.rows(query, (reviewer.id, FIRST, SECOND))]
+        return sum(self._repeats(reviewer, question, half) for question, half in halves)
+
+    def _repeats(self, reviewer: Reviewer, question: int, seen: int) -> int:
+        """Draw how many of the items that a person saw at a first stop come again at the second."""
+        return int(seen / 2 + self._chance(reviewer, f"repeats {question}").random())
 
     def deal(self, reviewer: Reviewer) -> int:
         """Deal the questions that come next until enough lies ready; how many items were dealt."""
@@ -153,7 +178,7 @@ class Dealer:
             query = """SELECT deal.item FROM deal JOIN item ON item.number = deal.item
                        WHERE deal.reviewer = ? AND item.question = ? AND again = 0 ORDER BY deal.position"""
             seen = [row[0] for row in connection.execute(query, (reviewer.id, stop.question))]
-            repeats = chance.sample(seen, int(len(seen) / 2 + chance.random()))
+            repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
         dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
         chance.shuffle(dealt)
         self._put(connection, reviewer, dealt)
@@ -187,7 +212,8 @@ class Dealer:
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = connection.execute(query, (reviewer.id,)).fetchone()[0]
         self._hold(connection, reviewer, [item for item, again in dealt if not again])
-        insert = "INSERT INTO deal SELECT ?, ?, number, ?, shared, ? FROM item WHERE number = ?"
+        insert = """INSERT INTO deal SELECT ?1, ?2, number, ?3, shared, ?4, seal(?2, ?1, number, ?3, shared)
+                    FROM item WHERE number = ?5"""
         rows = [(reviewer.id, place, again, OPEN, item) for place, (item, again) in enumerate(dealt, last + 1)]
         connection.executemany(insert, rows)
 

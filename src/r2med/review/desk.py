@@ -10,7 +10,7 @@ from typing import NamedTuple
 from r2med.errors import R2medError
 from r2med.review.dealing import Dealer
 from r2med.review.grading_scale import sentences
-from r2med.review.passage_layout import LONGEST, Stretch, lay_out
+from r2med.review.passage_layout import LONGEST, Sentence, lay_out
 from r2med.review.review_progress import ReviewProgress, StandingDecisions, review_progress
 from r2med.review.review_rows import (
     ANSWER,
@@ -37,7 +37,7 @@ class DeskCard:
 
     position: int
     question: ReviewQuestion
-    passage: Sequence[Stretch]
+    passage: Sequence[Sentence]
     letters: int
     revealed: Mapping[str, str]
     """What this person had revealed, and its text."""
@@ -78,7 +78,11 @@ class RulingCard:
 
     item: ReviewItem
     question: ReviewQuestion
-    passage: Sequence[Stretch]
+    passage: Sequence[Sentence]
+    revealed: Mapping[str, str]
+    """What this adjudicator had revealed, and its text."""
+    hidden: Sequence[str]
+    """What could be revealed now."""
     said: Sequence[UnsignedOpinion]
     ruling: Ruling | None
     number: int
@@ -115,13 +119,14 @@ class Desk:
         held = self.store.standing_at(person.id, position)
         following = self.dealer.next_open(person, position)
         known = self.store.revealed(person.id, position)
+        shown = _shown(question, known, _origin(item) if held else "")
         return DeskCard(
             position,
             question,
-            lay_out(item.text, kinds_of(query=[question.text], answer=[question.answer])),
+            _marked(item, question, shown),
             len(item.text),
-            self._revealed(item, question, known, held),
-            self._hidden(question, known, held),
+            shown,
+            _hidden(question, known, decided=held is not None),
             held,
             held or self.store.last_at(person.id, position),
             self.dealer.neighbour(person, position, -1),
@@ -152,25 +157,16 @@ class Desk:
             raise R2medError(f"{what!r} cannot be shown here before you have decided")
         self.store.reveal(person.id, position, what)
 
-    @staticmethod
-    def _hidden(question: ReviewQuestion, known: Sequence[Revealed], held: Decision | None) -> list[str]:
-        there = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: held is not None}
-        seen = {each.what for each in known}
-        return [what for what, possible in there.items() if possible and what not in seen]
-
-    @staticmethod
-    def _revealed(
-        item: ReviewItem, question: ReviewQuestion, known: Sequence[Revealed], held: Decision | None
-    ) -> dict[str, str]:
-        texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if held else ""}
-        seen = {each.what for each in known}
-        return {what: text for what, text in texts.items() if what in seen and text}
-
     # ------------------------------------------------------------------------------------------ adjudication
 
     def contested(self) -> list[int]:
         """The items that an adjudicator is asked about."""
         return self._standing.contested()
+
+    def open_rulings(self) -> int:
+        """Count the contested items without a ruling."""
+        ruled = self.store.rulings()
+        return sum(item not in ruled for item in self.contested())
 
     def next_ruling(self, after: int = 0) -> int | None:
         """The first contested item after one that has no ruling, then any; None when all have one."""
@@ -178,7 +174,7 @@ class Desk:
         missing = [item for item in self.contested() if item not in ruled]
         return next((item for item in missing if item > after), missing[0] if missing else None)
 
-    def ruling_card(self, item: int) -> RulingCard:
+    def ruling_card(self, person: Reviewer, item: int) -> RulingCard:
         """A contested item with what was said of it, in an order that tells nothing."""
         items, ruled = self.contested(), self.store.rulings()
         if item not in items:
@@ -188,11 +184,15 @@ class Desk:
         question = self.store.question(shown.question)
         said = [_opinion(row, shown.text) for row in self._standing.said_of(item) if row.verdict in (GRADED, UNSURE)]
         random.Random(f"{self.store.project.seed}\t{item}").shuffle(said)
+        known = self.store.revealed_ruling(person.id, item)
+        texts = _shown(question, known)
         following = next((each for each in (*items[place + 1 :], *items[:place]) if each not in ruled), None)
         return RulingCard(
             shown,
             question,
-            lay_out(shown.text, kinds_of(query=[question.text], answer=[question.answer])),
+            _marked(shown, question, texts),
+            texts,
+            _hidden(question, known),
             said,
             ruled.get(item),
             place + 1,
@@ -202,6 +202,15 @@ class Desk:
             items[place + 1] if place + 1 < len(items) else None,
             following,
         )
+
+    def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
+        """Record that an adjudicator is shown something from now on."""
+        card = self.ruling_card(person, item)
+        if what in card.revealed:
+            return
+        if what not in card.hidden:
+            raise R2medError(f"{what!r} cannot be shown here")
+        self.store.reveal(person.id, item, what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Keep a ruling, which names a cause."""
@@ -219,9 +228,32 @@ class Desk:
         last = max(mine, key=lambda each: each.id)
         return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
 
+    def decisions(self) -> list[Decision]:
+        """Return every decision that holds, second looks included."""
+        return self._standing.current()
+
     def progress(self) -> ReviewProgress:
         """How everything stands, for the keeper."""
         return review_progress(self.store, self._standing.current())
+
+
+def _hidden(question: ReviewQuestion, known: Sequence[Revealed], *, decided: bool = False) -> list[str]:
+    """Return what could be revealed and was not; where an item came from only after the decision."""
+    possible = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: decided}
+    seen = {each.what for each in known}
+    return [what for what, there in possible.items() if there and what not in seen]
+
+
+def _shown(question: ReviewQuestion, known: Sequence[Revealed], origin: str = "") -> dict[str, str]:
+    """Return the texts that were revealed."""
+    texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: origin}
+    seen = {each.what for each in known}
+    return {what: text for what, text in texts.items() if what in seen and text}
+
+
+def _marked(item: ReviewItem, question: ReviewQuestion, shown: Mapping[str, str]) -> list[Sentence]:
+    """Mark the words of the question; those of the gold answer only where it is in view."""
+    return lay_out(item.text, kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")]))
 
 
 def _origin(item: ReviewItem) -> str:

@@ -109,8 +109,9 @@ def _random(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
 def _holes(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
     """What runs found and nobody judged, what stands highest first."""
     for pair in _every(pools):
-        unread = pair.candidate.facts.get("verdict") == "unjudged"
-        if pair.candidate.label is None and (unread or (pair.candidate.found and not pair.pool.built)):
+        each = pair.candidate
+        verdict = each.facts.get("verdict", "")
+        if each.label is None and (verdict == "unjudged" or (each.found and not verdict)):
             yield _vote(pair), pair
 
 

@@ -13,10 +13,12 @@ import orjson
 
 from r2med.data import load
 from r2med.data.dataset import Dataset
+from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
 from r2med.review.resolved_labels import ResolvedLabels, resolve_labels, written_score
 from r2med.review.review_file import now
 from r2med.review.review_progress import grades_by_item
+from r2med.review.review_rows import ANSWER, MODEL
 from r2med.review.review_store import ReviewStore
 from r2med.storage.files import draft_folder, unwritable, write_file
 
@@ -119,18 +121,22 @@ _FORMS: Mapping[str, Callable[[Sequence[Row]], bytes | str]] = {"trec": _trec, "
 FORMS = (*_FORMS, CSV, TASK)
 
 
+_OPEN = "the gold answer was in view of everybody who judged in this review"
+
+
 def _notes(found: ResolvedLabels) -> tuple[str, ...]:
+    opened = (_OPEN,) if found.open_answer else ()
     if not found.undecided:
-        return ()
+        return opened
     items = "1 item is" if found.undecided == 1 else f"{found.undecided:,} items are"
-    return (f"{items} left out: reviewers differ, nobody has ruled, and {found.rule} does not decide",)
+    return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {found.rule} does not decide")
 
 
 # -------------------------------------------------------------------------------------------------- every label
 
 _COLUMNS = (
     *("task", "query_id", "doc_id", "reviewer", "kind", "score", "given", "drawn", "seconds", "created"),
-    *("quote", "note"),
+    *("quote", "note", "revealed"),
 )
 
 
@@ -141,6 +147,7 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
     questions = {each.number: each for each in store.questions()}
     held = store.standing()
     graded = grades_by_item(held)
+    tasks = task_names(store.project.data)
     rows: list[tuple[object, ...]] = []
     for row in held:
         if row.again or graded.get(row.item, {}).get(row.reviewer) is None:
@@ -149,18 +156,22 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
         question = questions[item.question]
         quote = item.text[row.span.start : row.span.end] if row.span else ""
         score = written_score(row.grade or 0, store.project.scale.relevant_from, binary=settings.binary)
-        head = (question.task, question.query, item.document, person.name, person.kind, score, row.grade)
-        rows.append((*head, item.drawn, row.seconds, row.created, _prose(quote), _prose(row.note)))
+        head = (tasks[question.task], question.query, item.document, person.name, person.kind, score, row.grade)
+        seen = (ANSWER,) if person.kind == MODEL and question.answer else [each.what for each in row.revealed]
+        rows.append((*head, item.drawn, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen)))
     for number, ruling in store.rulings().items():
         item, person = items[number], people[ruling.reviewer]
         question = questions[item.question]
         score = written_score(ruling.grade or 0, store.project.scale.relevant_from, binary=settings.binary)
-        head = (question.task, question.query, item.document, person.name, person.role, score, ruling.grade)
-        rows.append((*head, item.drawn, ruling.seconds, ruling.created, "", _prose(ruling.note)))
+        head = (tasks[question.task], question.query, item.document, person.name, person.role, score, ruling.grade)
+        seen = [each.what for each in ruling.revealed]
+        rows.append((*head, item.drawn, ruling.seconds, ruling.created, "", _prose(ruling.note), " ".join(seen)))
     if not rows:
         raise R2medError(f"nobody has graded an item of {store.project.name} yet")
     write_file(out, _csv_text(_COLUMNS, rows), parents=True)
-    return LabelExport(str(out), CSV, len(rows), {"binary": settings.binary})
+    opened = store.project.open_answer
+    chosen = {"binary": settings.binary, "open_answer": opened}
+    return LabelExport(str(out), CSV, len(rows), chosen, notes=(_OPEN,) if opened else ())
 
 
 def _csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

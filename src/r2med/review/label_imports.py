@@ -10,16 +10,25 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from r2med.data.qrels import DOCUMENT_FIELDS, QUERY_FIELDS, read_label_sets
+from r2med.build.judged_pool import judged_qrels
+from r2med.data.qrels import DOCUMENT_FIELDS, QUERY_FIELDS, JudgedRow, read_label_rows
 from r2med.data.rows import shorten
+from r2med.data.task_names import task_names
 from r2med.errors import DataError, R2medError, counted
 from r2med.review.grading_scale import GradeScale
-from r2med.review.review_rows import GRADED, IMPORTED, DraftDecision
+from r2med.review.resolved_labels import written_score
+from r2med.review.review_rows import GRADED, IMPORTED, MODEL, PERSON, DraftDecision
 from r2med.review.review_store import ReviewStore
 from r2med.storage.files import expanded, reason
 
 _SKIPPED = ("discarded", "draft", "pending")
 """What Argilla calls an answer that is none."""
+GIVEN = "given"
+"""The column of `r2med review export --to csv` that has the grade as it was given, on the scale of the review."""
+OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"
+"""The scales that the numbers of a file may be on."""
+KINDS = (PERSON, MODEL)
+"""What labels can be said to come from."""
 
 
 class ForeignLabel(NamedTuple):
@@ -32,6 +41,11 @@ class ForeignLabel(NamedTuple):
     note: str
     place: str
     """Where it stands in the file, for messages."""
+    task: str = ""
+    kind: str = ""
+    """Whether a person or a model made it; both are empty where the file does not say."""
+    is_score: bool = False
+    """Whether the value is that of judgements, which may not be on the scale of the review."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,10 @@ class ImportSettings:
     """Which question of an annotation tool holds the grade, where it has several."""
     task: str = ""
     """Which task of the review the file is about, where that is not clear."""
+    scale: str = ""
+    """What scale the numbers of judgements are on: theirs, where 1 is relevant, or that of the review."""
+    kind: str = ""
+    """Whether the labels are a person's or a model's; without it they count as those of neither."""
 
 
 def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> ImportedLabels:
@@ -72,54 +90,114 @@ def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> I
     skipped: list[str] = []
     labels = list(foreign_labels(expanded(path), settings.question, skipped))
     items = _items(store, settings.task)
-    known = [label for label in labels if (label.query, label.document) in items]
-    strange = [label for label in labels if (label.query, label.document) not in items]
+    tasks = {name: task for task, short in task_names(store.project.data).items() for name in (short, task)}
+    known, strange = [], []
+    for label in labels:
+        numbers = _numbers(items, label, tasks)
+        if numbers:
+            known.append((label, _only(path, label, numbers)))
+        else:
+            strange.append(label)
     if not known:
         first = f"; its first is {_pair(strange[0])}" if strange else ""
         raise DataError(f"{path}: labels no item of {store.project.name}{first}")
+    grades = _meanings(path, [label for label, _ in known], store, settings)
     drafts: dict[str, dict[int, DraftDecision]] = {}
-    several = len({label.who for label in known}) > 1
-    for label in known:
+    kinds: dict[str, str] = {}
+    several = len({label.who for label, _ in known}) > 1
+    for label, number in known:
         name = f"{settings.name}: {label.who}" if several else settings.name
-        draft = DraftDecision(GRADED, _grade(path, label, store.project.scale, settings.grades), note=label.note)
-        number = _only(path, label, items[label.query, label.document])
+        draft = DraftDecision(GRADED, _grade(path, label, store.project.scale, grades), note=label.note)
         before = drafts.setdefault(name, {}).setdefault(number, draft)
         if before.grade != draft.grade:
             raise DataError(
                 f"{path}: {label.place}: {_pair(label)} is labelled twice, {before.grade} and {draft.grade}"
             )
-    written = sum(
-        store.record_all(store.add_reviewer(name, IMPORTED, settings={"file": path.name}).id, several_drafts.items())
-        for name, several_drafts in drafts.items()
-    )
+        kinds.setdefault(name, settings.kind or label.kind or IMPORTED)
+    _check_names(store, kinds)
+    written = 0
+    for name, reviewer_drafts in drafts.items():
+        reviewer = store.add_reviewer(name, kinds[name], settings={"file": path.name})
+        written += store.record_all(reviewer.id, reviewer_drafts.items())
     first = f"{strange[0].place}: {_pair(strange[0])}" if strange else ""
     return ImportedLabels(
         {name: len(each) for name, each in drafts.items()}, written, len(strange), first, len(skipped)
     )
 
 
+def _check_names(store: ReviewStore, kinds: Mapping[str, str]) -> None:
+    """Refuse to write labels of a file among those that a person or a model of the review gives here."""
+    for each in store.reviewers():
+        if each.name in kinds and "file" not in each.settings:
+            raise R2medError(f"{each.name} judges in {store.project.name} already; choose another name with --as")
+
+
 def _pair(label: ForeignLabel) -> str:
     return f"query {shorten(label.query)!r} with document {shorten(label.document)!r}"
 
 
-def _items(store: ReviewStore, task: str) -> dict[tuple[str, str], list[int]]:
-    """The items of each pair of ids: several where two tasks use the same ids."""
+Items = Mapping[tuple[str, str], Mapping[str, int]]
+"""Pairs of query and document to their items by task: several where two tasks use the same ids."""
+
+
+def _items(store: ReviewStore, task: str) -> Items:
     if task and task not in store.project.data:
         raise R2medError(
             f"the review {store.project.name} has no task {task!r}; it has {', '.join(store.project.data)}"
         )
     questions = {each.number: each for each in store.questions() if not task or each.task == task}
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], dict[str, int]] = {}
     for item in store.items():
         if item.question in questions:
-            found.setdefault((questions[item.question].query, item.document), []).append(item.number)
+            question = questions[item.question]
+            found.setdefault((question.query, item.document), {})[question.task] = item.number
     return found
+
+
+def _numbers(items: Items, label: ForeignLabel, tasks: Mapping[str, str]) -> list[int]:
+    """The items that a label may be of; a file that names tasks of the review, whole or shortly, says itself which."""
+    by_task = items.get((label.query, label.document), {})
+    if label.task in tasks:
+        task = tasks[label.task]
+        return [by_task[task]] if task in by_task else []
+    return list(by_task.values())
 
 
 def _only(path: Path, label: ForeignLabel, numbers: Sequence[int]) -> int:
     if len(numbers) > 1:
         raise DataError(f"{path}: {label.place}: {_pair(label)} is in {len(numbers)} tasks; name one with --task")
     return numbers[0]
+
+
+def _meanings(
+    path: Path, labels: Sequence[ForeignLabel], store: ReviewStore, settings: ImportSettings
+) -> Mapping[str, int]:
+    """Return what the numbers of a file mean: as --grades says, otherwise by the scale that they are on.
+
+    Judgements call 1 relevant, whatever a review calls its grade 1. Where the numbers would mean other grades as
+    judgements than on the scale of the review, and could be either, the scale must be named.
+    """
+    scores = {int(str(label.value)) for label in labels if label.is_score}
+    if settings.grades or not scores:
+        return settings.grades
+    scale = store.project.scale
+    meanings: dict[int, int] = {}
+    for grade in reversed(scale.values):
+        meanings[written_score(grade, scale.relevant_from)] = grade
+    unlike = sorted(score for score in scores if meanings.get(score) != score)
+    beyond = sorted(scores - set(meanings))
+    if settings.scale == OF_REVIEW or not unlike or (beyond and settings.scale != OF_JUDGEMENTS):
+        return {}
+    if beyond:
+        best = max(meanings)
+        raise DataError(f"{path}: {beyond[0]} is beyond the judgements of {store.project.name}, which end at {best}")
+    if settings.scale == OF_JUDGEMENTS or not scores <= set(scale.values):
+        return {str(score): grade for score, grade in meanings.items()}
+    score = unlike[0]
+    raise DataError(
+        f"{path}: {score} may be that of judgements ({scale.grade(meanings[score]).name} here) or a grade of"
+        f" {store.project.name} ({scale.grade(score).name}); say which: --scale {OF_JUDGEMENTS} or --scale {OF_REVIEW}"
+    )
 
 
 def _grade(path: Path, label: ForeignLabel, scale: GradeScale, grades: Mapping[str, int]) -> int:
@@ -168,10 +246,24 @@ def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = N
         for place, record in records:
             yield from _argilla(path, place, record, question, skipped)
     else:
-        for who, qrels in read_label_sets(path).items():
-            for query, judged in qrels.items():
-                for document, grade in judged.items():
-                    yield ForeignLabel(who, query, document, grade, "", f"{query} {document}")
+        built = judged_qrels(path)
+        if built is None:
+            yield from map(_judged, read_label_rows(path))
+            return
+        for query, judged in built.items():
+            for document, score in judged.items():
+                yield ForeignLabel("", query, document, score, "", f"{query} {document}", kind=MODEL, is_score=True)
+
+
+def _judged(row: JudgedRow) -> ForeignLabel:
+    """Return a row of judgements as a label; where it has the grade that was given, that is the label."""
+    columns = {str(name).strip().casefold(): value for name, value in row.columns.items()}
+    task, kind, note = (str(columns.get(name) or "") for name in ("task", "kind", "note"))
+    given = columns.get(GIVEN)
+    is_score = given in (None, "")
+    place = f"{row.query} {row.document}"
+    head = (row.reviewer, row.query, row.document, row.grade if is_score else given, note, place)
+    return ForeignLabel(*head, task, kind if kind in KINDS else "", is_score)
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """A model as a reviewer: it labels the items of a project by the same guideline and scale as people.
 
 Replies are kept by the client, so that a judging that was stopped goes on without paying twice. A reply that cannot be
-read is counted and is no grade; the same command asks for what failed.
+read is counted and is no grade; the same command asks for it again, and for what failed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ModelJudging:
     written: int
     """Decisions that were not there before."""
     unread: int
-    """Replies without a grade of the scale, which count as nothing."""
+    """Replies without a grade of the scale, which count as nothing and which the same command asks for again."""
     failed: int
     """Requests without a reply, which the same command asks again."""
     invented: int
@@ -81,6 +81,7 @@ class ModelReviewer:
         written = self.store.record_all(reviewer.id, drafts)
         failed = [reply for reply in replies if isinstance(reply, Failed)]
         unread = [r for r, draft in zip(replies, read, strict=True) if draft is None and isinstance(r, Reply)]
+        current_client().reject(unread)
         invented = sum(draft.span is None and _quoted(draft) for _, draft in drafts)
         said = " ".join((unread[0].incomplete or unread[0].text).split())[:200] if unread else ""
         counts = (len(self._items), len(drafts), written, len(unread), len(failed), invented)

@@ -31,6 +31,7 @@ class ReviewSettings:
     """Empty for that of the build, or the usual one."""
     gold: Path | None = None
     seed: int = 0
+    open_answer: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def new_review(ledger: Ledger, name: str, sources: Sequence[str], settings: Revi
         settings.overlap,
         settings.repeat,
         settings.seed,
+        settings.open_answer,
     )
     return NewReview(create_review(project, list(questions.values()), items), drawn.notes)
 

@@ -1,22 +1,17 @@
-"""A passage as the desk shows it: by sentences, matching words marked, long stretches without a match folded."""
+"""A passage as the desk shows it: whole, by sentences, with matching words marked."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from typing import NamedTuple
 
 from r2med.build.chunks import sentences
 from r2med.text.highlight import Kinds, Part, WordMark, marks
 
-LONG = 1500
-"""Characters of a text that is shown whole."""
 LONGEST = 200_000
 """Characters that are shown at all: nobody reads more, and a genome has millions."""
-_LEAST = 300
-"""A stretch with fewer characters is not worth a fold."""
 _LONGEST = 600
 """A sentence with more characters is cut between words: tables and genomes have no full stops."""
 
@@ -27,23 +22,6 @@ class Sentence(NamedTuple):
     start: int
     end: int
     parts: tuple[Part, ...]
-
-    @property
-    def matches(self) -> bool:
-        """Whether a word of it is marked."""
-        return any(part.kind for part in self.parts)
-
-
-class Stretch(NamedTuple):
-    """Sentences that stand together, in view or folded."""
-
-    sentences: tuple[Sentence, ...]
-    folded: bool
-
-    @property
-    def letters(self) -> int:
-        """How long it is."""
-        return self.sentences[-1].end - self.sentences[0].start
 
 
 def sentence_places(text: str) -> Iterator[tuple[int, int]]:
@@ -63,22 +41,15 @@ def sentence_places(text: str) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def lay_out(text: str, kinds: Kinds) -> list[Stretch]:
-    """A text in stretches: of a long one, sentences far from any match are folded; the first is always in view."""
+def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
+    """Split a text into sentences with its matching words marked."""
     text = text[:LONGEST]
     words = list(marks(text, kinds))
     starts = [word.start for word in words]
-    found = [
+    return [
         _sentence(text, start, end, words[bisect_left(starts, start) : bisect_left(starts, end)])
         for start, end in sentence_places(text)
     ]
-    if not found:
-        return []
-    if len(text) <= LONG:
-        return [Stretch(tuple(found), folded=False)]
-    shown = [each.matches for each in found]
-    near = [place == 0 or any(shown[max(0, place - 1) : place + 2]) for place in range(len(found))]
-    return _joined(found, near)
 
 
 def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sentence:
@@ -90,15 +61,3 @@ def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sen
         done = stop
     parts = (*found, Part(text[done:end]))
     return Sentence(start, end, tuple(part for part in parts if part.text))
-
-
-def _joined(parts: Sequence[Sentence], near: Sequence[bool]) -> list[Stretch]:
-    """Neighbours of a kind together; a fold that would hide next to nothing is left open."""
-    groups = _grouped([not shown for shown in near], parts)
-    folded = [each.folded and each.letters >= _LEAST for each in groups for _ in each.sentences]
-    return _grouped(folded, parts)
-
-
-def _grouped(folded: Sequence[bool], parts: Sequence[Sentence]) -> list[Stretch]:
-    runs = groupby(zip(folded, parts, strict=True), key=itemgetter(0))
-    return [Stretch(tuple(sentence for _, sentence in run), fold) for fold, run in runs]

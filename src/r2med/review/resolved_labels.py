@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from r2med.data.dataset import Qrels
+from r2med.build.label_sets import GivenGrades, LookedUpLabels
 from r2med.errors import R2medError
 from r2med.review.review_progress import grades_by_item
 from r2med.review.review_rows import PERSON, ReviewItem, ReviewQuestion
@@ -62,6 +62,8 @@ class ResolvedLabels:
     rule: str
     reviewers: Sequence[str]
     binary: bool
+    open_answer: bool = False
+    """Whether the review shows everybody the gold answer from the start."""
 
     def settings(self) -> dict[str, Any]:
         """What is recorded with an export."""
@@ -69,6 +71,7 @@ class ResolvedLabels:
             "rule": f"{RULED}, then {self.rule}",
             "reviewers": list(self.reviewers),
             "binary": self.binary,
+            "open_answer": self.open_answer,
             "labels": len(self.labels),
             "ruled": sum(label.by == RULED for label in self.labels),
             "undecided": self.undecided,
@@ -112,15 +115,27 @@ def resolve_labels(
         found.append(ResolvedLabel(item, questions[item.question], grade, score, by, given))
     if not found:
         raise R2medError(_nothing(store, undecided))
-    return ResolvedLabels(found, undecided, rule, sorted(chosen), binary)
+    return ResolvedLabels(found, undecided, rule, sorted(chosen), binary, store.project.open_answer)
 
 
-def reviewed_qrels(store: ReviewStore, task: str, reviewer: str = "") -> Qrels:
-    """What a review says about the pairs of a task, or one of its reviewers does."""
+def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> LookedUpLabels:
+    """Return what a review says about the pairs of a task, or one of its reviewers does."""
     found: dict[str, dict[str, int]] = {}
+    grades: dict[str, dict[str, int]] = {}
     for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
         if label.question.task == task:
             found.setdefault(label.question.query, {})[label.item.document] = label.score
+            grades.setdefault(label.question.query, {})[label.item.document] = label.grade
+    if not found:
+        raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {_tasks(store)}")
+    return LookedUpLabels(found, GivenGrades(store.project.name, store.project.scale.values, grades))
+
+
+def reviewers_of(store: ReviewStore, task: str) -> list[str]:
+    """Return the names of all who graded a pair of a task, models and imports included."""
+    questions = {each.number for each in store.questions() if each.task == task}
+    items = {item.number for item in store.items() if item.question in questions}
+    found = [name for name, grades in store.labels().items() if items & grades.keys()]
     if not found:
         raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {_tasks(store)}")
     return found

@@ -22,7 +22,17 @@ from r2med.measure.agreement import Coefficient, Ratings, coefficients
 from r2med.measure.thirds import Place, thirds
 from r2med.review.label_estimates import LabelEstimates, estimate_labels
 from r2med.review.review_pool import DEPTH
-from r2med.review.review_rows import GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem, ReviewQuestion
+from r2med.review.review_rows import (
+    ANSWER,
+    GRADED,
+    PERSON,
+    RANDOM,
+    UNSURE,
+    Decision,
+    Reviewer,
+    ReviewItem,
+    ReviewQuestion,
+)
 from r2med.review.review_store import ReviewStore
 
 Mask = NDArray[np.bool_]
@@ -168,16 +178,29 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
         _repeats(grades, held),
         _against_gold(grades),
         estimate_labels(store, grades.items, held),
-        _notes(held),
+        _notes(held, [grades.reviewers[place] for place in columns]),
     )
 
 
-def _notes(held: Sequence[Decision]) -> list[str]:
+def _notes(held: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
+    others = [each.name for each in compared if each.kind != PERSON]
+    notes = []
+    if others and len(compared) > 1:
+        notes.append(
+            f"fewer than two people have judged: the figures are those of {' and '.join(others)} (not a person) and"
+            " others, and say nothing about how far people agree"
+        )
+    dealt = [row for row in held if row.verdict == GRADED and not row.again and row.position is not None]
+    informed = sum(any(each.what == ANSWER for each in row.revealed) for row in dealt)
+    if informed:
+        notes.append(f"{informed:,} of {len(dealt):,} grades were given with the gold answer in view")
     unsure = len({(row.reviewer, row.item) for row in held if row.verdict == UNSURE and not row.again})
-    if not unsure:
-        return []
-    said = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
-    return [f"{said} `unsure` and counted nowhere; the harder items are among them, so agreement looks a little better"]
+    if unsure:
+        said = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
+        notes.append(
+            f"{said} `unsure` and counted nowhere; the harder items are among them, so agreement looks a little better"
+        )
+    return notes
 
 
 def _pairs(grades: _Grades, at_random: bool) -> list[SetPair]:

@@ -78,6 +78,16 @@ FORMAT = Format(
             seal INTEGER NOT NULL, UNIQUE (reviewer, token)
         )
         """,
+        """
+        ALTER TABLE ruling ADD COLUMN revealed BLOB NOT NULL DEFAULT x'5b5d';
+        UPDATE ruling SET seal =
+            seal(id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token, revealed)
+            WHERE seal = seal(id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token)
+        """,
+        """
+        ALTER TABLE deal ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
+        UPDATE deal SET seal = seal(position, reviewer, item, again, shared)
+        """,
     ),
 )
 

@@ -119,7 +119,7 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Any], folders: Mapping[st
         run = ledger.run(entry)
         for query in run.queries:
             for rank, document in enumerate(run[query].documents[:_BEYOND], 1):
-                pair(query, document).ranks[entry.system] = rank
+                pair(query, document).ranks[entry.name] = rank
     folder = next((folder for place, folder in folders.items() if Path(task) == Path(place)), None)
     if folder is not None:
         for row in _judged(folder):

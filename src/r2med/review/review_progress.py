@@ -14,6 +14,7 @@ from r2med.review.grading_scale import sentences
 from r2med.review.review_file import review_names
 from r2med.review.review_rows import (
     GRADED,
+    PERSON,
     SKIPPED,
     UNSURE,
     Decision,
@@ -53,7 +54,9 @@ class PersonProgress:
     seconds: float | None
     """The median of an item; None where no time is known."""
     agreement: HitCount
-    """Same grade as another reviewer, of all pairs of grades on one item."""
+    """Same grade as another person, of all pairs of grades on one item."""
+    models: HitCount
+    """Same grade as a model or an import."""
     repeats: HitCount
     """Same grade as the first time, of the items that came twice."""
     gold: HitCount
@@ -78,11 +81,13 @@ class ReviewProgress:
     items: int
     drawn: Mapping[str, int]
     judged: int
-    """Items that somebody graded."""
+    """Items that a person graded."""
     by_two: int
-    """Items that two at least have graded."""
+    """Items that two people at least have graded."""
     disagreements: int
     """Of these, how many have different grades."""
+    by_models: int
+    """Items that a model or an import graded, which count for nothing above."""
     ruled: int
     people: Sequence[PersonProgress]
     trouble: Sequence[SentenceTrouble]
@@ -97,7 +102,7 @@ class ReviewProgress:
 class StandingDecisions:
     """The decisions that hold and what people disagree about, brought up to date by what was appended since.
 
-    Several threads may ask.
+    Models and imports are never among those who disagree. Several threads may ask.
     """
 
     def __init__(self, store: ReviewStore) -> None:
@@ -108,7 +113,9 @@ class StandingDecisions:
         self._stacks: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
         """What a reviewer said of an item and did not take back, by ids, the last one last."""
         self._said: dict[int, dict[int, Decision]] = defaultdict(dict)
-        """Of each item what holds by reviewer, first looks only."""
+        """Of each item what holds by person, first looks only."""
+        self._people: dict[int, bool] = {}
+        """Whether a reviewer is a person."""
         self._contested: set[int] = set()
 
     def current(self) -> list[Decision]:
@@ -118,13 +125,13 @@ class StandingDecisions:
             return [self._rows[stack[-1]] for stack in self._stacks.values() if stack]
 
     def contested(self) -> list[int]:
-        """The items that an adjudicator is asked about: reviewers differ, or one is unsure; in the order of items."""
+        """The items that an adjudicator is asked about: people differ, or one is unsure; in the order of items."""
         with self._lock:
             self._catch_up()
             return sorted(self._contested)
 
     def said_of(self, item: int) -> list[Decision]:
-        """What holds of an item, first looks only."""
+        """What people say of an item and holds, first looks only."""
         with self._lock:
             self._catch_up()
             return list(self._said[item].values())
@@ -139,8 +146,13 @@ class StandingDecisions:
             elif row.undoes in self._rows:
                 del self._rows[row.undoes]
                 stack.remove(row.undoes)
-            if not row.again:
+            if not row.again and self._is_person(row.reviewer):
                 self._judge_item(row, stack)
+
+    def _is_person(self, reviewer: int) -> bool:
+        if reviewer not in self._people:
+            self._people = {each.id: each.kind == PERSON for each in self._store.reviewers()}
+        return self._people.get(reviewer, False)
 
     def _judge_item(self, row: Decision, stack: Sequence[int]) -> None:
         said = self._said[row.item]
@@ -168,17 +180,27 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
     held = store.standing() if decisions is None else decisions
     rulings = store.rulings()
     reviewers = store.reviewers()
+    people = {each.id for each in reviewers if each.kind == PERSON}
     grades = grades_by_item(held)
+    by_people = grades_by_item([row for row in held if row.reviewer in people])
+    by_models = grades_by_item([row for row in held if row.reviewer not in people])
     gold = {row[0]: row[1] for row in store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL")}
     drawn = {row[0]: row[1] for row in store.rows("SELECT drawn, count(*) FROM item GROUP BY drawn ORDER BY drawn")}
-    shared = [each for each in grades.values() if len(each) > 1]
+    shared = [each for each in by_people.values() if len(each) > 1]
     links = Counter(each.reviewer for each in store.invitations() if not each.withdrawn)
     mine: dict[int, list[Decision]] = defaultdict(list)
     for row in held:
         mine[row.reviewer].append(row)
     ruled = Counter(ruling.reviewer for ruling in rulings.values())
-    people = [
-        _person(each, mine[each.id], links[each.id], ruled[each.id], _agreement(each.id, shared), gold)
+    progress = [
+        _person(
+            each,
+            mine[each.id],
+            links[each.id],
+            ruled[each.id],
+            (_agreement(each.id, grades, by_people), _agreement(each.id, grades, by_models)),
+            gold,
+        )
         for each in reviewers
     ]
     return ReviewProgress(
@@ -186,11 +208,12 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
         int(store.rows("SELECT count(*) FROM question")[0][0]),
         store.item_count,
         drawn,
-        len(grades),
+        len(by_people),
         len(shared),
         sum(len(set(each.values())) > 1 for each in shared),
+        len(by_models),
         len(rulings),
-        people,
+        progress,
         _trouble(store.project.guideline, held, list(rulings.values())),
         dict(Counter(ruling.cause for ruling in rulings.values() if ruling.cause)),
     )
@@ -209,7 +232,12 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
 
 
 def _person(
-    reviewer: Reviewer, rows: Sequence[Decision], links: int, ruled: int, agreement: HitCount, gold: Mapping[int, int]
+    reviewer: Reviewer,
+    rows: Sequence[Decision],
+    links: int,
+    ruled: int,
+    agreement: tuple[HitCount, HitCount],
+    gold: Mapping[int, int],
 ) -> PersonProgress:
     verdicts = Counter(row.verdict for row in rows if not row.again)
     seconds = [row.seconds for row in rows if row.seconds is not None and row.verdict != SKIPPED]
@@ -227,7 +255,8 @@ def _person(
         verdicts[SKIPPED],
         ruled,
         statistics.median(seconds) if seconds else None,
-        agreement,
+        agreement[0],
+        agreement[1],
         _equal(both),
         _equal(known),
     )
@@ -237,12 +266,15 @@ def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
     return HitCount(sum(one == other for one, other in pairs), len(pairs))
 
 
-def _agreement(reviewer: int, shared: Sequence[Mapping[int, int]]) -> HitCount:
+def _agreement(
+    reviewer: int, grades: Mapping[int, Mapping[int, int]], others: Mapping[int, Mapping[int, int]]
+) -> HitCount:
+    """Compare what a reviewer said of each item with what each of some others did."""
     pairs: list[tuple[int | None, int | None]] = [
-        (grades[reviewer], grade)
-        for grades in shared
-        if reviewer in grades
-        for other, grade in grades.items()
+        (given[reviewer], grade)
+        for item, given in grades.items()
+        if reviewer in given
+        for other, grade in others.get(item, {}).items()
         if other != reviewer
     ]
     return _equal(pairs)

@@ -52,6 +52,8 @@ class ReviewProject:
     repeat: float
     """The share of a person's items that come a second time."""
     seed: int
+    open_answer: bool = False
+    """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
 
     def as_dict(self) -> dict[str, Any]:
         """As it is kept, and as JSON shows it."""
@@ -200,6 +202,8 @@ class Ruling:
     seconds: float | None
     created: str
     undoes: int | None = None
+    revealed: tuple[Revealed, ...] = ()
+    """What the adjudicator had revealed before."""
 
 
 class Invitation(NamedTuple):

@@ -26,6 +26,7 @@ import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
@@ -37,10 +38,12 @@ from r2med.errors import R2medError, suggest
 from r2med.review.grading_scale import sentences
 from r2med.review.review_file import FORMAT, now, review_names, review_path, sealed, write_review
 from r2med.review.review_rows import (
+    ANSWER,
     GRADED,
     PERSON,
     REVIEWER,
     SKIPPED,
+    SOURCES,
     UNDONE,
     ChangedElsewhere,
     DealtItem,
@@ -64,7 +67,7 @@ _DECISION = (
     "id, reviewer, item, position, again, verdict, grade, span_start, span_end, note, sentence, seconds, revealed,"
     " created, undoes, token"
 )
-_RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token"
+_RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token, revealed"
 
 
 def create_review(
@@ -88,6 +91,8 @@ class ReviewStore:
         self.path = path
         self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
+        self._sound_reveals = 0
+        """The last row of `reveal` whose seal was compared."""
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
             raise DamagedError(f"{path}: the head of the review is damaged; restore the file from a copy")
@@ -165,6 +170,13 @@ class ReviewStore:
             raise DamagedError(f"{self.path}: {what} {row[0]} is damaged; restore the file from a copy")
         return row[:-1]
 
+    def state(self) -> int:
+        """Return a number that grows with every decision, ruling and reviewer."""
+        tables = ("decision", "ruling", "reviewer")
+        return int(
+            self.rows(f"SELECT {' + '.join(f'(SELECT coalesce(max(id), 0) FROM {each})' for each in tables)}")[0][0]
+        )
+
     # ------------------------------------------------------------------------------------------ who reviews
 
     def reviewers(self) -> list[Reviewer]:
@@ -209,16 +221,24 @@ class ReviewStore:
 
     def invitations(self) -> list[Invitation]:
         """Every link that was given out."""
-        query = """SELECT i.id, i.reviewer, i.created, coalesce(w.created, '') FROM invitation i
-                   LEFT JOIN withdrawal w ON w.invitation = i.id ORDER BY i.id"""
-        return [Invitation(*row) for row in self.rows(query)]
+        withdrawn = self._withdrawals()
+        rows = self.rows("SELECT id, reviewer, hash, created, seal FROM invitation ORDER BY id")
+        sound = (self._sound(row, "invitation") for row in rows)
+        return [
+            Invitation(number, reviewer, created, withdrawn.get(number, "")) for number, reviewer, _, created in sound
+        ]
+
+    def _withdrawals(self) -> dict[int, str]:
+        """Return when invitations were withdrawn. A damaged one is an error: nobody can tell whose it was."""
+        rows = self.rows("SELECT invitation, created, seal FROM withdrawal")
+        sound = [self._sound(row, "withdrawal") for row in rows]
+        return {row[0]: row[1] for row in sound}
 
     def admitted(self, secret: str) -> Reviewer | None:
         """Whom a secret belongs to; None where there is no such secret, or where it was withdrawn."""
-        query = """SELECT id, reviewer, hash, created, seal FROM invitation
-                   WHERE hash = ? AND id NOT IN (SELECT invitation FROM withdrawal)"""
+        query = "SELECT id, reviewer, hash, created, seal FROM invitation WHERE hash = ?"
         rows = self.rows(query, (secret_hash(secret),))
-        if not rows:
+        if not rows or rows[0][0] in self._withdrawals():
             return None
         known = self._sound(rows[0], "invitation")[1]
         return next((each for each in self.reviewers() if each.id == known), None)
@@ -235,8 +255,15 @@ class ReviewStore:
 
     def dealt(self, reviewer: int, position: int) -> DealtItem | None:
         """The item in a place of somebody's order; None where there is none."""
-        query = "SELECT position, item, again FROM deal WHERE reviewer = ? AND position = ?"
-        return next((_dealt(row) for row in self.rows(query, (reviewer, position))), None)
+        if position >= 1 << 63:  # more than SQLite counts to
+            return None
+        return next(iter(self.dealt_items("reviewer = ? AND position = ?", (reviewer, position))), None)
+
+    def dealt_items(self, which: str, values: Sequence[Value]) -> list[DealtItem]:
+        """Return the dealt items for which a condition of SQL holds."""
+        rows = self.rows(f"SELECT position, reviewer, item, again, shared, seal FROM deal WHERE {which}", values)
+        sound = (self._sound(row, "dealt item") for row in rows)
+        return [DealtItem(position, item, bool(again)) for position, _, item, again, _ in sound]
 
     def record(
         self, reviewer: int, position: int, draft: DraftDecision, token: str, seen: int | None = None
@@ -308,6 +335,11 @@ class ReviewStore:
         """A row by its id."""
         return self._decision(self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id = ?", (identifier,))[0])
 
+    def kept(self, reviewer: int, identifier: int) -> Decision | None:
+        """Return a decision of somebody's own by its id; None where it is another's, or there is none."""
+        query = f"SELECT {_DECISION}, seal FROM decision WHERE id = ? AND reviewer = ?"
+        return next(map(self._decision, self.rows(query, (identifier, reviewer))), None)
+
     def _decision(self, row: Sequence[Any]) -> Decision:
         return _read_decision(self._sound(row, "decision"))
 
@@ -349,16 +381,43 @@ class ReviewStore:
         return {name: grades for name, grades in found.items() if grades}
 
     def reveal(self, reviewer: int, position: int, what: str) -> None:
-        """Record that somebody had something revealed, before it is shown."""
+        """Record that somebody had something revealed, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
             row = sealed(last + 1, reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
-        """What somebody had revealed of an item so far."""
-        query = "SELECT what, created FROM reveal WHERE reviewer = ? AND position = ? ORDER BY id"
-        return tuple(Revealed(*row) for row in self.rows(query, (reviewer, position)))
+        """Return what somebody has seen in a place of their order: an answer revealed once is known from then on,
+        whichever passage of the question it was revealed at.
+        """
+        place = self.dealt(reviewer, position)
+        if place is None:
+            return ()
+        places = """SELECT deal.position FROM deal JOIN item ON item.number = deal.item
+                    WHERE deal.reviewer = ?1 AND item.question = (SELECT question FROM item WHERE number = ?3)"""
+        return self._revealed(reviewer, position, place.item, places)
+
+    def revealed_ruling(self, reviewer: int, item: int) -> tuple[Revealed, ...]:
+        """Return what an adjudicator has seen of an item's question."""
+        places = "SELECT number FROM item WHERE question = (SELECT question FROM item WHERE number = ?3)"
+        return self._revealed(reviewer, item, item, places)
+
+    def _revealed(self, reviewer: int, position: int, item: int, places: str) -> tuple[Revealed, ...]:
+        query = f"""SELECT what, min(created) FROM reveal
+                    WHERE reviewer = ?1 AND (position = ?2 OR what <> ?4 AND position IN ({places}))
+                    GROUP BY what ORDER BY min(id)"""
+        self._check_reveals()
+        seen = [Revealed(*row) for row in self.rows(query, (reviewer, position, item, SOURCES))]
+        if self.project.open_answer and self.question(self.item(item).question).answer:
+            seen = [Revealed(ANSWER, self.project.created), *(each for each in seen if each.what != ANSWER)]
+        return tuple(seen)
+
+    def _check_reveals(self) -> None:
+        """Compare the seals of what was revealed since the last check: a damaged row would hide in another's order."""
+        columns = "id, reviewer, position, what, created, seal"
+        for row in self.rows(f"SELECT {columns} FROM reveal WHERE id > ? ORDER BY id", (self._sound_reveals,)):
+            self._sound_reveals = self._sound(row, "revealed text")[0]
 
     # ------------------------------------------------------------------------------------------ adjudication
 
@@ -370,12 +429,15 @@ class ReviewStore:
             if not self._with_token("ruling", ruling.reviewer, token):
                 last = connection.execute("SELECT coalesce(max(id), 0) FROM ruling").fetchone()[0]
                 head = (last + 1, ruling.reviewer, ruling.item, ruling.grade, ruling.cause, ruling.sentence)
-                row = sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token)
-                connection.execute(f"INSERT INTO ruling VALUES ({', '.join('?' * len(row))})", row)
+                seen = orjson.dumps([list(each) for each in self.revealed_ruling(ruling.reviewer, ruling.item)])
+                row = sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token, seen)
+                marks = ", ".join("?" * len(row))
+                connection.execute(f"INSERT INTO ruling ({_RULING}, seal) VALUES ({marks})", row)
         return self._ruling(self._with_token("ruling", ruling.reviewer, token)[0])
 
     def _ruling(self, row: Sequence[Any]) -> Ruling:
-        return Ruling(*self._sound(row, "ruling")[:-1])
+        *head, _, seen = self._sound(row, "ruling")
+        return replace(Ruling(*head), revealed=tuple(Revealed(*each) for each in orjson.loads(seen)))
 
     def all_rulings(self) -> list[Ruling]:
         """Every row, taken back or not."""
@@ -396,10 +458,6 @@ def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
     if (row.verdict, row.grade, row.span, row.note) != (draft.verdict, draft.grade, draft.span, draft.note):
         raise ChangedElsewhere(_MEANWHILE)
     return row
-
-
-def _dealt(row: Sequence[Any]) -> DealtItem:
-    return DealtItem(row[0], row[1], bool(row[2]))
 
 
 def _append(

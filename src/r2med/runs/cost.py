@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from r2med.config.prices import prices
 from r2med.runs.record import RunRecord, StageRecord
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "?"
 """How an unknown cost is shown, everywhere."""
-COST_HEADINGS = ("requests", "tokens", "thought", "$", "s/query")
+COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")
 """The headings of what a system took."""
 _STORED = ("replay", "candidates")
 """Stages that read what was made elsewhere, in a time that nobody recorded."""
@@ -66,26 +67,30 @@ class Cost:
         accounts = [account for record in records for account in record.accounts]
         works = [record.work for record in records]
         steps = None if None in works else [step for work in works if work for step in work]
-        unpriced = any(map(_unpriced, records))
-        prices = [account.cost for account in accounts if account.cost is not None]
+        unpriced = any(map(_unpriced, records)) or not all(account.whole for account in accounts)
+        bills = [account.cost for account in accounts if account.cost is not None]
+        counted = all(account.counted for account in accounts)
 
         def count(name: str) -> int | None:
-            return None if unpriced else sum(getattr(account, name) for account in accounts)
+            known = not unpriced and (counted or name == "requests")
+            return sum(getattr(account, name) for account in accounts) if known else None
 
         def phase(name: str) -> float | None:
             return None if steps is None else sum(getattr(step, name) for step in steps)
 
         searched = None if any(map(_partial, records)) else phase("search")
+        searching = None if searched is None else searched + sum(account.seconds for account in accounts)
+        dollars = None if unpriced or len(bills) < len(accounts) else float(sum(bills))
         return cls(
             count("requests"),
             count("prompt_tokens"),
             count("completion_tokens"),
             count("reasoning_tokens"),
-            None if unpriced or len(prices) < len(accounts) else float(sum(prices)),
+            _with_hardware(dollars, [phase("load"), phase("index"), searching]),
             seconds,
             phase("load"),
             phase("index"),
-            None if searched is None else searched + sum(account.seconds for account in accounts),
+            searching,
             queries,
         )
 
@@ -96,7 +101,7 @@ class Cost:
 
     @property
     def tokens(self) -> int | None:
-        """Read and written, thought included."""
+        """Read and written, reasoning included."""
         known = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
 
@@ -117,7 +122,7 @@ class Cost:
         >>> Cost(searching=0.00042, queries=1).cells()
         ['-', '-', '-', '-', '0.00042']
         """
-        asked = self.requests != 0
+        asked = self.requests != 0 or bool(self.dollars)
 
         def shown(value: float | None, write: Callable[[Any], str]) -> str:
             return UNKNOWN if value is None else write(value) if asked else "-"
@@ -125,6 +130,14 @@ class Cost:
         counts = [shown(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
         seconds = self.seconds_per_query
         return [*counts, shown(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
+
+
+def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> float | None:
+    """Add what the hours of the user's own hardware cost, where they have a price."""
+    hour = prices().hour
+    if hour is None or dollars is None:
+        return dollars
+    return None if None in seconds else dollars + hour * sum(each for each in seconds if each is not None) / 3600
 
 
 def dollars_text(value: float) -> str:
@@ -158,8 +171,11 @@ def seconds_text(value: float) -> str:
 
 def _unpriced(record: RunRecord) -> bool:
     """Whether a record does not say what was asked for and paid: another tool's lists, stored texts, sold vectors."""
-    stages = record.stages
-    return stages is None or any(stage.imported or stage.name == "replay" or _served(stage) for stage in stages)
+    billed = {step.stage for step in record.work or () if step.account is not None}
+    return record.stages is None or any(
+        stage.imported or stage.name == "replay" or (_served(stage) and stage.spec not in billed)
+        for stage in record.stages
+    )
 
 
 def _partial(record: RunRecord) -> bool:
@@ -170,7 +186,7 @@ def _partial(record: RunRecord) -> bool:
 
 
 def _served(stage: StageRecord) -> bool:
-    """Whether a stage asks a server that sells vectors or scores, whose prices no record has."""
+    """Whether a stage asks a server that sells vectors, scores or searches."""
     encoder = stage.settings.get("encoder")
     backend = encoder.get("backend") if isinstance(encoder, dict) else stage.settings.get("backend")
     return stage.name == "api-rerank" or backend == "api"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -147,6 +147,12 @@ _SEALED = f"{_COLUMNS}, seal, used_seal"
 _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
 
 
+class RecordedName(str):
+    """The name of a system that was read from the ledger: it stands for its runs, whatever its files hold now."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Entry:
     """One system on one task, as the ledger remembers it."""
@@ -169,6 +175,17 @@ class Entry:
     """When, in UTC."""
     used: int = 0
     """Its place in the order in which runs were made or taken from the ledger again; no clock has a part in it."""
+    variant: str = ""
+    """What tells its system from others of the same spec, whose files held something else; mostly empty."""
+
+    @property
+    def name(self) -> str:
+        """The system as a table shows it: the spec, and the content of its files where the ledger has several.
+
+        >>> Entry("k", "./mine", "t", "custom", (), 0.0, variant="3f2a91").name
+        './mine [3f2a91]'
+        """
+        return f"{self.system} [{self.variant}]" if self.variant else self.system
 
     @property
     def id(self) -> str:
@@ -260,7 +277,8 @@ class Ledger:
         data = pack(finished.run)
         texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
         with self._db.transaction() as db:
-            db.execute("DELETE FROM runs WHERE key = ?", (entry.key,))
+            # A damaged row may have kept only one of the two.
+            db.execute("DELETE FROM runs WHERE key = ? OR id = ?", (entry.key, entry.id))
             (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
             sealed = (*row, used, seal(*row), seal(entry.id, used))
             db.execute(f"INSERT INTO runs ({_SEALED}) VALUES ({', '.join('?' * len(sealed))})", sealed)
@@ -301,7 +319,7 @@ class Ledger:
             raise R2medError(f"several runs start with {name!r}; give more of the id")
         if not _is_sound(rows[0]):
             raise DamagedError(f"run {name} is damaged in the ledger; make it again with r2med run")
-        return self._entry(rows[0])
+        return self._told_apart([self._entry(rows[0])])[0]
 
     def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
         """The runs, the last one used first, of one system or one group where that is asked."""
@@ -309,7 +327,17 @@ class Ledger:
             f"SELECT {_SEALED} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
             " ORDER BY used DESC LIMIT ?3"
         )
-        return self._sound(self._db.rows(query, (system, group, limit)))
+        return self._told_apart(self._sound(self._db.rows(query, (system, group, limit))))
+
+    def _told_apart(self, entries: list[Entry]) -> list[Entry]:
+        """Return the runs, with a variant where the ledger has runs of the same spec with other files."""
+        contents: dict[str, set[str]] = {}
+        for system in {entry.system for entry in entries if entry.record.local}:
+            query = "SELECT DISTINCT record ->> '$.local' FROM runs WHERE system = ?"
+            records = [RunRecord(local=orjson.loads(row[0] or "{}")) for row in self._db.rows(query, (system,))]
+            contents[system] = {record.content for record in records}
+        several = {system for system, found in contents.items() if len(found) > 1}
+        return [replace(e, variant=e.record.content) if e.system in several else e for e in entries]
 
     def run(self, entry: Entry) -> Run:
         """The ranked lists of a run."""

@@ -6,12 +6,13 @@ that made a run did not record is None: unknown, and not zero.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
-from r2med.runs.step_record import Account, Json, StepRecord, known_fields
+from r2med.runs.step_record import Account, Json, Spending, StepRecord, known_fields
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,19 @@ class RunRecord:
     work: tuple[StepRecord, ...] | None = None
     """Every step once, those that several branches share too."""
     provenance: Provenance = field(default_factory=Provenance)
+    local: Mapping[str, str] | None = None
+    """The files, folders and code of the user's own that the spec names: where they were, and a hash of each."""
+
+    @property
+    def content(self) -> str:
+        """A short name of what the user's own files held, wherever they were; empty for a system without any.
+
+        >>> RunRecord(local={"/a/my-encoder": "12"}).content == RunRecord(local={"/b/copy": "12"}).content
+        True
+        """
+        if not self.local:
+            return ""
+        return hashlib.blake2b("\n".join(sorted(self.local.values())).encode(), digest_size=4).hexdigest()[:6]
 
     @property
     def accounts(self) -> list[Account]:
@@ -121,6 +135,18 @@ class RunRecord:
         if self.work is not None:
             return [step.account for step in self.work if step.account is not None]
         return [account for _, account in dict.fromkeys(_noted(self.notes))]
+
+    @property
+    def foreseen_and_used(self) -> tuple[Spending, Spending] | None:
+        """What steps were foreseen to take and what they took; None where nothing was asked, or some was known."""
+        steps = [(step.foreseen, step.account) for step in self.work or () if step.account is not None]
+        foreseen, used = Spending(), Spending()
+        for before, bill in steps:
+            if before is None or bill.cached or not bill.whole or not bill.counted:
+                return None
+            foreseen = foreseen.plus(before)
+            used = used.plus(Spending(bill.requests, bill.prompt_tokens + bill.completion_tokens, bill.cost))
+        return (foreseen, used) if used.requests else None
 
     @property
     def recall_lost(self) -> float | None:
@@ -180,6 +206,7 @@ class RunRecord:
             notes=content.get("notes", {}),
             work=None if work is None else tuple(map(StepRecord.from_json, work)),
             provenance=Provenance.from_json(content),
+            local=content.get("local"),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -194,6 +221,7 @@ class RunRecord:
             "incomplete": dict(self.incomplete),
             "notes": dict(self.notes),
             **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
+            **({} if self.local is None else {"local": dict(self.local)}),
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,8 @@ class Result:
         }
         if self.cost.requests != 0:
             found["cost"] = self.cost.as_dict()
+        if (pair := self.record.foreseen_and_used) is not None:
+            found |= {"foreseen": asdict(pair[0]), "used": asdict(pair[1])}
         if self.run_id:
             found |= {"run": self.run_id, "cached": self.cached}
         if self.oracle:
@@ -117,7 +119,10 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
     tasks: dict[tuple[str, str], list[str]] = {}
     for each in failures:
         tasks.setdefault((each.system, each.message), []).append((names or {}).get(each.task, each.task))
-    return [f"failed: {system} on {', '.join(several)}: {message}" for (system, message), several in tasks.items()]
+    return [
+        f"failed: {system and f'{system} on '}{', '.join(several)}: {message}"
+        for (system, message), several in tasks.items()
+    ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,8 +141,12 @@ class Report(Viewable):
     failures: Sequence[Failure] = ()
     asked: Sequence[tuple[str, str]] = ()
     """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
+    headline: Sequence[str] = ()
+    """The measures that were asked for: those that it prints, and that `per_query` has; empty for the usual ones."""
     postponed: Sequence[Failure] = ()
     """Systems of which this command did only its share, on tasks; other commands of the batch do the rest."""
+    specs: Mapping[str, str] = field(default_factory=dict)
+    """The spec of each system that stands under another name."""
 
     def whole(self) -> Report:
         """This report; `Postponed` where other commands of the batch have to do something first."""
@@ -152,13 +161,26 @@ class Report(Viewable):
             [replace(result, system=names.get(result.system, result.system)) for result in self.results],
             [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
             self.asked,
+            self.headline,
             self.postponed,
+            {name: spec for spec, name in names.items()},
+        )
+
+    def with_task_names(self) -> Report:
+        """Return the same with short names in place of the paths of folders, for files that others read."""
+        names = self.names
+        return replace(
+            self,
+            results=[replace(result, task=names[result.task]) for result in self.results],
+            failures=[replace(failure, task=names.get(failure.task, failure.task)) for failure in self.failures],
+            asked=[(names.get(task, task), group) for task, group in self.asked],
         )
 
     @cached_property
     def systems(self) -> list[str]:
         """The systems, in the order they were asked for."""
-        return list(dict.fromkeys([*(r.system for r in self.results), *(f.system for f in self.failures)]))
+        failed = (failure.system for failure in self.failures if failure.system)
+        return list(dict.fromkeys([*(result.system for result in self.results), *failed]))
 
     @cached_property
     def groups(self) -> list[str]:
@@ -253,12 +275,15 @@ class Report(Viewable):
         import polars as pl
 
         frames = [
-            pl.DataFrame({"query": result.query_ids, **result.scores}).select(
+            pl.DataFrame({"query": result.query_ids, **self._asked_scores(result)}).select(
                 pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"), pl.all()
             )
             for result in self.results
         ]
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+    def _asked_scores(self, result: Result) -> Mapping[str, NDArray[np.float64]]:
+        return {name: values for name, values in result.scores.items() if not self.headline or name in self.headline}
 
     def __repr__(self) -> str:
         tasks = len({result.task for result in self.results})

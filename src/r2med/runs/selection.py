@@ -6,8 +6,9 @@ last one on that data; where it has none, its last one at all, which then cannot
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from r2med.data.dataset import Dataset
@@ -16,7 +17,7 @@ from r2med.errors import DataError, R2medError
 from r2med.runs.ledger import Entry
 
 Current = Mapping[str, Mapping[str, Entry]]
-"""System to task to its current run."""
+"""The name of a system to task to its current run."""
 _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or answers"}
 
 
@@ -45,10 +46,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Shared:
-    """Several systems on the tasks that all of them were run on, which are of one group."""
+    """Several systems on the tasks that all of them were run on, of one group unless they are looked at one by one."""
 
     systems: tuple[Chosen, ...]
     tasks: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+    """What is left out though it was not asked for by name."""
 
     @property
     def group(self) -> str:
@@ -58,7 +61,7 @@ class Shared:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was asked for by name and is left out."""
-        return tuple(chosen.lack for chosen in self.systems if chosen.lack)
+        return (*(chosen.lack for chosen in self.systems if chosen.lack), *self.remarks)
 
     def on(self, task: str) -> tuple[Entry, ...]:
         """The runs on a task, in the order of the systems."""
@@ -73,13 +76,50 @@ def current_data(entries: Iterable[Entry]) -> dict[str, str]:
     return found
 
 
-def current_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
-    """The current run of every system on every task, from all runs with the last one used first."""
-    data = current_data(entries)
-    found: dict[str, dict[str, Entry]] = {}
-    for entry in sorted(entries, key=lambda entry: entry.data != data[entry.task]):
-        found.setdefault(entry.system, {}).setdefault(entry.task, entry)
-    return {system: _in_order(runs) for system, runs in found.items()}
+def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = None) -> dict[str, dict[str, Entry]]:
+    """The current run of every system on every task, from all runs with the last one used first.
+
+    One spec whose files held different things stands for several systems, each under a name of its own. `present` are
+    fingerprints of the data that tasks have now, where these were looked up.
+    """
+    data = current_data(entries) | dict(present or {})
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.name, []).append(entry)
+    return {system: current_of(runs, data) for system, runs in found.items()}
+
+
+def current_of(runs: Sequence[Entry], data: Mapping[str, str]) -> dict[str, Entry]:
+    """Return the current run of one system on each task, where `data` is the current data of the tasks."""
+    found: dict[str, Entry] = {}
+    for entry in sorted(runs, key=lambda entry: entry.data != data[entry.task]):
+        found.setdefault(entry.task, entry)
+    return _in_order(found)
+
+
+class OtherContentError(R2medError):
+    """A spec names files, and no run, or no single one, was made with what they hold."""
+
+
+def name_content(runs: Sequence[Entry]) -> str:
+    """Return when and with which files the last of some runs was made, in words."""
+    entry = runs[0]
+    places = " and ".join(entry.record.local or ()) or "files that were not recorded"
+    return f"{entry.created[:16].replace('T', ' ')} UTC, {places}, run {entry.id}"
+
+
+def refuse_content(system: str, runs: Sequence[Entry], label: str) -> OtherContentError:
+    """Return the error about a spec whose files hold something that was never run."""
+    advice = f"run it: r2med run {system!r} --tasks {runs[0].task}"
+    return OtherContentError(
+        f"{label} as it is here was not run; the last run was of other content ({name_content(runs)}); {advice}"
+    )
+
+
+def refuse_choice(system: str, variants: Sequence[Sequence[Entry]]) -> OtherContentError:
+    """Return the error about a spec that is not here and was run with different files."""
+    choices = "; ".join(f"{runs[0].name!r} ({name_content(runs)})" for runs in variants)
+    return OtherContentError(f"{system} is not here and was run with {len(variants)} contents; name one: {choices}")
 
 
 def _in_order(runs: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -101,7 +141,13 @@ def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
 def with_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """The runs in whose id, system or task every word of a text occurs."""
     words = text.casefold().split()
-    return [e for e in entries if all(word in f"{e.id}\n{e.system}\n{e.task}".casefold() for word in words)]
+    return [e for e in entries if all(word in f"{e.id}\n{e.name}\n{e.task}".casefold() for word in words)]
+
+
+def with_query(chosen: Sequence[Chosen], query: str) -> list[Chosen]:
+    """Return the runs on the tasks that have a query; all of them if it is empty or no task has it."""
+    runs = [{task: entry for task, entry in each.runs.items() if query in entry.queries} for each in chosen]
+    return [replace(each, runs=some) for each, some in zip(chosen, runs, strict=True)] if all(runs) else list(chosen)
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
@@ -118,18 +164,80 @@ def require_all(chosen: Sequence[Chosen]) -> None:
 
 def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
     """Systems on the tasks that all of them were run on; runs that saw different data are refused."""
+    shared = _common(chosen)
+    _check_group(shared)
+    _check_data_of(shared)
+    return shared
+
+
+def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
+    """Return the same for each group of tasks: their scores are never put together.
+
+    Runs that saw different data are refused, or left out with a remark where other groups remain.
+    """
+    shared = _common(chosen)
+    groups: list[Shared] = []
+    errors: list[R2medError] = []
+    for tasks in _task_groups(shared).values():
+        group = replace(shared, tasks=tasks)
+        try:
+            _check_data_of(group)
+            groups.append(group)
+        except R2medError as error:
+            errors.append(error)
+    if not groups:
+        raise errors[0]
+    return [replace(group, remarks=tuple(map(str, errors))) for group in groups]
+
+
+def in_any_group(chosen: Sequence[Chosen]) -> Shared:
+    """Return the systems on all tasks that they share, of whatever group: nothing is averaged over these."""
+    shared = _common(chosen)
+    _check_data_of(shared)
+    return shared
+
+
+def _common(chosen: Sequence[Chosen]) -> Shared:
     systems = tuple(chosen)
     common = [task for task in systems[0].runs if all(task in each.runs for each in systems)]
     if not common:
         labels = " and ".join(dict.fromkeys(each.label for each in systems))
         raise R2medError("; ".join([f"{labels} have no task in common in the ledger", *Shared(systems, ()).notes]))
-    groups = {systems[0].runs[task].group for task in common}
-    if len(groups) > 1:
-        raise R2medError(f"these runs are of several groups ({', '.join(sorted(groups))}); choose with --tasks")
-    shared = Shared(systems, tuple(common))
-    for task in common:
+    return Shared(systems, tuple(common))
+
+
+def _task_groups(shared: Shared) -> dict[str, tuple[str, ...]]:
+    """Return the tasks by their groups."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for task in shared.tasks:
+        group = shared.systems[0].runs[task].group
+        groups[group] = (*groups.get(group, ()), task)
+    return groups
+
+
+def _check_group(shared: Shared) -> None:
+    if len(groups := _task_groups(shared)) > 1:
+        raise R2medError(several_groups(groups))
+
+
+def several_groups(groups: Mapping[str, Sequence[str]]) -> str:
+    """Return the sentence about tasks of several groups, with what to type to choose one of them.
+
+    >>> several_groups({"sample": ["sample/Biology"], "custom": ["/data/my ward"]})
+    "these runs are of several groups; choose with --tasks sample/Biology or --tasks '/data/my ward'"
+    """
+    known: dict[str, set[str]] = {}
+    for task in registry().values():
+        known.setdefault(task.group, set()).add(task.name)
+    choices = [
+        f"--tasks {group if set(tasks) == known.get(group) else shlex.join(tasks)}" for group, tasks in groups.items()
+    ]
+    return f"these runs are of several groups; choose with {' or '.join(choices)}"
+
+
+def _check_data_of(shared: Shared) -> None:
+    for task in shared.tasks:
         check_same_data(shared.on(task))
-    return shared
 
 
 class Seen(Protocol):

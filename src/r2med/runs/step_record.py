@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, Self
 
@@ -30,6 +30,18 @@ class Account:
     """The part of `cost` that was spent this time."""
     seconds: float = 0.0
     """The sum over requests, not the time on the clock."""
+    counted: bool = True
+    """Whether the server stated the tokens of every request."""
+    whole: bool = True
+    """Whether it is all that the step takes; not where vectors or scores of an earlier run were used again."""
+
+    def plus(self, other: Account) -> Account:
+        """Return both together."""
+        summed: dict[str, Any] = {
+            name: None if value is None or (also := getattr(other, name)) is None else value + also
+            for name, value in vars(self).items()
+        }
+        return replace(Account(**summed), counted=self.counted and other.counted, whole=self.whole and other.whole)
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
@@ -37,8 +49,42 @@ class Account:
         return cls(**known_fields(cls, content))
 
     def as_json(self) -> dict[str, int | float | None]:
-        """The account for a record."""
-        return asdict(self)
+        """The account for a record; what is as usual is left out."""
+        usual = [name for name in ("counted", "whole") if getattr(self, name)]
+        return {name: value for name, value in asdict(self).items() if name not in usual}
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Requests, tokens and US dollars, foreseen or used."""
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float | None = 0.0
+    """None where a price is unknown."""
+
+    @classmethod
+    def from_forecast(cls, facts: Json) -> Self:
+        """Return what a stage's forecast amounts to, where it may come in parts.
+
+        >>> Spending.from_forecast({"requests": 2, "requests at most": 6, "prompt tokens": 50, "dollars": 0.5})
+        Spending(requests=2, tokens=50, dollars=0.5)
+        """
+        shown = {name: value for name, value in facts.items() if "at most" not in name}
+        asked = [value for name, value in shown.items() if name.startswith("requests")]
+        prices = [value for name, value in shown.items() if name.startswith("dollars")]
+        tokens = [value for name, value in shown.items() if "tokens" in name and isinstance(value, int)]
+        return cls(
+            sum(asked) if asked else facts.get("requests at most", 0),
+            sum(tokens),
+            None if None in prices else float(sum(prices)),
+        )
+
+    def plus(self, other: Spending) -> Spending:
+        """Return both together."""
+        known = self.dollars is not None and other.dollars is not None
+        dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
+        return Spending(self.requests + other.requests, self.tokens + other.tokens, dollars)
 
 
 @dataclass(frozen=True)
@@ -58,6 +104,8 @@ class StepRecord:
     """Of the language model that it asked, if any."""
     reused: tuple[str, ...] = ()
     """What was taken from the cache of an earlier run, so that the time is not all that it takes."""
+    foreseen: Spending | None = None
+    """What the plan said of it before anything was asked."""
 
     @property
     def seconds(self) -> float:
@@ -76,12 +124,14 @@ class StepRecord:
             known("ask", 0.0),
             None if account is None else Account.from_json(account),
             tuple(known("reused", ())),
+            None if "foreseen" not in content else Spending(**known_fields(Spending, content["foreseen"])),
         )
 
     def as_json(self) -> dict[str, Any]:
         """The step for a record."""
         account = None if self.account is None else self.account.as_json()
-        content = vars(self) | {"account": account, "reused": list(self.reused) or None}
+        foreseen = None if self.foreseen is None else asdict(self.foreseen)
+        content = vars(self) | {"account": account, "reused": list(self.reused) or None, "foreseen": foreseen}
         return {name: value for name, value in content.items() if value is not None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 TEXT, HTML = "text", "html"
@@ -21,6 +22,6 @@ class Viewable:
     def __str__(self) -> str:
         return _VIEWS.get((type(self), TEXT), repr)(self)
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         view = _VIEWS.get((type(self), HTML))
-        return None if view is None else view(self)
+        return f"<pre>{escape(str(self))}</pre>" if view is None else view(self)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r2med.errors import R2medError
-from r2med.storage.checksums import is_unchanged, write_checksums
+from r2med.storage.checksums import KEY, is_unchanged, write_checksums
 from r2med.storage.files import draft_folder, sweep, unwritable
 from r2med.storage.home import home
 
@@ -44,8 +44,11 @@ class Cache:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             sweep(self.root, "*/.*")
+            if target.is_dir():
+                self.drop(kind, key)  # the entry of another key
             with draft_folder(target.parent, key[:8]) as draft:
                 build(draft)
+                (draft / KEY).write_text(f"{kind}/{key}")
                 draft.rename(target)
         except OSError as error:
             # Another process may have finished the same entry first; its folder is as good as ours.
@@ -70,8 +73,11 @@ class Cache:
             self.sound_entry(kind, key, build)
 
     def has(self, kind: str, key: str) -> bool:
-        """Whether an entry is there."""
-        return (self.root / kind / key).is_dir()
+        """Return whether an entry is there, and is the one of this key and no other under its name."""
+        try:
+            return (self.root / kind / key / KEY).read_bytes() == f"{kind}/{key}".encode()
+        except OSError:
+            return False
 
     def drop(self, kind: str, key: str) -> None:
         """Forget an entry, for one that turned out damaged."""

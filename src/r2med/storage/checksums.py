@@ -10,6 +10,8 @@ import orjson
 
 FILE = "meta.json"
 """Where a folder keeps the checksum of every other file in it."""
+KEY = "entry.key"
+"""Where an entry of the cache keeps its own key, which is compared and needs no checksum."""
 
 
 def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
@@ -41,7 +43,9 @@ def is_unchanged(folder: Path, *, by_size: Sequence[str] = ()) -> bool:
 def _checksums(folder: Path, by_size: Sequence[str]) -> dict[str, int]:
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {
-        name: path.stat().st_size if name in by_size else checksum(path) for name, path in files.items() if name != FILE
+        name: path.stat().st_size if name in by_size else checksum(path)
+        for name, path in files.items()
+        if name not in (FILE, KEY)
     }
 
 

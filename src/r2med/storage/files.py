@@ -33,6 +33,23 @@ def expanded(path: str | Path) -> Path:
         raise DataError(f"{path}: there is no such user's home") from error
 
 
+def spelled(path: str) -> str:
+    """Return a path in the one spelling that specs have: without `./`, `//` or `..` that lead nowhere.
+
+    >>> spelled("./prompts//mine.txt"), spelled("prompts/../mine.txt"), spelled("")
+    ('prompts/mine.txt', 'mine.txt', '')
+    """
+    if not path:
+        return path
+    plain = os.path.normpath(path)
+    try:
+        # `link/..` is the parent of where the link leads.
+        same = ".." not in Path(path).parts or expanded(plain).resolve() == expanded(path).resolve()
+    except (OSError, ValueError):
+        return path
+    return plain if same else path
+
+
 def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> None:
     """Write a file in one step, so that nobody ever meets half of it; with `parents` its folder is made.
 
@@ -221,6 +238,11 @@ def _lock(handle: int, *, wait: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def lock_open_file(handle: int) -> bool:
+    """Lock an open file until it is closed; return False when another process has it, or there are no locks there."""
+    return _lock(handle, wait=False)
 
 
 def _release(lock: int | None) -> None:

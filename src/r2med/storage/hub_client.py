@@ -10,7 +10,7 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from r2med.errors import R2medError, first_line
+from r2med.errors import HubUnreachable, R2medError, first_line
 
 if TYPE_CHECKING:
     from huggingface_hub import DatasetInfo, ModelInfo
@@ -108,20 +108,20 @@ class Hub:
             advice = "check the name, HF_ENDPOINT and HF_TOKEN"
             raise self.error(f"{repo} does not exist at {at}, or is private: {advice}") from error
         except errors.OfflineModeIsEnabled as error:
-            raise self.error(_offline(repo, revision)) from error
+            raise HubUnreachable(_offline(repo, revision)) from error
         except errors.LocalEntryNotFoundError as error:
             if constants.HF_HUB_OFFLINE:
-                raise self.error(_offline(repo, revision)) from error
-            raise self.error(_unreachable(repo, at, error.__cause__ or error)) from error
+                raise HubUnreachable(_offline(repo, revision)) from error
+            raise HubUnreachable(_unreachable(repo, at, error.__cause__ or error)) from error
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
             advice = "check HF_TOKEN" if status in (401, 403) else "try again later"
             raise self.error(f"{at} answered {status} for {repo}; {advice}") from error
         except (transport, ConnectionError, TimeoutError) as error:
-            raise self.error(_unreachable(repo, at, error)) from error
+            raise HubUnreachable(_unreachable(repo, at, error)) from error
         except OSError as error:
             if error.errno is None:
-                raise self.error(_unreachable(repo, at, error)) from error
+                raise HubUnreachable(_unreachable(repo, at, error)) from error
             place = constants.HF_HUB_CACHE
             raise self.error(f"cannot keep {repo} in {place}: {error.strerror}; see HF_HOME") from error
 

@@ -2,7 +2,7 @@
 
 A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
 done. It is locked by its process, so that of a process which was killed is known, and removed by the next that looks.
-What became of work that was stopped or took a while is kept beside these files for some time.
+What became of work that was stopped or killed, or took a while, is kept beside these files for some time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, one_line
-from r2med.storage.files import HeldFile, sweep, write_file
+from r2med.storage.files import HeldFile, remove_abandoned, sweep, write_file
 from r2med.storage.home import home
 from r2med.storage.process_mark import process_mark
-from r2med.storage.work_states import BROKEN, FINISHED, KEPT, RUNNING, STOPPED
+from r2med.storage.work_states import BROKEN, FINISHED, KEPT, KILLED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from r2med.storage.work import MoneySpent, Work
@@ -173,8 +173,7 @@ class ProgressFile:
             return
         # Somebody who stopped work looks for it, however short it was.
         if outcome == STOPPED or time.time() - work.began >= _LONG:
-            cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in work.cells)
-            _remember(replace(work, cells=cells, ended=time.time(), outcome=outcome, error=error))
+            _remember(replace(work, ended=time.time(), outcome=outcome, error=error))
 
     def _touch(self, *, at_once: bool = False) -> None:
         """Write what has changed, unless it was just written; nothing before there was anything to see."""
@@ -228,9 +227,10 @@ def _outcome(error: BaseException) -> tuple[str, str]:
 
 def _remember(work: Work) -> None:
     """Keep what became of some work, and forget the oldest."""
+    cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in work.cells)
     with suppress(OSError, R2medError):
         place = _folder() / "finished"
-        write_file(place / f"{work.name}.json", _encoded(work), parents=True)
+        write_file(place / f"{work.name}.json", _encoded(replace(work, cells=cells)), parents=True)
         kept = sorted(place.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for path in kept[:-_MOST]:
             path.unlink(missing_ok=True)
@@ -253,10 +253,8 @@ def ended_work() -> list[Work]:
 
 
 def anybody_works() -> bool:
-    """Whether there is any work, without reading what it is."""
-    with suppress(OSError, R2medError), os.scandir(_folder()) as files:
-        return any(each.name.endswith(".json") for each in files)
-    return False
+    """Return whether there is any work."""
+    return bool(in_progress())
 
 
 def state_of_files() -> tuple[tuple[str, int], ...]:
@@ -289,9 +287,13 @@ def _read(path: Path) -> Work | None:
 
 
 def _sweep() -> None:
-    """Remove what processes left behind that were killed."""
+    """Remove the files of processes that were killed, and remember how far their work was."""
     with suppress(OSError, R2medError):
-        for pattern in ("*.json", ".*.r2med-*", "*.draft"):
+        for path in _folder().glob("*.json"):
+            work = _read(path)
+            if remove_abandoned(path) and work is not None:
+                _remember(replace(work, ended=work.updated, outcome=KILLED))
+        for pattern in (".*.r2med-*", "*.draft"):
             sweep(_folder(), pattern)
 
 

@@ -43,7 +43,7 @@ def read_tables(file: Path, text: str, readers: Mapping[str, Callable[[Mapping[s
     """What the tables of a file say, each read by the reader of its name."""
     try:
         tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: not readable as TOML: {error}") from error
     made: dict[str, Any] = {}
     for name, table in tables.items():

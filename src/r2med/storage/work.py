@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from r2med.storage.process_mark import is_gone, is_here
-from r2med.storage.work_states import DONE, RUNNING, WAITING
+from r2med.storage.work_states import DONE, FAILED, FINISHED, KEPT, RUNNING, WAITING
+
+_TELLING = 0.1
+"""The share of a plan that tells how long the rest may take."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Work:
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
     outcome: str = ""
-    """One of `FINISHED`, `STOPPED` and `BROKEN` when it has ended."""
+    """One of `FINISHED`, `STOPPED`, `BROKEN` and `KILLED` when it has ended."""
     error: str = ""
 
     @classmethod
@@ -118,6 +121,17 @@ class Work:
         """How many of its cells need no more work."""
         return sum(cell.state not in (WAITING, RUNNING) for cell in self.cells)
 
+    @property
+    def summary(self) -> str:
+        """Say in a few words how it ended.
+
+        >>> cells = (PlannedCell("a", "t", DONE), PlannedCell("b", "t", FAILED))
+        >>> Work(1, "", "", 0.0, 0.0, cells=cells, outcome=FINISHED).summary
+        '1 of 2 failed'
+        """
+        failed = sum(cell.state == FAILED for cell in self.cells)
+        return f"{failed} of {len(self.cells)} failed" if failed and self.outcome == FINISHED else self.outcome
+
     def left(self, now: float) -> float | None:
         """About how many seconds are left; None as long as nothing tells.
 
@@ -129,7 +143,8 @@ class Work:
         if not self.cells:
             return step
         made = [cell.seconds for cell in self.cells if cell.state == DONE]
-        if not made:
+        planned = sum(cell.state != KEPT for cell in self.cells)
+        if not made or len(made) < _TELLING * planned:
             return step if len(self.cells) == 1 else None
         waiting = sum(cell.state == WAITING for cell in self.cells)
         running = any(cell.state == RUNNING for cell in self.cells)

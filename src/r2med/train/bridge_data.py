@@ -57,7 +57,7 @@ class MadeData:
 
     def as_dict(self) -> dict[str, Any]:
         """The shape of `--json`."""
-        names = ("rows", "types", "steps", "sources_judged_positive", "licence", "origin", "leakage")
+        names = ("rows", "types", "steps", "held_out", "sources_judged_positive", "licence", "origin", "leakage")
         return {"file": str(self.file), "card": str(card_path(self.file)), **{n: self.record[n] for n in names}}
 
 
@@ -207,6 +207,7 @@ class DataMaker:
             "licence": common.licence,
             "rows": count_rows(frame),
             "types": count_types(frame),
+            "held_out": pool.held_out._asdict(),
             "sources_judged_positive": positive / seen if seen else None,
             "steps": [asdict(count) for count in self.counts],
             "settings": self.settings.as_dict() | ({"build": built.manifest["plan"]} if self.built else {}),

@@ -34,12 +34,28 @@ def card_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"Made from: {record['origin']}. Licence of the texts: {record['licence']}.")
     yield "Questions and labels were written by language models, not by experts; the passage that a question was"
     yield "written from is neither its positive nor its negative."
+    yield from ("", *_held_out_lines(record))
     yield from ("", *_leakage_lines(record["leakage"]), *_step_lines(record["steps"]), *_type_lines(record["types"]))
     yield from ("", "## Settings", "", "```json")
     yield orjson.dumps(record["settings"], option=orjson.OPT_INDENT_2).decode()
     yield from ("```", "", "## Prompts", "")
     for prompt, text in record["prompts"].items():
         yield from (f"### {prompt}", "", "~~~", text, "~~~", "")
+
+
+def held_out_text(record: Mapping[str, Any]) -> str:
+    """Say in a sentence how apart the parts are."""
+    found, dev = record["held_out"], record["rows"]["dev"]
+    counts = f"{found['questions']:,} questions are {found['groups']:,} groups that have nothing in common"
+    if not dev:
+        return f"{counts}, the largest of {found['largest']:,}; none is held out"
+    shared = f"{found['shared_questions']:,} questions and {found['shared_positives']:,} positives"
+    return f"{counts}; train and dev share {shared}"
+
+
+def _held_out_lines(record: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Held out: {held_out_text(record)}. Questions of a group are equal or nearly equal, share a positive or a"
+    yield "source document, or one was written from a positive of the other."
 
 
 def _leakage_lines(found: Mapping[str, Any]) -> Iterator[str]:

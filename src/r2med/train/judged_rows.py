@@ -5,20 +5,23 @@ The passage that a question was written from is neither: a retriever would learn
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import orjson
 import polars as pl
 
 from r2med.build.build_items import Passage, Question
+from r2med.build.fold_duplicates import near_pairs
 from r2med.build.judged_pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
 from r2med.build.mining import SOURCE
-from r2med.build.select_questions import NEGATIVE, POSITIVE
+from r2med.build.select_questions import NEGATIVE, POSITIVE, draw_groups, join_groups
+from r2med.leakage.settings import SHINGLE
+from r2med.text.word_hashes import hash_words
 from r2med.train.data_settings import QUESTIONS, PartSettings
 
 TRAIN, DEV = "train", "dev"
@@ -53,10 +56,25 @@ class TrainingQuestion:
     """What was drawn for it, and the passage that it was written from; empty where it was not written here."""
 
 
+class HeldOut(NamedTuple):
+    """How apart the parts are."""
+
+    questions: int
+    groups: int
+    """Questions of a group have something in common, and lie in one part."""
+    largest: int
+    """The questions of the largest group."""
+    shared_questions: int
+    """Questions of dev with the same or nearly the same words as one of train."""
+    shared_positives: int
+    """Positives of dev that are positives in train."""
+
+
 class TrainingPool(NamedTuple):
     """What a built task yields for training."""
 
     questions: list[TrainingQuestion]
+    held_out: HeldOut
     dropped: dict[str, int]
     """Why questions yield nothing, and how many."""
     sources: tuple[int, int]
@@ -81,8 +99,8 @@ def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> T
         if not row.positives or not row.negatives:
             dropped[NO_NEGATIVE if row.positives else NO_POSITIVE] += 1
             continue
-        found.append(replace(row, part=part_of(question, parts)))
-    return TrainingPool(found, dict(dropped), (sources[0], sources[1]))
+        found.append(row)
+    return TrainingPool(*hold_out(found, parts), dict(dropped), (sources[0], sources[1]))
 
 
 def _question(
@@ -113,11 +131,63 @@ def pick_evenly(ordered: Sequence[Item], count: int) -> list[Item]:
     return [ordered[round(place * (len(ordered) - 1) / max(1, count - 1))] for place in range(count)]
 
 
-def part_of(question: Question, parts: PartSettings) -> str:
-    """Whether a question is trained on or held out: all questions of one source document lie in one part."""
-    name = "\t".join(question.sources) or question.id
-    digest = hashlib.blake2b(f"{parts.seed}\t{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return DEV if int.from_bytes(digest, "big") / 2**64 < parts.dev else TRAIN
+_NEAR = 0.8
+"""The Jaccard similarity of the shingles of two questions from which on they are nearly the same."""
+
+
+_MOST_HELD = 1 / 3
+"""Where all groups are larger than what is to be held out, the smallest is, if it is at most this share."""
+
+
+def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[list[TrainingQuestion], HeldOut]:
+    """Draw the questions that are held out, and count what the parts have in common.
+
+    Questions lie in one part if they are nearly the same, share a positive, come from one document, or if one was
+    written from a positive of the other; directly or through others.
+    """
+    alike = _alike([row.question.text for row in rows])
+    shared = {row.question.id: [*_common(row), alike[place]] for place, row in enumerate(rows)}
+    groups = join_groups(shared)
+    sizes = Counter(groups.values())
+    held = draw_groups(groups, parts.dev, parts.seed)
+    smallest = min(sizes, key=lambda root: sizes[root], default="")
+    if parts.dev and not held and 0 < sizes[smallest] <= _MOST_HELD * len(rows):
+        held = {name for name, root in groups.items() if root == smallest}
+    parted = [replace(row, part=DEV if row.question.id in held else TRAIN) for row in rows]
+    texts = {part: {alike[n] for n, row in enumerate(parted) if row.part == part} for part in (TRAIN, DEV)}
+    positives = {
+        part: {each.passage.shown for row in parted if row.part == part for each in row.positives}
+        for part in (TRAIN, DEV)
+    }
+    return parted, HeldOut(
+        len(rows),
+        len(sizes),
+        max(sizes.values(), default=0),
+        len(texts[TRAIN] & texts[DEV]),
+        len(positives[TRAIN] & positives[DEV]),
+    )
+
+
+def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
+    """What other questions may share with this one: source documents, positives, the passage it was written from."""
+    sources = [("document", name) for name in row.question.sources]
+    passages = [each.passage.id for each in row.positives] + [name for name in [row.written.get("passage")] if name]
+    return [*sources, *(("passage", name) for name in passages), *(("text", p.passage.shown) for p in row.positives)]
+
+
+def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return for each question one name that those with nearly the same words have too."""
+    words = hash_words(texts)
+    names = [str(number) for number in words.text_hashes().tolist()]
+    first = {name: place for place, name in reversed(list(enumerate(names)))}
+    long_enough = [place for place in sorted(first.values()) if words.counts[place] > SHINGLE]
+    pairs = near_pairs(texts, np.array(long_enough, dtype=np.intp), _NEAR) if long_enough else []
+    linked: dict[str, list[object]] = {name: [name] for name in names}
+    for one, other in pairs:
+        linked[names[one]].append((one, other))
+        linked[names[other]].append((one, other))
+    groups = join_groups(linked)
+    return [("question", groups[name]) for name in names]
 
 
 def _written(file: Path) -> dict[str, dict[str, str]]:

@@ -22,7 +22,10 @@ from r2med.models.devices import find_devices
 from r2med.models.source import ModelSource
 from r2med.pipeline.engine import Engine, Progress
 from r2med.runs.provenance import version_of
+from r2med.storage.checksums import FILE as CHECKSUMS
+from r2med.storage.checksums import is_unchanged, write_checksums
 from r2med.storage.files import draft_folder, unwritable
+from r2med.storage.sqlite import warn
 from r2med.train.dev_evaluation import DevTask, intervals, make_evaluator
 from r2med.train.judged_rows import DEV, TRAIN
 from r2med.train.model_kinds import make_columns, make_loss, make_model, merge_lora, trainer_parts
@@ -31,7 +34,6 @@ from r2med.train.trained_card import card_text
 from r2med.train.training_file import TrainingFile
 from r2med.train.training_run import RECORD, TrainedModel, TrainingPlan
 
-_STATE = "trainer_state.json"
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "peft")
 
 
@@ -58,6 +60,7 @@ class TrainingLoop:
         trainer = self._trainer(model)
         with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
             _show_steps(trainer, bar)
+            _seal_checkpoints(trainer)
             trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
         if not trainer.state.global_step:
             raise R2medError(_no_batch(trainer.args.world_size))
@@ -191,17 +194,33 @@ def _history(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     return [entry for entry in wanted if len(entry) > 1]
 
 
+def _seal_checkpoints(trainer: Any) -> None:
+    """Write the checksums of every checkpoint once all processes have written their part of it."""
+
+    class Sealing(TrainerCallback):  # type: ignore[misc]
+        """A checkpoint more."""
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainer.accelerator.wait_for_everyone()
+            if state.is_world_process_zero:
+                write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    trainer.add_callback(Sealing())
+
+
 def _last_checkpoint(work: Path) -> str | None:
-    """The newest checkpoint that is whole; one that was being written when the training was killed is removed."""
+    """Return the newest checkpoint that is what was written; others are removed, and damaged ones are said."""
     found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
-    while found:
+    damaged = []
+    while found and not is_unchanged(found[-1]):
         last = found.pop()
-        try:
-            orjson.loads((last / _STATE).read_bytes())  # written last
-            return str(last)
-        except (OSError, ValueError):
-            shutil.rmtree(last, ignore_errors=True)
-    return None
+        if (last / CHECKSUMS).is_file():  # else the training was killed while it was written
+            damaged.append(last.name)
+        shutil.rmtree(last, ignore_errors=True)
+    if damaged:
+        begin = f"goes on from {found[-1].name}" if found else "begins again"
+        warn(f"{work}: {' and '.join(damaged)} changed on the disk since written and cannot be used; training {begin}")
+    return str(found[-1]) if found else None
 
 
 def _write(folder: Path, model: Any, record: Mapping[str, Any]) -> None:

@@ -27,15 +27,20 @@ _BEGINNING = 70  # characters of a text in a printed list
 set_views()
 
 
-def load(task: Task | Path | str, *, split: str | None = None, revision: str | None = None) -> Dataset:
+def load(
+    task: Task | Path | str, *, split: str | None = None, revision: str | None = None, strict: bool = False
+) -> Dataset:
     """The data of a task: by its name, or from a folder of your own.
+
+    Queries without text and judgements of documents that are not there are left out, with a counted warning; with
+    `strict` they are an error.
 
     >>> import r2med
     >>> r2med.load("sample/Biology")
     Dataset('sample/Biology', 9 queries, 64 documents)
     """
     check_type(task, (Task, Path, str), "a task is its name or a folder")
-    return load_task(task, split=split, revision=revision)
+    return load_task(task, split=split, revision=revision, strict=strict)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,8 @@ def evaluate(
 ) -> Report:
     """Measure systems on tasks; what the ledger already has is taken from there unless `fresh` is asked for.
 
-    `measures` (or `metrics`, which is the same) come before the usual ones. Rarer settings are in `Options`.
+    `measures` (or `metrics`, which is the same) are printed in place of the usual one, a table each. Rarer
+    settings are in `Options`.
 
     >>> import r2med
     >>> report = r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology", measures="Recall@10")
@@ -137,4 +143,5 @@ def evaluate(
     asked = [Measure(each) if isinstance(each, str) else each for each in (*listed(measures), *listed(metrics))]
     for measure in asked:
         check_type(measure, (Measure,), "a measure is a text such as 'nDCG@10'")
-    return run_and_measure(chosen_systems, tasks, chosen, measures=asked)
+    report = run_and_measure(chosen_systems, tasks, chosen, measures=asked)
+    return replace(report, headline=tuple(map(str, asked)))

@@ -14,11 +14,13 @@ from r2med.diagnose.attribution import diagnose as find_causes
 from r2med.diagnose.causes import Diagnosis
 from r2med.diagnose.compare import Comparison
 from r2med.diagnose.compare import compare as compare_runs
-from r2med.diagnose.loaded_runs import load_runs
+from r2med.diagnose.loaded_runs import open_shared
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
+from r2med.pipeline.named_runs import name_here, select
 from r2med.render.notebook import set_views
 from r2med.runs.ledger import Ledger
+from r2med.runs.selection import in_any_group
 from r2med.verbs.arguments import AnySystem, AnyTask, check_type, listed, run_name, task_names_of
 
 set_views()
@@ -48,8 +50,8 @@ def diagnose(system: AnySystem, tasks: AnyTask | Sequence[AnyTask] = ()) -> list
     [Diagnosis('bm25' on 'sample/Biology', 9 queries: 9 found)]
     """
     with Ledger() as ledger:
-        loaded = load_runs(ledger, [run_name(system)], task_names_of(tasks))
-        return [find_causes(run, ledger) for (run,) in loaded]
+        shared = in_any_group(select(ledger, [run_name(system)], task_names_of(tasks)))
+        return [find_causes(run, ledger) for (run,) in open_shared(ledger, shared)]
 
 
 def board(group: str = "full", **view: Any) -> Board:
@@ -77,4 +79,6 @@ def board(group: str = "full", **view: Any) -> Board:
     if "sources" in view:
         view["sources"] = tuple(listed(view["sources"]))
     with Ledger() as ledger:
+        if view.get("baseline"):
+            view["baseline"] = name_here(ledger, view["baseline"])
         return ranked_board(ledger, View(group, **view))

@@ -19,6 +19,7 @@ def tune(
     measure: str = "nDCG@10",
     folds: int = 5,
     halves: int = 0,
+    split_queries: bool = False,
     budget: float = 1.0,
     trials: int = 0,
 ) -> Tuned:
@@ -29,5 +30,5 @@ def tune(
     >>> len(tuned.folds), tuned.candidates
     (3, 3)
     """
-    options = TuneOptions(Measure(measure), folds=folds, halves=halves, budget=budget, trials=trials)
+    options = TuneOptions(Measure(measure), folds, halves, split_queries, budget, trials)
     return tune_system(run_name(system), task_names_of(tasks), over, options)

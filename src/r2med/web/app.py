@@ -66,11 +66,20 @@ _FILES = {
     "desk.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-_HEADINGS = {400: "That cannot be done", 403: "Refused", 404: "That cannot be shown", 413: "That is too much"}
+_HEADINGS = {
+    400: "That cannot be done",
+    403: "Refused",
+    404: "That cannot be shown",
+    405: "That cannot be shown",
+    413: "That is too much",
+}
 """What stands over an error page, by its status."""
 Choices = Sequence[tuple[str, str]]
 """Names, and where they lead."""
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
+Download = Callable[[Library, Request], tuple[str, str]]
+_FILE_THREADS = 2
+"""Files that are made at a time; they take long, and pages do not wait for them."""
 
 
 def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) -> Starlette:
@@ -79,14 +88,18 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
     feed = LiveFeed(chosen)
     access = replace(access, entrances=(*access.entrances, door.entrance()))
     shared: SharedPages[tuple[str, int]] = SharedPages()
+    files: SharedPages[tuple[str, str]] = SharedPages(_FILE_THREADS)
 
     def page(view: Page, current: str) -> Callable[[Request], Awaitable[Response]]:
         return _page(chosen, view, current, shared)
 
+    def download(make: Download) -> Callable[[Request], Awaitable[Response]]:
+        return _download(chosen, make, files)
+
     routes = [
         Route("/", page(board_page.board_page, "Board")),
-        *(Route(f"/board.{ending}", _download(chosen, board_page.board_file)) for ending in board_page.FILES.values()),
-        Route("/report", _download(chosen, board_page.report_file)),
+        *(Route(f"/board.{ending}", download(board_page.board_file)) for ending in board_page.FILES.values()),
+        Route("/report", download(board_page.report_file)),
         Route("/published", page(published_page.published_page, "Board")),
         Route("/sources", page(published_page.sources_page, "Board")),
         Route("/system", page(system_page.system_page, "Board")),
@@ -111,7 +124,7 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Middleware(Guard, access=access, page=_refusal),
         Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3),
     ]
-    app = Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing})
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing, 405: _not_asked})
     app.state.feed = feed
     return app
 
@@ -185,13 +198,19 @@ def _find_causes(library: Library, form: Mapping[str, str]) -> str:
     return place
 
 
-def _download(library: Library, make: Callable[[Library, Request], tuple[str, str]]) -> Callable[[Request], Response]:
+def _download(
+    library: Library, make: Download, files: SharedPages[tuple[str, str]]
+) -> Callable[[Request], Awaitable[Response]]:
     """What a board can be had as: a text, and its kind. A page is for keeping, so it is not shown here."""
 
-    def endpoint(request: Request) -> Response:
+    def made(request: Request) -> tuple[str, str]:
+        with library.snapshot():
+            return make(library, request)
+
+    async def endpoint(request: Request) -> Response:
+        address = f"{request.url.path}?{request.url.query}"
         try:
-            with library.snapshot():
-                text, kind = make(library, request)
+            text, kind = await files.get(address, partial(made, request))
         except R2medError as error:
             return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
         headers = {"cache-control": "no-store"}
@@ -244,7 +263,19 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     return endpoint
 
 
+async def _not_asked(request: Request, error: Exception) -> Response:
+    """Answer an address that only a form sends something to."""
+    del error
+    message = "this address takes what a button of a page sends, and shows nothing itself"
+    return HTMLResponse(_error(405, message, back=_before(request)), 405, {"Allow": "POST"})
+
+
 def _missing(request: Request, error: Exception) -> Response:
+    if request.state.admitted_by == "entrance":
+        # A reviewer may see the pages of one desk, and no board.
+        desk = "/".join(request.url.path.split("/")[:3])
+        around = Frame({"Desk": desk}, root="/static/", live=True)
+        return HTMLResponse(render("review_error.html", around, message="there is no such page", back=desk), 404)
     return HTMLResponse(_error(404, "there is no such page", back=_before(request)), 404)
 
 
@@ -269,7 +300,7 @@ def read_ahead(library: Library) -> None:
 
 
 def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") -> None:
-    """Answer until it is stopped; `tell` is called once it is known that the place can be had.
+    """Answer until it is stopped; `tell` is called once it listens.
 
     Only of a proxy at the given address it is believed whom it asks for.
     """
@@ -281,13 +312,12 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
             tried.bind(place)
     except (OSError, UnicodeError) as error:
         raise R2medError(_unusable(host, port, error)) from error
-    tell()
     library = Library()
     prepare(library)
     threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
     app = create_app(library, access)
     try:
-        page_server(app, host, port, proxy).run()
+        page_server(app, host, port, proxy, tell).run()
     except KeyboardInterrupt:
         # Raised once more when all is closed.
         return

@@ -98,7 +98,8 @@ def board_page(library: Library, request: Request) -> PageContent:
     asked = request.query_params
     found = read_board(library, asked)
     view, board = found.view, found.board
-    links = SortLinks(request.url.path, dict(asked), found.sort, found.ascending)
+    plain = {name: value for name, value in asked.items() if name != "tick"}
+    links = SortLinks(request.url.path, plain, found.sort, found.ascending)
     pages = Pages.of(len(found.lines), page_number(asked, "page"))
     shown = found.lines[pages.cut()]
     sure = with_queries(shown)
@@ -112,6 +113,7 @@ def board_page(library: Library, request: Request) -> PageContent:
     values = {
         "asked": found,
         "table": table,
+        "ticked": _ticked(board, asked.getlist("tick")),
         "links": links,
         "pages": pages,
         "panels": [
@@ -132,6 +134,13 @@ def board_page(library: Library, request: Request) -> PageContent:
         "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
     }
     return "board.html", values
+
+
+def _ticked(board: Board, names: Sequence[str]) -> dict[str, bool]:
+    """Return the systems of a board that an address has ticked, and whether each is an own run."""
+    wanted = set(names)
+    found = {line.row.name: False for line in board.lines if line.row.name in wanted}
+    return found | {line.row.name: True for line in board.lines if line.row.own and line.row.name in wanted}
 
 
 def board_file(library: Library, request: Request) -> tuple[str, str]:
@@ -251,7 +260,7 @@ def board_citation(found: BoardQuery) -> Citation:
     folder = view.group not in BOARDS
     words = options(
         ("--group", "" if found.task and folder else view.group),
-        ("--tasks", view.tasks or (found.tasks if folder else ())),
+        ("--tasks", view.tasks),
         ("--family", view.family),
         ("--kind", view.kind),
         *((f"--{part}", getattr(view, part)) for part in PARTS),

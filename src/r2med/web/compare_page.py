@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from r2med.board.leaderboard import View
+from r2med.board.model import Line
+from r2med.data.published import published, sources
 from r2med.diagnose.compare import Comparison, compare
 from r2med.diagnose.loaded_runs import HEADLINE, TOP
 from r2med.errors import R2medError
+from r2med.measure.metrics import Measure
 from r2med.measure.significance import PERMUTATIONS, Difference, p_words
 from r2med.render.chart_svg import responsive, single
 from r2med.render.charts import difference_chart
@@ -22,10 +27,13 @@ from r2med.web.bench_state import BenchState
 from r2med.web.citing import Citation, citation, options
 from r2med.web.comparison_causes import pair_scatter, transitions
 from r2med.web.library import Library
+from r2med.web.published_pair import NOT_TESTED, compare_figures, find_published, published_lines
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+_QUERIES = 20
+"""Queries of a page: on a phone each takes a third of the screen."""
 SORTS = ("b won", "a won", "moved", "task")
 
 
@@ -94,29 +102,38 @@ class TaskRow:
 def compare_page(library: Library, request: Request) -> PageContent:
     """Two systems: overall, by task, why, and query by query. What there is not is told, and the form stays."""
     asked = request.query_params
-    groups, wrong = library.groups(), list[Correction]()
-    group = asked.get("group", "") or (groups[0] if groups else "")
-    if groups and group not in groups:
+    groups, wrong = _compared_groups(library), list[Correction]()
+    group = asked.get("group", "") or next(iter(library.groups()), groups[0])
+    if group not in groups:
         wrong.append(Correction.of(UnknownName("group", group, groups), "/compare", dict(asked), "group"))
         group = groups[0]
     systems, oracles = library.systems(group), library.oracles(group)
+    measure = asked.get("measure", "") or asked.get("metric", "") or str(HEADLINE)
+    lines = _published_labels(library, group, measure)
     # Whoever changed the group sees its systems, and is not told that those of another group are not there.
     elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
     # A board sends the systems that were ticked there, under one name.
     first, second, *_ = (*asked.getlist("system"), "", "")
     wanted = {"a": asked.get("a", "") or first, "b": asked.get("b", "") or second}
     for side, name in wanted.items():
-        if name and name not in systems and name not in elsewhere:
-            wrong.append(Correction.of(UnknownName("system", name, systems), "/compare", dict(asked), side))
-        wanted[side] = name if name in systems else ""
+        other = wanted["a"] if side == "b" else ""
+        known = name if name in systems and name != other else find_published(lines, name, other=other) or name
+        known = known if known in systems or known in lines else ""
+        if name and not known and name not in elsewhere:
+            every = [*systems, *lines]
+            wrong.append(Correction.of(UnknownName("system", name, every), "/compare", dict(asked), side))
+        wanted[side] = known
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
-        "oracles": oracles, **wanted, "found": None, "wrong": wrong, "measure": "", "measures": [],
-        "cite": Citation("Compare two systems"),
+        "oracles": oracles, "published": list(lines), **wanted, "found": None, "figures": None, "wrong": wrong,
+        "measure": "", "measures": [], "cite": Citation("Compare two systems"), "not_tested": NOT_TESTED,
     }  # fmt: skip
     if wanted["a"] and wanted["b"] and not wrong:
         try:
-            values |= _contest_values(library, request, wanted["a"], wanted["b"], group)
+            if wanted["a"] in systems and wanted["b"] in systems:
+                values |= _contest_values(library, request, wanted["a"], wanted["b"], group)
+            else:
+                values |= _figure_values(library, wanted["a"], wanted["b"], group, measure)
         except UnknownName as error:
             names = {"measure": "measure", "order": "sort", "task": "task"}
             side = next((names[each] for each in names if str(error).startswith(f"no {each}")), "")
@@ -126,16 +143,45 @@ def compare_page(library: Library, request: Request) -> PageContent:
     return "compare.html", {**values, "status": 404 if wrong else 200}
 
 
+def _compared_groups(library: Library) -> list[str]:
+    """Return the groups that have something to compare: own runs, or published figures."""
+    return list(dict.fromkeys((*library.groups(), *(source.group for source in sources().values()))))
+
+
+def _published_labels(library: Library, group: str, measure: str) -> dict[str, Line]:
+    """Return the published lines by one measure, or by the headline where that is not a measure."""
+    with suppress(R2medError):
+        measure = str(Measure.parse(measure))
+        if lines := published_lines(library.board(View(group=group, measure=measure))):
+            return lines
+    return published_lines(library.board(View(group=group)))
+
+
+def _figure_values(library: Library, a: str, b: str, group: str, measure: str) -> dict[str, Any]:
+    """Return what the page shows of a pair with a published line."""
+    every = list(dict.fromkeys((*library.measures(), *(name for each in published() for name in each.figures))))
+    measures = []
+    for each in every:
+        with suppress(R2medError):
+            measures.append(compare_figures(library, group, each, a, b).measure)
+    found = compare_figures(library, group, one_of(measure, measures, "measure of both systems"), a, b)
+    return {"figures": found, "measure": measure, "measures": measures, "cite": found.cite}
+
+
 def _contest_values(library: Library, request: Request, a: str, b: str, group: str) -> dict[str, Any]:
     asked = request.query_params
     measures = shared_measures(library, a, b, group)
-    measure = one_of(asked.get("measure", "") or str(HEADLINE), measures or [str(HEADLINE)], "measure of both systems")
+    measure = one_of(
+        asked.get("measure", "") or asked.get("metric", "") or str(HEADLINE),
+        measures or [str(HEADLINE)],
+        "measure of both systems",
+    )
     found = contest(library, a, b, group, measure)
     links = sort_links(request, "b won")
     task = asked.get("task", "") and one_of(asked.get("task", ""), list(found.found.tasks), "task")
     pairs = found.ordered(one_of(links.sort, SORTS, "order"), task)
-    pages = Pages.of(len(pairs), page_number(asked, "page"))
-    shown = pairs[pages.cut()]
+    pages = Pages.of(len(pairs), page_number(asked, "page"), _QUERIES)
+    shown = pairs[pages.cut(_QUERIES)]
     runs = [pair for pair in found.runs if task in ("", pair[0].task)]
     bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
     return {

@@ -46,12 +46,13 @@ class Transitions:
 
 def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Transitions:
     """The changes of causes from A's runs to B's, on the tasks where both are known."""
-    both, unknown = [], defaultdict(list)
+    both = []
+    unknown: dict[str, list[str]] = defaultdict(list)
     for pair in pairs:
         found = [library.causes(entry) for entry in pair]
         for entry, diagnosis in zip(pair, found, strict=True):
             if diagnosis is None:
-                unknown[entry.system].append(entry.task)
+                unknown[entry.name].append(entry.task)
         if found[0] is not None and found[1] is not None:
             both.append((found[0], found[1]))
     counts = moves([a for a, _ in both], [b for _, b in both], of="documents")

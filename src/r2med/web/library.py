@@ -15,6 +15,7 @@ from r2med.board.model import Board, Line
 from r2med.data import load
 from r2med.data.dataset import Dataset
 from r2med.data.hub_tasks import cached_task
+from r2med.data.present_data import present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.diagnose.attribution import load_cached_diagnosis
@@ -25,6 +26,7 @@ from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
 from r2med.storage.home import home
+from r2med.web.agreement_job import AgreementJobs
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
@@ -52,6 +54,7 @@ class Library:
         self._lock = threading.Lock()
         self.jobs = Jobs()
         """What pages have asked to be done."""
+        self.agreements = AgreementJobs()
         self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
 
     @property
@@ -150,7 +153,7 @@ class Library:
 
         def make() -> list[str]:
             chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
-            return sorted({entry.system for entry in chosen})
+            return sorted({entry.name for entry in chosen})
 
         return self.current(("systems", group, task), make)
 
@@ -158,7 +161,7 @@ class Library:
         """Those of a group's systems that were shown the gold answers."""
 
         def make() -> list[str]:
-            return sorted({entry.system for entry in self.entries() if entry.group == group and entry.oracle})
+            return sorted({entry.name for entry in self.entries() if entry.group == group and entry.oracle})
 
         return self.current(("oracles", group), make)
 
@@ -182,7 +185,9 @@ class Library:
 
     def board(self, view: View) -> Board:
         """A whole board without intervals."""
-        return self.current(view, lambda: board(self.ledger, view))
+        folders = sorted({entry.task for entry in self.entries() if entry.group == view.group})
+        present = tuple(present_fingerprints(folders).items())
+        return self.current((view, present), lambda: board(self.ledger, view))
 
     def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
         """The intervals of own lines, by their runs, which never change; those not known yet are computed together."""

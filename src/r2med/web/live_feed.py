@@ -64,17 +64,19 @@ class LiveFeed:
     async def events(self) -> AsyncIterator[bytes]:
         """The cards that have changed, as server-sent events, for as long as somebody listens."""
         sent: dict[str, str] = {}
+        announced: dict[str, str] = {}
         yield f"retry: {_RETRY}\n\n".encode()
         last = began = time.monotonic()
         while not self.closing and time.monotonic() - began < _LASTS:
             cards = await run_in_threadpool(self._snapshot)
             changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
             if changed or len(sent) != len(cards):
-                said = [card.said for card in cards if sent and card.said and card.name in changed]
+                said = [card.said for card in cards if sent and card.said and announced.get(card.name) != card.said]
                 content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(said)}
                 content |= {"jobs": {str(job.number): job.state for job in self.library.jobs.all()}}
                 yield b"data: " + orjson.dumps(content) + b"\n\n"
                 sent, last = {card.name: card.html for card in cards}, time.monotonic()
+                announced = {card.name: card.said for card in cards}
             elif time.monotonic() - last > _BEAT:
                 yield b": still here\n\n"
                 last = time.monotonic()
@@ -97,6 +99,7 @@ class LiveFeed:
         """Let everybody go, and stop what was begun here."""
         self.closing = True
         self.library.jobs.close()
+        self.library.agreements.close()
 
 
 def _cards(library: Library, works: list[Work]) -> list[LiveCard]:
@@ -110,7 +113,7 @@ def _cards(library: Library, works: list[Work]) -> list[LiveCard]:
         cards.append(_card("nothing", "nothing"))
     ended = [work for work in ended_work() if not work.page][:_SHOWN]
     cards += [
-        replace(_card(f"ended-{each.name}", "ended", work=each), said=f"{each.command or 'Work'}: {each.outcome}.")
+        replace(_card(f"ended-{each.name}", "ended", work=each), said=f"{each.command or 'Work'}: {each.summary}.")
         for each in ended
     ]
     entries, means = library.entries()[:_SHOWN], library.means()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -60,9 +62,16 @@ class PatientProtocol(H11Protocol):
 class PageServer(uvicorn.Server):
     """A server that lets those go who listen to events, for whom it would wait otherwise."""
 
-    def __init__(self, config: uvicorn.Config, feed: LiveFeed) -> None:
+    def __init__(self, config: uvicorn.Config, feed: LiveFeed, tell: Callable[[], None]) -> None:
         super().__init__(config)
         self._feed = feed
+        self._tell = tell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._tell()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop."""
@@ -70,8 +79,13 @@ class PageServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def page_server(app: Starlette, host: str, port: int, proxy: str = "") -> PageServer:
-    """The server of an application; only of a proxy at the given address it is believed whom it asks for."""
+def page_server(
+    app: Starlette, host: str, port: int, proxy: str = "", tell: Callable[[], None] = lambda: None
+) -> PageServer:
+    """Return the server of an application, which calls `tell` once it listens.
+
+    Only a proxy at the given address is believed when it says on whose behalf it asks.
+    """
     config = uvicorn.Config(
         app,
         host=host,
@@ -83,4 +97,4 @@ def page_server(app: Starlette, host: str, port: int, proxy: str = "") -> PageSe
         proxy_headers=bool(proxy),
         forwarded_allow_ips=proxy,
     )
-    return PageServer(config, app.state.feed)
+    return PageServer(config, app.state.feed, tell)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from r2med.board.board_order import FAMILY, Families, families_of, figure_of
-from r2med.board.model import AVERAGE, OTHER_DATA, Board, Line, percent
+from r2med.board.model import AVERAGE, OTHER_DATA, SUBMITTED, Board, Line, percent
 from r2med.data.tasks import registry
+from r2med.exchange.submissions_folder import Accepted
 from r2med.measure.bootstrap import Interval
 from r2med.render.board_table import NONE, BoardTable, Leaders, TableRow, board_table, leaders, saw_other_data
 from r2med.render.chart_svg import IntervalColumn, interval_column
@@ -29,6 +30,7 @@ class Hrefs:
     own: Callable[[str], str]
     published: Callable[[str, str], str] | None = None
     source: Callable[[str], str] | None = None
+    submission: Callable[[str], Accepted | None] = lambda line: None
 
 
 class PageColumn(NamedTuple):
@@ -142,6 +144,11 @@ class SortedTable:
     def has_costs(self) -> bool:
         """Whether there is any cost to show."""
         return any(row.line.row.cost is not None for row in self.rows)
+
+    @property
+    def costs_stated(self) -> bool:
+        """Return whether the costs are statements of submitters."""
+        return any(SUBMITTED in row.line.row.sources for row in self.rows)
 
     @property
     def has_differences(self) -> bool:

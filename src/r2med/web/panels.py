@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from r2med.board.model import Board, Line
+from r2med.data.task_names import called
 from r2med.diagnose.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnose.frontier import COSTS, Priced, bill, left_out
 from r2med.render.chart_svg import responsive
@@ -67,7 +68,8 @@ def system_causes(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
 
 def task_causes(found: Sequence[Diagnosis]) -> list[Panel]:
     """The causes of one system, task by task."""
-    shares = {each.task: each.shares("documents") for each in found}
+    names = [each.task for each in found]
+    shares = {called(each.task, names): each.shares("documents") for each in found}
     return _panels(shares, "averaged over queries")
 
 

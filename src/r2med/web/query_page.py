@@ -119,7 +119,7 @@ def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
     entry = library.by_id().get(name)
     if entry is None:
         return library.newest(name, group)
-    return {**library.newest(entry.system, group), entry.task: entry}
+    return {**library.newest(entry.name, group), entry.task: entry}
 
 
 def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
@@ -130,8 +130,8 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
         runs = _by_task(library, name, state.group)
         if runs and (state.over == "all" or state.task in runs):
             entry = library.by_id().get(name)
-            current = entry is None or library.current_runs()[entry.system].get(entry.task) == entry
-            kept.append(name if entry is None else entry.system if current else name)
+            current = entry is None or library.current_runs()[entry.name].get(entry.task) == entry
+            kept.append(name if entry is None else entry.name if current else name)
             continue
         error = UnknownName("system" if not runs else f"run on {state.task} of", name, known)
         named = tuple(error.nearest if each == name else each for each in state.systems)

@@ -26,6 +26,7 @@ _WINDOW = 60.0
 _ADDRESSES = 10_000
 """Addresses that are remembered."""
 _WRONG = "this link does not open a review, or it was withdrawn; ask whoever invited you for a new one"
+_NO_LINK = "this page opens with the link that you were sent; the owner opens the address that r2med serve printed"
 _LOCKED = "too many wrong links came from your address; wait a minute and open yours again"
 
 
@@ -90,8 +91,10 @@ class ReviewDoor:
 
     def why_not(self, visit: Visit) -> str:
         """What somebody is told who is not let in."""
-        if visit.path == PLACE or not named(visit)[1]:
+        if visit.path == PLACE:
             return ""
+        if not named(visit)[1]:
+            return _NO_LINK
         return _LOCKED if self._limit.reached(visit.client) else _WRONG
 
     def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
@@ -105,6 +108,11 @@ class ReviewDoor:
             return None
         reviewer = desk.store.admitted(secret)
         return (desk, reviewer) if reviewer else None
+
+    def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
+        """Return who the browser's cookie says judges at a desk, whatever link it opens now."""
+        secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
+        return desk.store.admitted(secret) if secret else None
 
     def _right(self, visit: Visit, name: str, secret: str) -> bool:
         known = (name, secret) in self._known

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, wraps
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -19,11 +19,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from r2med.errors import R2medError
-from r2med.render.agreement_report import BREAKDOWNS, agreement_sections
+from r2med.render.agreement_report import BREAKDOWNS
 from r2med.render.html import Frame, address, render
-from r2med.render.sections import wide
 from r2med.review.desk import Desk, RulingCard
-from r2med.review.review_agreement import review_agreement
+from r2med.review.item_table import FILTERS, chosen_items, item_rows
 from r2med.review.review_progress import every_progress
 from r2med.review.review_rows import (
     ADJUDICATOR,
@@ -47,9 +46,16 @@ from r2med.web.jobs import Jobs
 from r2med.web.judging_jobs import offer_review, start_review
 from r2med.web.live_feed import LiveFeed
 from r2med.web.review_door import ReviewDoor, cookie, named
+from r2med.web.shared_pages import SharedPages
 
 _LONGEST_NOTE = 4000
 _DAY = 24 * 3600.0
+_ITEMS = 50
+"""Items on a page of the owner's table."""
+_REFRESH = 2
+"""Seconds after which a page that waits for figures is loaded again."""
+_OWNER_THREADS = 2
+"""Pages of owners that are made at a time, in threads that no desk waits for."""
 _TOKEN = 200
 """Characters of a form's token, at the most."""
 _STATUS = {ChangedElsewhere: 409, StoreError: 507, TooLong: 413}
@@ -68,9 +74,11 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
     return [
         Route("/review", pages.keeper(_list_page)),
         Route(f"{place}/progress", pages.keeper(_progress_page)),
+        Route(f"{place}/items", pages.keeper(_items_page)),
         Route(f"{place}/agreement", pages.keeper(_agreement_page)),
         Route(f"{place}/judge", pages.keeper_change(_judge), methods=["POST"]),
         Route(f"{place}/join/{{secret}}", pages.join),
+        Route(f"{place}/join/{{secret}}", pages.join, methods=["POST"]),
         Route(place, pages.show(_start)),
         Route(f"{place}/item/{{position:int}}", pages.show(_item_page)),
         Route(f"{place}/item/{{position:int}}", pages.change(_decide), methods=["POST"]),
@@ -80,6 +88,7 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
         Route(f"{place}/done", pages.show(_done_page)),
         Route(f"{place}/rule/{{item:int}}", pages.show(_ruling_page)),
         Route(f"{place}/rule/{{item:int}}", pages.change(_rule), methods=["POST"]),
+        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(_reveal_ruling), methods=["POST"]),
     ]
 
 
@@ -88,20 +97,24 @@ class _Pages:
 
     def __init__(self, door: ReviewDoor, menu: Mapping[str, str]) -> None:
         self.door, self.menu = door, menu
+        self._shared: SharedPages[Response] = SharedPages(_OWNER_THREADS)
 
-    def keeper(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Response]:
+    def keeper(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
         """A page for whoever has the server's token."""
 
-        @wraps(view)
-        def endpoint(request: Request) -> Response:
-            if request.state.admitted_by == "entrance":
-                return self._error(request, 403, "this page is for the keeper of the review")
+        def make(request: Request) -> Response:
             try:
                 template, values = view(self.door, request)
             except R2medError as error:
                 return self._error(request, 404, str(error), "/review")
             around = Frame(self.menu, "Review", root="/static/", live=True, busy=anybody_works())
-            return _html(render(template, around, **values))
+            return _html(render(template, around, **values), values.get("headers", {}))
+
+        @wraps(view)
+        async def endpoint(request: Request) -> Response:
+            if request.state.admitted_by == "entrance":
+                return self._error(request, 403, "this page is for the keeper of the review")
+            return await self._shared.get(f"{request.url.path}?{request.url.query}", partial(make, request))
 
         return endpoint
 
@@ -135,6 +148,7 @@ class _Pages:
                 if isinstance(found, str):
                     return RedirectResponse(found, 303)
                 template, values = found
+                values = {"saved": _saved(sitting, request), **values}
                 page = render(template, self._frame(sitting), desk=sitting[0], person=sitting[1], **values)
             except R2medError as error:
                 return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, str(error))
@@ -157,20 +171,34 @@ class _Pages:
                 status = 403 if isinstance(error, NotAdmitted) else _STATUS.get(type(error), 400)
                 said = _not_saved(error, status)
                 return JSONResponse({"error": said}, status) if script else self._error(request, status, said)
-            return JSONResponse(done) if script else RedirectResponse(done["next"], 303)
+            saved = f"?saved={done['saved']}" if "saved" in done else ""
+            return JSONResponse(done) if script else RedirectResponse(done["next"] + saved, 303)
 
         return endpoint
 
     def join(self, request: Request) -> Response:
-        """The page behind a link: it sets the cookie, and tells what waits."""
+        """The page behind a link: it sets the cookie, and tells what waits.
+
+        A browser that another person judges in is asked first (by a form that posts here): nobody judges under a
+        colleague's name by opening a link.
+        """
         visit = visit_of(request.scope)
         found = self.door.person(visit)
         if found is None:
             return self._error(request, 403, "open the link that you were sent")
+        desk, person = found
         name, secret = named(visit)
-        progress = {"done": found[0].dealer.done(found[1]), "items": found[0].store.item_count}
-        page = render("review_join.html", self._frame(found), desk=found[0], person=found[1], **progress)
-        return HTMLResponse(page, headers={"set-cookie": cookie(visit, name, secret), "cache-control": "no-store"})
+        known = {"set-cookie": cookie(visit, name, secret), "cache-control": "no-store"}
+        if request.method == "POST":
+            return RedirectResponse(_place(desk), 303, headers=known)
+        before = self.door.known_person(visit, desk)
+        if before is not None and before.id != person.id:
+            return _html(
+                render("review_switch.html", self._frame((desk, before)), desk=desk, person=person, before=before)
+            )
+        waits = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
+        page = render("review_join.html", self._frame(found), desk=desk, person=person, **waits)
+        return HTMLResponse(page, headers=known)
 
     def _sitting(self, request: Request) -> Sitting:
         found = self.door.person(visit_of(request.scope))
@@ -184,7 +212,8 @@ class _Pages:
         desk, person = sitting
         place = f"/review/{desk.store.project.name}"
         first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
-        return Frame({first: place, "Guideline": f"{place}/guideline"}, root="/static/", live=True)
+        links = {first: place, "Guideline": f"{place}/guideline"}
+        return Frame(links, root="/static/", live=True, person=person.name)
 
     def _error(self, request: Request, status: int, message: str, keepers: str = "") -> Response:
         name = request.path_params.get("name", "")
@@ -194,8 +223,8 @@ class _Pages:
         return HTMLResponse(render("review_error.html", around, message=message, back=back), status)
 
 
-def _html(page: str) -> Response:
-    return HTMLResponse(page, headers={"cache-control": "no-store"})
+def _html(page: str, headers: Mapping[str, str] | None = None) -> Response:
+    return HTMLResponse(page, headers={"cache-control": "no-store", **(headers or {})})
 
 
 def _not_saved(error: R2medError, status: int) -> str:
@@ -282,6 +311,22 @@ def _said(desk: Desk, row: Decision) -> str:
     return f"Saved: {row.grade}, {desk.store.project.scale.grade(row.grade or 0).name}"
 
 
+def _saved(sitting: Sitting, request: Request) -> str:
+    """Return what a plain form that was sent before this page has saved; empty where none was."""
+    desk, person = sitting
+    number = whole_number(request.query_params.get("saved"))
+    if number is None:
+        return ""
+    if person.role == ADJUDICATOR:
+        return next((_said_ruling(row) for row in desk.store.rulings().values() if row.id == number), "")
+    row = desk.store.kept(person.id, number)
+    return _said(desk, row) if row else ""
+
+
+def _said_ruling(row: Ruling) -> str:
+    return f"Saved: {row.grade}, {CAUSES[row.cause].lower()}"
+
+
 def _undo(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
     desk, person = sitting
     if person.role == ADJUDICATOR:
@@ -298,7 +343,7 @@ def _reveal(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict
     desk, person = sitting
     position = request.path_params["position"]
     desk.reveal(person, position, form.get("what", ""))
-    return {"said": "Shown, and noted", "next": f"{_place(desk)}/item/{position}"}
+    return {"said": "Shown, and recorded", "next": f"{_place(desk)}/item/{position}"}
 
 
 def _guideline_page(sitting: Sitting, request: Request) -> Page:
@@ -318,7 +363,7 @@ def _done_page(sitting: Sitting, request: Request) -> Page:
 def _ruling_page(sitting: Sitting, request: Request) -> Page:
     desk, person = sitting
     _check_adjudicator(person)
-    card: RulingCard = desk.ruling_card(request.path_params["item"])
+    card: RulingCard = desk.ruling_card(person, request.path_params["item"])
     values = {"card": card, "scale": desk.store.project.scale, "place": _place(desk), "causes": CAUSES}
     values |= {"token": secrets.token_urlsafe(12), "shown": f"{time.time() - 0.001:.3f}"}
     return ("_review_rule.html" if request.query_params.get("part") else "review_rule.html"), values
@@ -327,6 +372,14 @@ def _ruling_page(sitting: Sitting, request: Request) -> Page:
 def _check_adjudicator(person: Reviewer) -> None:
     if person.role != ADJUDICATOR:
         raise NotAdmitted("adjudication is for whoever was invited to it")
+
+
+def _reveal_ruling(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
+    desk, person = sitting
+    _check_adjudicator(person)
+    item = request.path_params["item"]
+    desk.reveal_ruling(person, item, form.get("what", ""))
+    return {"said": "Shown, and recorded", "next": f"{_place(desk)}/rule/{item}"}
 
 
 def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[str, Any]:
@@ -342,7 +395,7 @@ def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[s
     kept = desk.rule(ruling, _token(form))
     following = desk.next_ruling(item)
     place = f"{_place(desk)}/rule/{following}" if following else f"{_place(desk)}/done"
-    return {"saved": kept.id, "said": f"Saved: {kept.grade}, {CAUSES[kept.cause].lower()}", "next": place}
+    return {"saved": kept.id, "said": _said_ruling(kept), "next": place, "left": desk.open_rulings()}
 
 
 # ---------------------------------------------------------------------------------------------- the keeper
@@ -362,6 +415,20 @@ def _progress_page(door: ReviewDoor, request: Request) -> Page:
     return "review_progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
 
 
+def _items_page(door: ReviewDoor, request: Request) -> Page:
+    """Show the items with every grade, note and marked stretch."""
+    desk, asked = door.desk(request.path_params["name"]), request.query_params
+    store, show, reviewer = desk.store, asked.get("show", ""), asked.get("reviewer", "")
+    held = desk.decisions()
+    chosen = chosen_items(store, held, show, reviewer)
+    last = max(1, math.ceil(len(chosen) / _ITEMS))
+    page = min(max(1, whole_number(asked.get("page")) or 1), last)
+    rows = item_rows(store, held, chosen[(page - 1) * _ITEMS : page * _ITEMS])
+    values = {"name": store.project.name, "scale": store.project.scale, "causes": CAUSES, "rows": rows}
+    values |= {"filters": FILTERS, "show": show, "reviewer": reviewer, "reviewers": store.reviewers()}
+    return "review_items.html", {**values, "total": len(chosen), "items": store.item_count, "page": page, "last": last}
+
+
 def _judge(door: ReviewDoor, request: Request, form: Mapping[str, str]) -> str:
     return start_review(_jobs(request), door.desk(request.path_params["name"]).store, form).page
 
@@ -372,9 +439,21 @@ def _jobs(request: Request) -> Jobs:
 
 
 def _agreement_page(door: ReviewDoor, request: Request) -> Page:
-    """What `r2med review agreement` prints, with every breakdown."""
+    """What `r2med review agreement` prints, with every breakdown.
+
+    A page that waits loads itself again with `of`, the state that it waits for: reviewers who go on deciding meanwhile
+    do not keep it waiting.
+    """
     name = request.path_params["name"]
-    found = review_agreement(door.desk(name).store)
+    store = door.desk(name).store
+    state = store.state()
+    feed: LiveFeed = request.app.state.feed
+    wanted = min(state, whole_number(request.query_params.get("of")) or state)
+    computed = feed.library.agreements.get(store, wanted)
+    if computed is None:
+        refresh = {"refresh": f"{_REFRESH}; url={address(request.url.path, of=wanted)}"}
+        return "review_agreement.html", {"name": name, "computed": None, "headers": refresh}
+    if computed.error:
+        raise R2medError(computed.error)
     cite = citation(f"Agreement in the review {name}", "review", "agreement", name, "--by", *BREAKDOWNS)
-    sections = agreement_sections(found, BREAKDOWNS)
-    return "review_agreement.html", {"found": found, "sections": sections, "wide": wide, "cite": cite}
+    return "review_agreement.html", {"name": name, "computed": computed, "older": computed.state < state, "cite": cite}

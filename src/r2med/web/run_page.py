@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import orjson
@@ -51,7 +52,10 @@ def run_page(library: Library, request: Request) -> PageContent:
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
     pages = Pages.of(len(rows), page_number(asked, "page"))
-    record = orjson.dumps(entry.record.as_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    content = entry.record.as_json()
+    if "local" in content:
+        content["local"] = {PurePath(place).name: digest for place, digest in content["local"].items()}
+    record = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
     return "run.html", {
         "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
         "rows": rows[pages.cut()], "pages": pages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -142,18 +143,20 @@ def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
     for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
         system = _light(spec)
         if system is not None:
-            found.append(Searcher(spec, _ready(system, dataset.collection)))
+            with suppress(R2medError):  # its files are not there, or cannot be read
+                found.append(Searcher(spec, _ready(system, dataset.collection)))
     return found
 
 
 def _light(spec: str) -> System | None:
+    """Parse a system that a page may run; None for one that is slow, or that this machine does not have."""
     try:
         system = System.parse(spec)
+        stages = [(stage, stage.requirements) for stage in system.walk()]
     except R2medError:
-        # A run of a system that this installation does not know.
+        # A run of a system that this installation does not know, or of a folder that is gone.
         return None
-    for stage in system.walk():
-        needs = stage.requirements
+    for stage, needs in stages:
         if isinstance(stage, Expander) or stage.kind == "reranker" or needs.key or needs.gpu or needs.hub:
             return None
         if isinstance(stage, Retriever) and not stage.searches:

@@ -34,7 +34,7 @@ from r2med.render.html import Frame, render, static
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
 from r2med.storage.files import draft_folder, reason, write_file
-from r2med.web.citing import Citation
+from r2med.web.citing import Citation, without_folders
 from r2med.web.colophon import Colophon, colophon
 from r2med.web.page_table import Hrefs, sorted_table
 from r2med.web.panels import frontier_panels
@@ -53,6 +53,7 @@ _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
 _COMPARISONS = {"full": "compare.html", "nano": "compare-nano.html", "sample": "compare-sample.html"}
 _MANIFEST = ".r2med-site.json"
 """The names of all files that a site is made of: what the next one may remove."""
+_STATED_COSTS = "costs are as the submitters state them: they are not checked, and of different machines"
 _WRITERS = 16
 """Files that are written at once."""
 _POLICY = (
@@ -76,6 +77,12 @@ class Site:
     """A folder of archives, in place of own runs."""
     submit_to: str = ""
     """Where archives are to be sent."""
+    url: str = ""
+    """Where the site will be read."""
+
+    def cite(self, title: str, file: str) -> Citation:
+        """Return how to cite one of its pages."""
+        return Citation(title, self.command, self.url and f"{self.url.rstrip('/')}/{file}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ class WrittenSite:
 
 def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> WrittenSite:
     """Write the site into a folder, of runs of the ledger or of submissions, which need no ledger."""
+    site = replace(site, command=without_folders(site.command))
     if site.submissions is None:
         return WrittenSite(_write(_pages(ledger, site, _own(ledger, site.systems), Submissions(), engine), folder))
     with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
@@ -119,20 +127,23 @@ def _pages(
         made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
         runs = own.get(group, {})
         marks = baseline_marks(ledger, found, runs)
-        pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks)
+        title = f"{GROUP_TITLES[group]} leaderboard, {found.measure}"
+        cite = site.cite(title, _FILES[group])
+        pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks, cite, sent)
         if group in compared:
             places = ReportPlaces(reports[group], _places(shared[group])) if group in reports else ReportPlaces()
             pair = pair_page(ledger, found, runs, partial(_href, names, group), places)
-            pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, made)
+            pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, site)
         inner = Frame({k: f"../{v}" for k, v in here.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
             name = line.row.name
-            page = (
-                _system(line, found, inner, runs[name], sent.of(name), site.command)
-                if line.row.own
-                else _published(name, found, inner, names, ledger, runs)
-            )
-            pages[names[group, line.row.own, name]] = page
+            file = names[group, line.row.own, name]
+            if line.row.own:
+                cite = site.cite(f"{line.row.title or name}, {GROUP_TITLES[group]}, {found.measure}", file)
+                pages[file] = _system(line, found, inner, runs[name], sent.of(name), cite)
+            else:
+                cite = replace(published_citation(name, group, found.measure), url=site.cite("", file).url)
+                pages[file] = _published(name, found, inner, names, ledger, runs, cite)
     around = Frame(links, "Sources", policy=_POLICY)
     pages["sources.html"] = render("site_sources.html", around, **source_facts(), cite=Citation("Sources"))
     if site.submissions is not None:
@@ -153,7 +164,7 @@ def _href(names: Names, group: str, line: Line) -> str:
     return names[group, line.row.own, line.row.name]
 
 
-def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], made: Colophon) -> str:
+def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site: Site) -> str:
     """A page that compares any two lines of a board."""
     group = pair.board.group
     title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {pair.board.measure}"
@@ -164,7 +175,7 @@ def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], made:
         most=MOST,
         boards={GROUP_TITLES[each]: "" if each == group else file for each, file in compared.items()},
         board_href=_FILES[group],
-        cite=Citation(title, made.command),
+        cite=site.cite(title, compared[group]),
     )
 
 
@@ -179,15 +190,16 @@ def on_common_tasks(rows: Runs) -> Shared | None:
 
 
 def _submitted(found: Board, sent: Submissions) -> Board:
-    """A board that says of its own lines that they were submitted, and of which system each is."""
-    lines = []
+    """A board that says of its own lines that they were submitted, of which system each is, and its title."""
+    titles, lines = sent.titles(), []
     for line in found.lines:
-        known = sent.of(line.row.name) if line.row.own else None
-        row = (
-            line.row if known is None else replace(line.row, sources=(SUBMITTED,), system=known.systems[line.row.name])
-        )
+        row, name = line.row, line.row.name
+        known = sent.of(name) if row.own else None
+        if known is not None:
+            row = replace(row, sources=(SUBMITTED,), system=known.systems[name], title=titles[name])
         lines.append(replace(line, row=row))
-    return replace(found, lines=lines)
+    stated = any(SUBMITTED in line.row.sources for line in lines)
+    return replace(found, lines=lines, notes=[*found.notes, *[_STATED_COSTS] * stated])
 
 
 def _by_group(runs: Runs) -> Grouped:
@@ -219,7 +231,7 @@ def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
     for chosen in select(ledger, names) if names else ():
         for task, entry in chosen.runs.items():
             if entry.group in _FILES and task in registry():
-                found.setdefault(entry.group, {}).setdefault(entry.system, {})[task] = entry
+                found.setdefault(entry.group, {}).setdefault(entry.name, {})[task] = entry
     if names and not found:
         raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
     return found
@@ -239,21 +251,30 @@ def _file_names(shown: Mapping[str, Board]) -> Names:
 
 
 def _board_files(
-    found: Board, frame: Frame, reported: str, names: Names, own: Runs, made: Colophon, marks: Marks
+    found: Board,
+    frame: Frame,
+    reported: str,
+    names: Names,
+    own: Runs,
+    made: Colophon,
+    marks: Marks,
+    cite: Citation,
+    sent: Submissions,
 ) -> dict[str, str]:
     """A board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
-    panels = frontier_panels(own, found.lines, found.measure)
+    table = sorted_table(found, found.lines)
+    panels = [] if table.costs_stated else frontier_panels(own, found.lines, found.measure)
     page = render(
         "site_board.html",
         frame,
-        table=sorted_table(found, found.lines),
+        table=table,
         panels=panels,
         files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
         reported=reported,
         comparison=frame.links.get("Compare", ""),
-        cite=Citation(f"{GROUP_TITLES[found.group]} leaderboard, {found.measure}", made.command),
+        cite=cite,
         colophon=made,
         baselines=list(marks),
         marks=as_script(found, marks) if marks else "",
@@ -262,13 +283,14 @@ def _board_files(
             own=lambda system: names[found.group, True, system],
             published=lambda system, group: names[group, False, system],
             source=lambda name: f"sources.html#{name}",
+            submission=sent.of,
         ),
     )
     return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
 
 
 def _system(
-    line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, command: str
+    line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, cite: Citation
 ) -> str:
     points = [
         point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
@@ -279,11 +301,13 @@ def _system(
         line=line,
         board=found,
         entries=entries,
-        cite=Citation(f"{line.row.name}, {GROUP_TITLES[found.group]}, {found.measure}", command),
+        cite=cite,
         sent=sent,
         archive=f"../{_archive(sent)}" if sent else "",
         comparison=_chosen(frame, line.row.name),
-        chart=responsive(DotChart(f"{found.measure} of {line.row.name}", f"{found.measure} x 100", points)),
+        chart=responsive(
+            DotChart(f"{found.measure} of {line.row.title or line.row.name}", f"{found.measure} x 100", points)
+        ),
     )
 
 
@@ -293,7 +317,7 @@ def _chosen(frame: Frame, name: str) -> str:
     return place and f"{place}#{urlencode({'a': name})}"
 
 
-def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs) -> str:
+def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs, cite: Citation) -> str:
     """What each source says of a published system, as the server's page of it does."""
     facts = published_facts(name, found.group, found.measure)
     own = names.get((found.group, True, facts["system"]), "")
@@ -307,7 +331,7 @@ def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledg
         verdicts=verdicts(facts["rows"], figures, found.measure),
         source_href="../sources.html#",
         comparison=_chosen(frame, name),
-        cite=published_citation(name, found.group, found.measure),
+        cite=cite,
         others=[measure for measure in facts["measures"] if measure != found.measure],
     )
 

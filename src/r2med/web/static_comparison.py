@@ -53,7 +53,7 @@ def pair_page(
     ledger: Ledger, board: Board, runs: Runs, href: Callable[[Line], str], reported: ReportPlaces
 ) -> PairPage:
     """The page of a board, with links to its report where there is one."""
-    labels = _labels(board)
+    labels = line_labels(board)
     lines = [_line(line, board, href(line), reported.places) for line in board.lines]
     pairs = _tested(ledger, board, runs, labels)
     content = {"measure": board.measure, "tasks": list(board.tasks), "labels": labels, "lines": lines, "pairs": pairs}
@@ -62,13 +62,13 @@ def pair_page(
     return PairPage(board, labels, bool(pairs), Markup(orjson.dumps(content).decode().replace("<", "\\u003c")))
 
 
-def _labels(board: Board) -> list[str]:
+def line_labels(board: Board) -> list[str]:
     """Names of lines; one that is there several times is told apart by its sources, an own one has it alone."""
     counts = Counter(line.row.name for line in board.lines)
     found: list[str] = []
     for line in board.lines:
         several = counts[line.row.name] > 1 and not line.row.own
-        label = f"{line.row.name} ({', '.join(line.row.sources)})" if several else line.row.name
+        label = f"{line.row.name} ({', '.join(line.row.sources)})" if several else line.row.title or line.row.name
         while label in found:
             label += "'"
         found.append(label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from r2med.data.published import published
+from r2med.data.task_names import called
 from r2med.errors import R2medError
 from r2med.render.chart_svg import responsive
 from r2med.render.charts import DotChart, interval_point
@@ -32,7 +33,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            points.append(interval_point(task, found))
+            points.append(interval_point(called(task, list(runs)), found))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))

@@ -74,7 +74,7 @@
   document.querySelectorAll("table[data-sortable] thead button").forEach((each) => each.addEventListener("click", () => {
     const head = each.closest("th");
     const before = head.getAttribute("aria-sort");
-    const down = before ? before === "ascending" : head.matches(".n:not(.rank), .forest");
+    const down = before ? before === "ascending" : head.matches(".n:not(.rank, .cost), .forest");
     sortBy(head.closest("table"), head, down);
     const now = state();
     now.set("sort", (down ? "-" : "") + nameOf(head));
@@ -198,13 +198,30 @@
   // The bar of chosen systems: there as soon as there are two.
   const bar = document.querySelector("form[data-chosen]");
   if (bar) {
+    // A box for each system that is shown, and a hidden field for each that was ticked on another page.
     const boxes = () => [...document.querySelectorAll("input[form=chosen]")];
+    const chosen = () => boxes().filter((box) => box.checked || box.type === "hidden");
+    // Ticks are in the address, so that another page, filter or order of the board does not lose them.
+    const keepTicks = (values) => {
+      values.delete("tick");
+      for (const name of new Set(chosen().map((box) => box.value))) values.append("tick", name);
+      return values;
+    };
+    if (local) for (const name of state().getAll("tick")) for (const box of boxes()) if (box.value === name) box.checked = true;
+    document.querySelector("form[data-auto]")?.addEventListener("formdata", (event) => keepTicks(event.formData));
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("table.board thead a, .pages a");
+      if (!link) return;
+      const place = new URL(link.href);
+      keepTicks(place.searchParams);
+      link.href = place.pathname + place.search;
+    });
     const update = () => {
-      const ticked = boxes().filter((box) => box.checked);
+      const ticked = chosen();
       const own = ticked.every((box) => "own" in box.dataset);
       bar.hidden = ticked.length < 2;
       document.body.classList.toggle("choosing", ticked.length > 1);
-      bar.querySelector("output").textContent = ticked.length > 3 ? `${ticked.length} systems` : ticked.map((box) => box.value).join(" · ");
+      bar.querySelector("output").textContent = ticked.length > 3 ? `${ticked.length} systems` : ticked.map((box) => box.dataset.title ?? box.value).join(" · ");
       const pair = bar.querySelector("a[data-compare]");
       if (pair) {
         pair.hidden = ticked.length !== 2;
@@ -212,12 +229,14 @@
       }
       for (const each of bar.querySelectorAll("button[data-needs]")) {
         const two = each.dataset.needs === "two";
-        each.disabled = !own || (two && ticked.length !== 2);
-        each.title = !own ? "Only own runs have queries to look at" : each.disabled ? "Choose two systems to compare" : "";
+        each.disabled = two ? ticked.length !== 2 : !own;
+        each.title = !each.disabled ? "" : two ? "Choose two systems to compare" : "Only own runs have queries to look at";
       }
     };
-    document.addEventListener("change", (event) => { if (event.target.getAttribute?.("form") === "chosen") update(); });
+    document.addEventListener("change", (event) => { if (event.target.getAttribute?.("form") === "chosen") { update(); remember(keepTicks(state())); } });
     bar.addEventListener("reset", () => setTimeout(() => {
+      for (const box of boxes()) if (box.type === "hidden") box.remove(); else box.checked = false;
+      remember(keepTicks(state()));
       document.querySelectorAll("tr[data-left]").forEach((row) => delete row.dataset.left);
       document.querySelector("form[data-filter]")?.apply();
       update();
@@ -310,6 +329,11 @@
     place.insertBefore(tools, place.querySelector("details.figures"));
   });
 
+  // What is left empty is not asked for, and makes an address long.
+  document.addEventListener("formdata", (event) => {
+    if (event.target.method !== "get" || !event.target.hasAttribute("action")) return;
+    for (const name of new Set(event.formData.keys())) if (event.formData.getAll(name).every((text) => text === "")) event.formData.delete(name);
+  });
   document.querySelectorAll("form[data-auto] select, form[data-auto] input[type=checkbox]").forEach((each) => each.addEventListener("change", () => each.form.requestSubmit()));
 
   // Another group has other systems: its page offers them.
@@ -386,7 +410,7 @@
       made.innerHTML = html.trim();
       const card = made.content.firstElementChild;
       const old = there.get(name);
-      if (old?.open) card.open = true;
+      if (old?.matches("details")) card.open = old.open;
       const field = old?.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
       if (old) old.replaceWith(card);
       there.set(name, card);
