@@ -147,7 +147,7 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
     questions = {each.number: each for each in store.questions()}
     held = store.standing()
     graded = grades_by_item(held)
-    tasks = task_names(store.project.data)
+    tasks = task_names(question.task for question in questions.values())
     rows: list[tuple[object, ...]] = []
     for row in held:
         if row.again or graded.get(row.item, {}).get(row.reviewer) is None:
