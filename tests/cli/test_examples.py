@@ -246,8 +246,12 @@ def write_label_sets(place: Path, pairs: list[tuple[str, str]]) -> None:
 
 def say(prompt: str, nth: int) -> Say:
     """A model that has something to say to every kind of request."""
-    answers = {"Verdict": "Verdict: yes", "Class:": "Class: routine"}
-    return Say(text=next((answers[word] for word in answers if word in prompt), "The cerebellum predicts touch."))
+    answers = {"Verdict": "Verdict: yes", "routine": "Class: routine"}
+    return Say(
+        text=next(
+            (answers[word] for word in answers if word in prompt), "The cerebellum predicts touch: nervous system."
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -268,10 +272,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / "submissions").mkdir()
         shutil.copy("ours.zip", "submissions")
         call("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "20")
-        call("review", "invite", "pilot", "Dr. Ada")
-        with ReviewStore.open("pilot") as store:
-            drafts = [(item.number, DraftDecision("graded", item.number % 4)) for item in store.items()]
-            store.record_all(store.reviewer("Dr. Ada").id, drafts)
+        for person, most in (("Dr. Ada", 4), ("Dr. Ben", 3)):
+            call("review", "invite", "pilot", person)
+            with ReviewStore.open("pilot") as store:
+                drafts = [(item.number, DraftDecision("graded", item.number % most)) for item in store.items()]
+                store.record_all(store.reviewer(person).id, drafts)
         call("nano", "build", "path/to/folder", "--out", "my-nano", "--docs", "1000")
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
