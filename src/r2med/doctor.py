@@ -8,7 +8,6 @@ import platform
 import sys
 
 import r2med
-from r2med.encode.plaid import EXTRA, plaid_version
 from r2med.errors import EXTRAS, R2medError
 from r2med.runs.ledger import Ledger
 from r2med.runs.provenance import version_of
@@ -39,16 +38,7 @@ def _extras() -> dict[str, str]:
         missing = [module for module in modules if importlib.util.find_spec(module) is None]
         return f"not installed: pip install 'r2med[{extra}]'" if missing else "installed"
 
-    return {extra: state(extra, modules) for extra, modules in EXTRAS.items()} | {EXTRA: _plaid()}
-
-
-def _plaid() -> str:
-    """fast-plaid may be installed, and of no use with the torch that is here."""
-    try:
-        plaid_version()
-    except R2medError as error:
-        return str(error)
-    return "installed"
+    return {extra: state(extra, modules) for extra, modules in EXTRAS.items()}
 
 
 def _devices() -> dict[str, str]:

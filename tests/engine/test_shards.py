@@ -18,9 +18,6 @@ from r2med.engine.shards import Shards
 from r2med.engine.work_blocks import BlockStore
 from r2med.errors import R2medError
 from r2med.rerank import spread_scoring
-from r2med.retrieve import spread_indexing, spread_search
-from r2med.retrieve.spread_indexing import IndexWorker
-from r2med.retrieve.spread_search import SearchWorker
 
 TASK = "sample/Biology"
 
@@ -66,45 +63,13 @@ def test_shards_make_the_bytes_of_one_command(system: str, tmp_path: Path, monke
         assert with_shards(system, 1, tmp_path / "one", monkeypatch) == expected
 
 
-def test_an_index_is_built_in_shards_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread_indexing, "_BLOCK", 3000)
-    blocks: list[bytes] = []
-    plain = IndexWorker.run
-    monkeypatch.setattr(IndexWorker, "run", lambda self, payload: blocks.append(payload) or plain(self, payload))
-    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "alone"))
-    command("bm25", "--out", str(tmp_path / "out"))
-    assert not blocks
-    made = with_shards("bm25", 3, tmp_path / "three", monkeypatch)
-    assert made == run_files(tmp_path / "out")
-    assert len(set(blocks)) == len(blocks) > 3, "each block once"
-    indexes = [sorted((tmp_path / home / "cache" / "bm25").rglob("*.*")) for home in ("alone", "three")]
-    assert [file.read_bytes() for file in indexes[0]] == [file.read_bytes() for file in indexes[1]]
-    assert not list((tmp_path / "three" / "blocks").glob("bm25-*")), "what was merged is not kept twice"
-
-
-@pytest.mark.parametrize("system", ["bm25(depth=7)", "bm25-classic(drop_self=true)"])
-def test_documents_are_searched_in_shards_to_the_byte(
-    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "alone"))
-    command(system, "--out", str(tmp_path / "out"))
-    monkeypatch.setattr(spread_search, "_RANGE", 13)
-    monkeypatch.setattr(spread_search, "_POSTINGS", 40)
-    done: list[bytes] = []
-    plain = SearchWorker.run
-    monkeypatch.setattr(SearchWorker, "run", lambda self, payload: done.append(payload) or plain(self, payload))
-    assert with_shards(system, 3, tmp_path / "three", monkeypatch) == run_files(tmp_path / "out")
-    assert len(set(done)) == len(done) > 5, "each range of documents once"
-    assert not [file for file in (tmp_path / "three" / "blocks").rglob("*") if file.is_file()]
-
-
-def test_a_merge_of_an_index_says_which_runs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread_indexing, "_BLOCK", 3000)
-    first = command("bm25", "--engine", "shard:1/3")
-    assert re.search(r"shard 1/3: its share of the runs of index bm25 is done; \d+ of \d+ are left", first.stderr)
-    merge = command("bm25", "--engine", "shard:merge/3")
-    assert merge.exit_code == 1
-    assert re.search(r"the runs of index bm25: \d+ of \d+ are missing; run 2 shards again \(2, 3\)", merge.output)
+def test_every_shard_searches_bm25_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("bm25", "--out", str(tmp_path / "alone")).exit_code == 0
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    for shard in ("1/3", "merge/3"):
+        done = command("bm25", "--engine", f"shard:{shard}", "--out", str(tmp_path / shard), "--fresh")
+        assert done.exit_code == 0, done.output
+        assert run_files(tmp_path / shard) == run_files(tmp_path / "alone")
 
 
 def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,17 +49,12 @@ def test_the_hooks_are_those_of_the_makefile():
         assert f"\t{entry.removesuffix(' --force-exclude')}" in makefile
 
 
-ALONE = {"fast-plaid"}
-"""Packages that pin another version of a package that is pinned, so that they have an environment to themselves."""
-
-
 def test_every_extra_has_a_pinned_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     pinned = {normal(line.partition("==")[0]) for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()}
     wanted = [project["dependencies"], *project["optional-dependencies"].values()]
     names = {normal(re.split(r"[\[<>=]", line)[0]) for lines in wanted for line in lines}
-    assert names - {"r2med"} - ALONE <= pinned
-    assert names >= ALONE
+    assert names - {"r2med"} <= pinned
 
 
 def normal(name: str) -> str:

@@ -22,16 +22,14 @@ from r2med.data import load
 from r2med.data.dataset import Collection, Dataset, Generation, Texts
 from r2med.data.run import Run, rank
 from r2med.data.tasks import folder_task
-from r2med.engine.shards import Shards
 from r2med.errors import SpecError
 from r2med.pipeline.engine import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve import postings_search, spread_search
+from r2med.retrieve import postings_search
 from r2med.retrieve.bm25 import BM25, BM25Classic, _known_terms
 from r2med.retrieve.bm25_scorer import Scorer
 from r2med.retrieve.index_builder import build_index
-from r2med.retrieve.spread_search import SearchWorker, SpreadSearch
 from r2med.storage.cache import Cache
 from r2med.text import analyze
 
@@ -373,20 +371,12 @@ def test_scores_do_not_depend_on_what_is_asked_beside(context: Context, monkeypa
 
 @pytest.mark.parametrize("compiled", [1, 1 << 40], ids=["compiled", "plain"])
 @pytest.mark.parametrize(("rare", "in_question"), [(64, 256), (1 << 20, 2), (1 << 20, 1)])
-def test_no_shortcut_changes_a_bit(
-    compiled: int, rare: int, in_question: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Common terms added early, late or only where they matter, in any batch, beside other documents: the same.
-
-    And the same when ranges of documents are searched apart and what is found there is merged.
-    """
+def test_no_shortcut_changes_a_bit(compiled: int, rare: int, in_question: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Common terms added early, late or only where they matter, in any batch: the same."""
     drawn = random.Random(rare + in_question)
     texts = [drawn_text(drawn, drawn.randrange(1, 60)) for _ in range(3000)]
     texts += texts[:40]  # ties
     index = build_index(Texts([f"d{drawn.random()}" for _ in texts], texts))
-    index.save(tmp_path)
-    monkeypatch.setattr(spread_search, "_RANGE", 1300)
-    monkeypatch.setattr(spread_search, "_POSTINGS", 5000)
     decided: list[bool] = []
     is_decided = postings_search._Sums.is_decided
     for form, k1, b in ((BM25(), 0.9, 0.4), (BM25Classic(), 1.2, 1.0), (BM25Classic(), 0.0, 0.0)):
@@ -408,22 +398,11 @@ def test_no_shortcut_changes_a_bit(
                 )
                 postings_search.scatter.cache_clear()
                 found = list(scorer.best(queries, depth, hidden))
-                worker = SearchWorker(str(tmp_path), k1, b, depth)
-                parts = SpreadSearch(worker, scorer, Shards(1, 1), quiet()).best(queries, hidden)
             postings_search.scatter.cache_clear()
-            for one, another, other in zip(found, parts, wanted, strict=True):
-                assert one.places.tolist() == another.places.tolist() == other.places.tolist()
-                assert one.scores.tolist() == another.scores.tolist() == other.scores.tolist()
+            for one, other in zip(found, wanted, strict=True):
+                assert one.places.tolist() == other.places.tolist()
+                assert one.scores.tolist() == other.scores.tolist()
     assert any(decided), "the way that is tried is taken"
-
-
-def test_an_index_that_others_do_not_see_is_searched_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread_search, "_POSTINGS", 1)
-    monkeypatch.setattr(spread_search, "_LEAST", 1)
-    scorer = Scorer(build_index(Texts(["d1"], ["gout"])), 0.9, 0.4)
-    for sees in (True, False):
-        spread = Shards(1, 1, shares_home=sees)
-        assert SpreadSearch(SearchWorker("", 0.9, 0.4, 10), scorer, spread, quiet()).worth_it([{0: 1.0}]) == sees
 
 
 def test_a_shallow_list_is_the_top_of_a_deep_one(context: Context) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.board.model import AVERAGE
-from r2med.board.spread_resampling import large_board_intervals, large_board_tests
 from r2med.errors import R2medError, suggest
-from r2med.measure.bootstrap import Interval
-from r2med.measure.significance import ALPHA, holm
+from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.measure.significance import ALPHA, holm, randomisation_tests
 from r2med.pipeline.system import canonical_spec
 from r2med.runs.selection import same_data
 
@@ -51,7 +50,7 @@ def _batch(systems: Samples) -> dict[str, dict[str, Interval]]:
     """Systems with equally many queries go through the bootstrap together, which costs hardly more than one."""
     tasks = list(next(iter(systems.values())))
     tables = {task: np.array([row[task].values for row in systems.values()]) for task in tasks}
-    by_task, average = large_board_intervals(tables)
+    by_task, average = board_intervals(tables)
     return {
         name: {**{task: by_task[task][place] for task in tasks}, AVERAGE: average[place]}
         for place, name in enumerate(systems)
@@ -69,7 +68,7 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
     for column in (*against, AVERAGE):
         tasks = list(against) if column == AVERAGE else [column]
         chosen = {name: [row[task] for task in tasks] for name, row in differences.items()}
-        corrected = holm(large_board_tests(list(chosen.values())))
+        corrected = holm(randomisation_tests(list(chosen.values())))
         for (name, found), p in zip(chosen.items(), corrected, strict=True):
             if p < ALPHA:
                 gain = np.mean([values.mean() for values in found])
@@ -84,7 +83,7 @@ def unbeaten(samples: Samples, best: str) -> set[str]:
     """
     against = samples[best]
     chosen = {name: list(row.values()) for name, row in _differences(samples, against).items()}
-    corrected = holm(large_board_tests(list(chosen.values())))
+    corrected = holm(randomisation_tests(list(chosen.values())))
     return {best, *(name for name, p in zip(chosen, corrected, strict=True) if p >= ALPHA)}
 
 

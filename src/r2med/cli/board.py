@@ -9,12 +9,10 @@ import click
 
 from r2med.board.leaderboard import View, board
 from r2med.board.model import DETAILS, Board
-from r2med.cli.engine_option import close_batch, engine_option, open_engine
 from r2med.cli.options import ManyValues, output
 from r2med.data.tasks import GROUPS, resolve
 from r2med.diagnose.language_drop import LanguageDrop, language_drops, tasks_of, translated_tasks
-from r2med.engine.spreading import spreading
-from r2med.errors import Postponed, R2medError
+from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import name_here
 from r2med.render.board_terminal import show_board
@@ -78,7 +76,6 @@ _LINES = 25
     default="terminal",
     show_default=True,
 )
-@engine_option()
 def command(**given: Any) -> None:
     """Every published result with your own runs beside it, ranked by the average.
 
@@ -117,16 +114,9 @@ def command(**given: Any) -> None:
         details=tuple(DETAILS_BY_OPTION[name] for name in given["columns"] if name in DETAILS_BY_OPTION),
         baseline=given["baseline"],
     )
-    # A board is looked at often and quickly: no cluster is connected to because a file says so.
-    engine = open_engine(given["engine"] or "local", {"view": str(view)})
-    try:
-        with Ledger() as ledger, spreading(engine):
-            found = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
-            found = replace(found, drops=_drops(ledger, found))
-    except Postponed as share:
-        click.echo(str(share), err=True)
-        return
-    close_batch(engine)
+    with Ledger() as ledger:
+        found = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
+        found = replace(found, drops=_drops(ledger, found))
     if given["form"] != "terminal":
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from r2med.cli.engine_option import close_batch, engine_option, open_engine
-from r2med.cli.options import FailedWith2, ManyValues, json_option, output, write_json
-from r2med.errors import Postponed, R2medError, debug
+from r2med.cli.options import FailedWith2, ManyValues, json_option, messages, output, write_json
+from r2med.errors import R2medError, debug
 from r2med.leakage.check import check
 from r2med.leakage.exclude import exclude, targets
 from r2med.leakage.settings import METHODS, Settings
+from r2med.pipeline.engine import Engine
 from r2med.render.leakage_tables import show
 
 
@@ -30,7 +28,6 @@ from r2med.render.leakage_tables import show
 @click.option("--min-words", default=5, show_default=True, type=int, help="Shorter texts are not compared.")
 @click.option("--out", metavar="REPORT.jsonl", type=click.Path(path_type=Path), help="Write every pair here.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="How many pairs to show.")
-@engine_option()
 @json_option()
 def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_json: bool, **given: Any) -> None:
     """Which queries, positives and documents of tasks occur in training data?
@@ -51,14 +48,8 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        settings = _settings(given)
-        engine = open_engine(given["engine"], _same_for_all(files, given["tasks"], settings))
-        report = check(files, given["tasks"], settings, engine, given["out"], given["limit"])
+        report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
         cleaned = exclude(report, places, documents)
-        close_batch(engine)
-    except Postponed as share:
-        click.echo(str(share), err=True)
-        return
     except R2medError as error:
         debug(error)
         raise FailedWith2(str(error)) from error
@@ -71,11 +62,6 @@ def command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_jso
         click.echo(f"{file} is the training data without {rows:,} rows", err=True)
     if leaks:
         raise click.exceptions.Exit(1)
-
-
-def _same_for_all(files: Sequence[Path], tasks: Sequence[str], settings: Settings) -> dict[str, object]:
-    """What the shards of a batch must have in common."""
-    return {"files": list(map(str, files)), "tasks": list(tasks), **asdict(settings)}
 
 
 def _settings(given: dict[str, Any]) -> Settings:

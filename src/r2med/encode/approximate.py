@@ -10,7 +10,7 @@ is lost against exact search is measured by who asks for this.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from r2med.errors import R2medError, SpecError, first_line, require_extra, sugge
 from r2med.pipeline.spec import Call, Value, parse
 
 _BLOCK = 16_384
-CANDIDATES = 2
+_CANDIDATES = 2
 """How many candidates an engine names for each place of a list, unless more are asked for."""
 
 
@@ -141,20 +141,16 @@ def engine_call(value: object) -> Call:
     return value if isinstance(value, Call) else parse(str(value)).calls[0]
 
 
-def engine_options(call: Call, known: Mapping[str, Value], zero: Collection[str] = ()) -> tuple[tuple[str, Any], ...]:
-    """All options of an engine, those that a spec leaves out at their defaults; those in `zero` may be 0.
-
-    >>> engine_options(Call("plaid", (), (("seed", 0),)), {"seed": 42, "nbits": 4}, zero=("seed",))
-    (('nbits', 4), ('seed', 0))
-    """
+def _engine_options(call: Call, known: Mapping[str, Value]) -> tuple[tuple[str, Any], ...]:
+    """Return all options of an engine, those that a spec leaves out at their defaults."""
     if call.args:
         raise SpecError(f"{call}: options have names: {', '.join(known)}")
     for name, given in call.options:
         if name not in known:
             raise SpecError(f"{call.name} has no option {name!r}; it takes {', '.join(known)}")
-        wanted, least = type(known[name]), 0 if name in zero else 1
-        if type(given) is not wanted or (wanted is int and int(str(given)) < least):
-            words = f"a whole number of {least} or more" if wanted is int else "a name or text"
+        wanted = type(known[name])
+        if type(given) is not wanted or (wanted is int and int(str(given)) < 1):
+            words = "a whole number of 1 or more" if wanted is int else "a name or text"
             raise SpecError(f"{call.name}: {name} must be {words}, not {given!r}")
     return tuple(sorted({**known, **dict(call.options)}.items()))
 
@@ -176,7 +172,7 @@ class ApproximateSettings:
         call = engine_call(value)
         if call.name not in _ENGINES:
             raise SpecError(f"unknown index {call.name!r}{suggest(call.name, _ENGINES) or '; known: faiss, usearch'}")
-        return cls(call.name, engine_options(call, _ENGINES[call.name].options))
+        return cls(call.name, _engine_options(call, _ENGINES[call.name].options))
 
     @property
     def extra(self) -> str:
@@ -200,7 +196,7 @@ class ApproximateSettings:
     def open(self, rows: VectorRows, how: Similarity, folder: Path, rescored: int) -> ApproximateIndex:
         """The index in a folder, mapped."""
         engine = _ENGINES[self.engine](dict(self.options), rows.shape[1], folder / _FILE)
-        return ApproximateIndex(engine, rows, how, (folder / _FILE).stat().st_size, rescored or CANDIDATES)
+        return ApproximateIndex(engine, rows, how, (folder / _FILE).stat().st_size, rescored or _CANDIDATES)
 
 
 _FILE = "index.bin"

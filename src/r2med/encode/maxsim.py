@@ -131,7 +131,9 @@ class MaxSimIndex:
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         last = np.partition(rough, len(rough) - depth)[len(rough) - depth]
         shortlist = np.flatnonzero(rough >= last - 2 * self._error(query))
-        return rank_tokens(query, self.documents, shortlist, depth, tie_order)
+        exact = rescore_tokens(query, self.documents, shortlist)
+        order = np.lexsort((tie_order[shortlist], -exact))[:depth]
+        return shortlist[order], exact[order]
 
     def _error(self, query: Vectors) -> float:
         """How far the score of a document may be off: the rounding of every term and sum, in whatever order."""
@@ -146,15 +148,6 @@ class MaxSimIndex:
             return 1.05
         parts = (self.documents.shards[block.shard][block.first : block.last] for block in self.blocks(1 << 14))
         return max(float(np.sqrt((as_single(part) ** 2).sum(axis=1)).max()) for part in parts) * 1.01
-
-
-def rank_tokens(
-    query: Vectors, documents: TokenVectors, places: NDArray[np.intp], depth: int, tie_order: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """The best of the documents at these places for a query, and their scores, by the one rule."""
-    exact = rescore_tokens(query, documents, places)
-    order = np.lexsort((tie_order[places], -exact))[:depth]
-    return places[order], exact[order]
 
 
 def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.intp]) -> NDArray[np.float32]:

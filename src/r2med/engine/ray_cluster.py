@@ -72,7 +72,6 @@ class RayCluster:
         self._ray = _connected(address)
         self.store = BlockStore(settings.blocks)
         """Where workers leave their results."""
-        self.shares_home = not settings.blocks
         self._resting: list[Any] = []
         """Actors without a job; Ray ends them when nobody has them any more."""
 

@@ -29,7 +29,6 @@ class Shards:
     number: int
     total: int
     only_large: bool = True
-    shares_home: bool = True
     _lacking: set[int] = field(default_factory=set)
     """The shards whose blocks were found missing."""
 
@@ -84,10 +83,8 @@ class Shards:
             yield block, result
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
-        """The other shards have to do theirs; where this one merges, they have not."""
+        """Return what to raise: other shards have to do their share, or have not where this one merges."""
         lacking = ", ".join(map(str, sorted(self._lacking)))
-        if self.number and not missing:
-            return Postponed(f"{self}: {job} are all done; shard:merge/{self.total} makes the result of them")
         if self.number:
             return Postponed(f"{self}: its share of {job} is done; {missing:,} of {total:,} are left to other shards")
         return R2medError(

@@ -7,12 +7,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from r2med.errors import R2medError
 from r2med.storage.files import write_file
@@ -59,8 +55,6 @@ class Spread(Protocol):
 
     only_large: bool
     """Whether it is for documents alone: queries are few, and every command of a batch needs them all."""
-    shares_home: bool
-    """Whether all who work see the same `R2MED_HOME`, and in it the caches of whoever asks."""
 
     @property
     def merges(self) -> bool:
@@ -112,26 +106,6 @@ def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
 def carried(text: str) -> str:
     """The text without lone surrogates, which JSON cannot carry; tokenizers replace them too."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def packed_columns(*columns: NDArray[Any]) -> bytes:
-    """Columns of numbers as one content.
-
-    >>> [column.tolist() for column in unpacked_columns(packed_columns(np.arange(2), np.ones((1, 2))))]
-    [[0, 1], [[1.0, 1.0]]]
-    """
-    file = BytesIO()
-    for column in columns:
-        np.save(file, column, allow_pickle=False)
-    return file.getvalue()
-
-
-def unpacked_columns(content: bytes) -> list[NDArray[Any]]:
-    """The columns again."""
-    file, found = BytesIO(content), []
-    while file.tell() < len(content):
-        found.append(np.load(file, allow_pickle=False))
-    return found
 
 
 class BlockStore:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,20 +13,21 @@ import orjson
 
 from r2med.data import load
 from r2med.data.tasks import Task, resolve
-from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
 from r2med.leakage.findings import LeakageReport, Tally, pairs_of
 from r2med.leakage.index import IndexedTask, index_texts
 from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
 from r2med.leakage.settings import Settings
-from r2med.leakage.spread_matching import MEGABYTE, MatchedBlock, Piece, spread_matches, worth_spreading
 from r2med.leakage.training import Block, blocks, check_files, size_of
-from r2med.pipeline.engine import Engine, Progress, quiet
+from r2med.pipeline.engine import Engine, quiet
 from r2med.storage.cache import Cache
 from r2med.storage.files import draft_file
 from r2med.text.portions import by_size
 
+_MEGABYTE = 1_000_000
+_Piece = tuple[int, LeakHits]
+"""The place of a task, and pairs with its texts."""
 _WORKERS = 2
 """Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""
 
@@ -74,31 +74,18 @@ def _written(out: Path) -> Iterator[BinaryIO]:
 
 def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
     """Stream what the files hold into the tally and the file of pairs."""
-    total = max(1, sum(map(size_of, paths)) // MEGABYTE)
+    matcher = Matcher(tally.subjects, settings)
+    total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
     with engine.progress("read training data, MB", total, "MB") as bar:
-        for path, matched in groupby(_matches(paths, settings, tally.subjects, engine, bar), lambda each: each.path):
-            for block in matched:
-                for place, hits in block.pieces:
+        for path in paths:
+            for block, pieces in _matched(matcher, blocks(path, settings.fields)):
+                for place, hits in pieces:
                     tally.add(path, place, hits)
                     if sink is not None:
                         _write(sink, path, tally.subjects[place], hits)
-                tally.end_block(block.rows)
+                tally.end_block(block.count)
+                bar.advance(block.size / _MEGABYTE)
             tally.end_file(path)
-
-
-def _matches(
-    paths: Sequence[Path], settings: Settings, subjects: Sequence[IndexedTask], engine: Engine, bar: Progress
-) -> Iterator[MatchedBlock]:
-    """What each block of the files holds, in order, found here or wherever the engine spreads work to."""
-    spread = spread_of(engine)
-    if spread is not None and worth_spreading(paths):
-        yield from spread_matches(paths, subjects, settings, spread, bar)
-        return
-    matcher = Matcher(subjects, settings)
-    for path in paths:
-        for block, pieces in _matched(matcher, blocks(path, settings.fields)):
-            yield MatchedBlock(path, block.count, pieces)
-            bar.advance(block.size / MEGABYTE)
 
 
 def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:
@@ -108,7 +95,7 @@ def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:
     return IndexedTask.of(dataset, index, settings)
 
 
-def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[Piece]]]:
+def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[_Piece]]]:
     """Blocks with what they hold, in order; few blocks and few pairs are in memory at a time."""
     waiting: deque[tuple[Block, _Ahead]] = deque()
     with ThreadPoolExecutor(_WORKERS) as workers:
@@ -128,10 +115,10 @@ class _Ahead:
         self._portions = by_size(matcher.match(block), lambda piece: len(piece[1]), matcher.at_once)
         self._next = self._begun()
 
-    def _begun(self) -> Future[list[Piece]]:
+    def _begun(self) -> Future[list[_Piece]]:
         return self._workers.submit(next, self._portions, [])
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[_Piece]:
         while pieces := self._next.result():
             self._next = self._begun()
             yield from pieces

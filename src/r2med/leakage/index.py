@@ -31,7 +31,7 @@ from r2med.text.ragged import ragged
 from r2med.text.shingles import ngram_hashes, ngrams
 from r2med.text.word_hashes import Hashes, Words, hash_words, joined, raw_hash
 
-FORMAT = 1
+_FORMAT = 1
 """Changes whenever the same texts would give other numbers."""
 BLOCK = 4_000_000
 """How many characters of text are worked on at a time."""
@@ -61,7 +61,7 @@ class TaskIndex:
 
 def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool) -> TaskIndex:
     """The index of a collection, from the cache where it is there; with signatures if near-duplicates are wanted."""
-    depends = {"data": collection.fingerprint, "format": FORMAT}
+    depends = {"data": collection.fingerprint, "format": _FORMAT}
     label = f"index {collection.task.name}"
 
     def make_words() -> Columns:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from r2med.engine.kept_results import results_in_order
 from r2med.engine.work_blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.errors import R2medError
 from r2med.llm.budget import Limits
@@ -82,12 +81,21 @@ class SpreadAnswers:
         """The key and the answer of each wanted request, when all are there; `advance` is told how many are done.
 
         The plan is made of all requests, so that every command of a batch has the same. What came to nothing is
-        written nowhere else, so blocks stay until a batch is merged.
+        written nowhere else, so blocks stay until a batch is merged; one result is in memory at a time.
         """
         job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
-        blocks = self._blocks(asked, wanted)
-        results = results_in_order(self.spread, job, blocks, lambda block: advance(len(block.about)), stays=True)
-        for keys, result in results:
+        plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}
+        done = set()
+        for block, _ in self.spread.run(job, self._blocks(asked, wanted)):
+            done.add(block.key)
+            advance(len(block.about))
+        missing = len(plan.keys() - done)
+        if missing:
+            raise self.spread.unfinished(f"blocks of {job.name}", missing, len(plan))
+        for name, keys in plan.items():
+            result = self.spread.store.get(name)
+            if result is None:
+                raise self.spread.unfinished(f"blocks of {job.name}", 1, len(plan))
             for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
                 if key in wanted:
                     yield key, problem or decode_answer(text)

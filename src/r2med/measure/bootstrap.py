@@ -134,7 +134,7 @@ def split_table(table: Floats) -> SplitTable:
 def exact_sums(counts: Floats, table: SplitTable) -> Floats:
     """Rows of small whole numbers times a table: resamples x systems, rounded once.
 
-    However many threads, hosts or systems share the work, the bits are the same.
+    However many threads or systems share the work, the bits are the same.
 
     >>> exact_sums(np.array([[1.0, 2.0]]), split_table(np.array([[0.1, 0.2], [3.0, -1.5]]))).tolist()
     [[0.5, 0.0]]

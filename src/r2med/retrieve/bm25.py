@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.run import Ranking, Run
-from r2med.engine.spreading import spread_of
 from r2med.errors import SpecError
 from r2med.pipeline.joins import query_copies
 from r2med.pipeline.stage import Context, Retriever
@@ -40,15 +39,8 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
     key = index_key(documents)
 
     def build(folder: Path) -> None:
-        engine = context.engine
-        if (spread := spread_of(engine)) is not None:
-            from r2med.retrieve.spread_indexing import worth_spreading, write_spread_index
-
-            if worth_spreading(documents):
-                write_spread_index(documents, folder, key, spread, engine)
-                return
-        with engine.progress("indexing", len(documents)) as bar:
-            write_index(documents, folder, engine.memory, bar.advance)
+        with context.engine.progress("indexing", len(documents)) as bar:
+            write_index(documents, folder, context.engine.memory, bar.advance)
 
     if context.cache.has("bm25", key):
         try:
@@ -139,27 +131,7 @@ class _BM25(Retriever):
         copies = self.drop_copies(collection, context)
         position = collection.documents.position if copies else {}
         hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
-        found = self._found(collection, scorer, queries, hidden, context)
-        return Run.from_ranked(dict(_named(collection, found)))
-
-    def _found(
-        self,
-        collection: Collection,
-        scorer: Scorer,
-        queries: Sequence[Weights],
-        hidden: Sequence[int],
-        context: Context,
-    ) -> Iterable[BestDocuments]:
-        """Each query's best documents, found here or wherever the engine spreads work to."""
-        if (spread := spread_of(context.engine)) is not None:
-            from r2med.retrieve.spread_search import SearchWorker, SpreadSearch
-
-            folder = context.cache.root / "bm25" / index_key(collection.documents)
-            worker = SearchWorker(str(folder.resolve()), self.k1, self.b, self.depth)
-            search = SpreadSearch(worker, scorer, spread, context.engine)
-            if search.worth_it(queries):
-                return search.best(queries, hidden)
-        return scorer.best(queries, self.depth, hidden)
+        return Run.from_ranked(dict(_named(collection, scorer.best(queries, self.depth, hidden))))
 
 
 def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:

@@ -32,19 +32,14 @@ class Scorer(PostingsScorer):
         """How rare terms are, by their numbers: these, and others that were asked for before."""
         known = self._idfs
         unknown = [number for number in numbers if number not in known]
-        most = math.log(self.collection_size + 1.0)
+        most = math.log(len(self.index.lengths) + 1.0)
         for number, held in zip(unknown, self.holdings(unknown).tolist(), strict=True):
             known[number] = most - math.log(held + 0.5)
         return known
 
     def damping(self, length: Length) -> Length:
         """What is added to a frequency below the fraction line, for one text's length or a column of lengths."""
-        return self.k1 * (1 - self.b + self.b * length / self.average_length)
-
-    @property
-    def average_length(self) -> float:
-        """The mean length of a document of the collection."""
-        return self.index.average_length
+        return self.k1 * (1 - self.b + self.b * length / self.index.average_length)
 
     def most(self, number: int) -> float:
         """The idf, for no fraction tf / (tf + damping) exceeds 1."""

@@ -37,16 +37,11 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
     >>> index.terms, index.lengths.tolist(), index.postings(index.number("wall")).documents.tolist()
     (['cell', 'wall'], [3, 1], [0, 1])
     """
-    run, lengths = build_run(documents.texts, progress)
-    names = [term.decode() for term in run.terms]
-    return InvertedIndex(names, run.offsets, run.documents, run.values, lengths, id_order(documents.ids))
-
-
-def build_run(texts: Sequence[str], progress: Report = lambda _: None) -> tuple[TermPostings, NDArray[np.int32]]:
-    """The postings of some documents, numbered from 0, and their lengths."""
     builder = TextBuilder()
-    fill(builder, BothEnds(texts).from_front(block_size()), progress)
-    return builder.take_run(), builder.lengths
+    fill(builder, BothEnds(documents.texts).from_front(block_size()), progress)
+    run = builder.take_run()
+    names = [term.decode() for term in run.terms]
+    return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
 
 
 def write_index(documents: Texts, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
@@ -84,7 +79,7 @@ def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory
         _finish(builder, ids, folder, memory)
     else:
         runs, lengths = part
-        merge_index([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), ids, folder, memory)
+        _merge([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), ids, folder, memory)
     progress(len(ids) - done)
 
 
@@ -106,9 +101,7 @@ def write_vector_index(
     _finish(builder, ids, folder, memory)
 
 
-def merge_index(
-    runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str], folder: Path, memory: int
-) -> None:
+def _merge(runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str], folder: Path, memory: int) -> None:
     """Write the index that runs on disk make together, one's documents after the other's."""
     values = [read_column(run, "values") for run in runs]
     width = np.result_type(np.uint8, *(column.dtype for column in values))

@@ -113,13 +113,8 @@ class PostingsScorer(ABC):
         """Whether a term may weigh less than nothing, so that a sum may fall as terms are added."""
         return False
 
-    @property
-    def collection_size(self) -> int:
-        """How many documents the collection has, of which the index may hold a part."""
-        return len(self.index.lengths)
-
     def holding(self, number: int) -> int:
-        """How many documents of the collection have a term."""
+        """How many documents have a term."""
         return int(self.index.offsets[number + 1] - self.index.offsets[number])
 
     def holdings(self, numbers: Sequence[int]) -> NDArray[np.int64]:
@@ -170,7 +165,7 @@ class PostingsScorer(ABC):
         """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
         used = sorted(set().union(*queries))
-        is_common = _COMMON * self.holdings(used) > self.collection_size
+        is_common = _COMMON * self.holdings(used) > len(self.index.lengths)
         common = {used[place] for place in np.flatnonzero(is_common).tolist()}
         rare = dict(self._impacts([number for number in used if number not in common]))
         depth = len(self.index.lengths) if self._falls(queries) else depth
@@ -288,7 +283,7 @@ class PostingsScorer(ABC):
         return weight * self.most(number)
 
     def _is_common(self, number: int) -> bool:
-        return _COMMON * self.holding(number) > self.collection_size
+        return _COMMON * self.holding(number) > len(self.index.lengths)
 
     def add_for(self, places: NDArray[np.int32], number: int, weight: float, scores: NDArray[np.float64]) -> None:
         """Add what a term weighs in the documents at ascending places to their scores."""
