@@ -14,15 +14,10 @@ A research instrument for reasoning-driven medical retrieval, not a clinical dec
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
-
-# Before numpy is imported: its OpenBLAS starts threads that wait for their first task by spinning, a tenth of a second
-# of processor time in every process. As a power of two of clock ticks, this is about two milliseconds.
-os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
 
 __version__ = "0.1.0"
 

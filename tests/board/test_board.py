@@ -331,11 +331,11 @@ def test_other_data_than_the_baselines_gets_no_mark(ledger: Ledger) -> None:
 def test_costs_are_added_up_over_tasks(ledger: Ledger) -> None:
     account = {"requests": 2, "prompt_tokens": 100, "completion_tokens": 10, "reasoning_tokens": 5, "cost": 0.25}
     unknown = {**account, "cost": None}
-    add_everywhere(ledger, "paid", "full", 0.1, notes={"hyde": {"account": account}, "bm25": {}}, seconds=3.0)
-    add_everywhere(ledger, "own", "full", 0.1, notes={"hyde": {"account": unknown}})
+    add_everywhere(ledger, "paid", "full", 0.1, work=[{"search": 0.5, "account": account}], seconds=3.0)
+    add_everywhere(ledger, "own", "full", 0.1, work=[{"account": unknown}])
     paid = line_of(board(ledger, View()), "paid").row.cost
     assert (paid.requests, paid.tokens, paid.dollars, paid.seconds) == (16, 880, 2.0, 24.0)
-    assert paid.seconds_per_query is None, "an earlier version did not tell searching from loading and indexing"
+    assert paid.seconds_per_query == pytest.approx(0.25)
     assert line_of(board(ledger, View()), "own").row.cost.dollars is None
     assert line_of(board(ledger, View()), "base/bge").row.cost is None
 

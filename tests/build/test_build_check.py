@@ -298,5 +298,10 @@ def test_what_cannot_be_checked_is_one_line(tmp_path):
     assert "--dry-run goes with --reask" in call(folder, "--dry-run", code=2).stderr
     (folder / "guideline.md").write_text("Something else.", "utf-8")
     assert "guideline changed since the task was made" in refused(folder, "--reask", "5%")
+    manifest = folder / "task" / "build.json"
+    stated = manifest.read_text("utf-8")
+    manifest.write_text(json.dumps(json.loads(stated) | {"format": 99}), "utf-8")
+    assert "made by another version of r2med (format 99, this version has 1); make it again" in refused(folder)
+    manifest.write_text(stated, "utf-8")
     (folder / "task" / "judgements.parquet").write_bytes(b"broken")
     assert "not a whole task" in refused(folder)

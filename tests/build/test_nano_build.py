@@ -283,7 +283,10 @@ def test_two_sources_of_one_name(tmp_path):
     [
         (b"{", "nano.json: cannot be read"),
         (b"[]", "nano.json: is not the manifest of a nano set"),
-        (orjson.dumps({"splits": {}, "format": 99}), "nano.json: has format 99, this r2med reads format 1"),
+        (
+            orjson.dumps({"splits": {}, "format": 99}),
+            r"nano.json: made by another version of r2med \(format 99, this version has 1\); build",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_one_line(tmp_path, text, message):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
+from ledgers import add_run
 from r2med.diagnose.frontier import COSTS, Bill, Priced, bill, frontier, left_out, price
 from r2med.errors import R2medError
 from r2med.llm import Limits, add_model, scripted, session
@@ -123,3 +124,10 @@ def test_groups_are_not_mixed(tmp_path) -> None:
     r2med.evaluate("bm25", ["sample/Biology", write_task(tmp_path / "t", {"d": "a"}, {"q": "a"}, {"q": ["d"]})])
     with Ledger() as ledger, pytest.raises(R2medError, match="several groups"):
         price(ledger)
+
+
+def test_a_route_is_known_by_its_stages_and_not_by_its_spelling() -> None:
+    with Ledger() as ledger:
+        add_run(ledger, "mine[route(x]", "sample/Biology", [0.5, 0.5])
+        add_run(ledger, "named", "sample/Biology", [0.4, 0.4], stages=[{"spec": "route(a, b)", "kind": "retriever"}])
+        assert {each.system: each.routes for each in price(ledger)} == {"mine[route(x]": False, "named": True}

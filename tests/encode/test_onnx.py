@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import subprocess
 import sys
@@ -162,8 +163,9 @@ def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, mo
     assert rest.strip() == "Biology post: fever onnx"
     with pytest.raises(R2medError, match="not empty"):
         export_model("mine", folder)
-    (folder / "r2med.json").write_text("{}")
-    with pytest.raises(R2medError, match=r"r2med.json: not written by this version"):
+    stated = json.loads((folder / "r2med.json").read_text())
+    (folder / "r2med.json").write_text(json.dumps(stated | {"format": 99}))
+    with pytest.raises(R2medError, match=r"r2med.json: made by another version of r2med; export the model again"):
         encoder_for(str(folder), {}, task("Biology"))
     (folder / "model.onnx").unlink()
     with pytest.raises(R2medError, match=r"r2med.json without model.onnx"):

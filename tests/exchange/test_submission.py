@@ -279,6 +279,11 @@ def test_a_document_that_is_listed_twice_is_found(files: dict[str, bytes], tmp_p
     assert "repeats a document" in faults(sealed({**files, name: zipped(content)}), tmp_path)[0]
 
 
+def another_version(files: dict[str, bytes]) -> None:
+    """State another version in the manifest of a submission."""
+    files["manifest.json"] = json.dumps(json.loads(files["manifest.json"]) | {"version": 99}).encode()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -288,7 +293,8 @@ def test_a_document_that_is_listed_twice_is_found(files: dict[str, bytes], tmp_p
         (lambda files: files.update({"results.json": b"{}"}), "results.json: was changed"),
         (lambda files: files.update({"manifest.json": b"[]"}), "not an object"),
         (lambda files: files.update({"manifest.json": b"{"}), "not JSON"),
-        (lambda files: files.update({"manifest.json": b"{}"}), "not a r2med submission of version 1"),
+        (lambda files: files.update({"manifest.json": b"{}"}), "not that of a r2med submission"),
+        (another_version, "manifest.json: made by another version of r2med (format 99, this version has 1); pack it"),
     ],
 )
 def test_the_manifest_is_held_against_the_files(

@@ -5,18 +5,27 @@ from __future__ import annotations
 import sqlite3
 import sys
 import warnings
+import zlib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import r2med
-from r2med.errors import StoreWarning
+from r2med.build.item_store import ItemStore
+from r2med.encode.text_hashes import text_hashes
+from r2med.encode.vector_store import VectorStore
+from r2med.errors import R2medError, StoreWarning
+from r2med.exchange.push_documents import _Pushed
 from r2med.llm.reply_cache import ReplyCache
 from r2med.pipeline.evaluate import Options
 from r2med.rerank.pair_scores import Scored, ScoreStore, pair_digest, text_digest
+from r2med.retrieve.engine_replies import EngineReplies
+from r2med.review.review_file import FORMAT
+from r2med.review.review_store import ReviewStore
 from r2med.runs.ledger import Ledger
-from r2med.storage.sqlite import DamagedError
+from r2med.storage.sqlite import DamagedError, Database
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -109,45 +118,50 @@ def test_a_damaged_pair_is_scored_again(own_home):
         assert set(store.find(pairs)) == {pairs[0], pairs[2]}
 
 
-OLD_SCORES = """
-CREATE TABLE settings (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, settings TEXT NOT NULL);
-CREATE TABLE scores (setting INTEGER NOT NULL, pair BLOB NOT NULL, score REAL NOT NULL, tokens INTEGER NOT NULL,
-    query_lost INTEGER NOT NULL, PRIMARY KEY (setting, pair)) WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
-OLD_ANSWERS = """
-CREATE TABLE answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, prompt_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL);
-PRAGMA user_version = 1;
-"""
+ANEW = "move it away to start a new one, or use that version"
+AGAIN = "remove it, it is made again"
+FILES = {
+    "ledger.sqlite": (Ledger, ANEW),
+    "reviews/pilot.sqlite": (ReviewStore, ANEW),
+    "build.sqlite": (lambda path: ItemStore(path.parent), ANEW),
+    "llm.sqlite": (ReplyCache, AGAIN),
+    "rerank.sqlite": (lambda path: ScoreStore({"model": "m"}, path), AGAIN),
+    "engines.sqlite": (lambda path: EngineReplies(), AGAIN),
+    "pushes.sqlite": (lambda path: _Pushed("index"), AGAIN),
+}
+"""Every file of ours with what opens it, and what to do with one of another version."""
 
 
-def test_files_of_the_first_format_are_sealed_when_they_are_opened(own_home):
-    with ScoreStore({"model": "m"}) as store:
-        key = store._key
-    (own_home / "rerank.sqlite").unlink()
-    scores = sqlite3.connect(own_home / "rerank.sqlite")
-    scores.executescript(OLD_SCORES)
-    scores.execute("INSERT INTO settings VALUES (1, ?, '{}')", (key,))
-    scores.execute("INSERT INTO scores VALUES (1, x'00ff', 0.5, 3, 0)")
-    scores.commit()
-    scores.close()
-    with ScoreStore({"model": "m"}) as store:
-        assert store.find([b"\x00\xff"]) == {b"\x00\xff": Scored(0.5, 3, 0)}
-    answer = '{"text":"yes","usage":{"prompt":1,"completion":2},"logprobs":[]}'
-    answers = sqlite3.connect(own_home / "llm.sqlite")
-    answers.executescript(OLD_ANSWERS)
-    answers.execute("INSERT INTO answers VALUES ('k', 'm', '', 1, 2, '{}', ?)", (answer,))
-    answers.commit()
-    answers.close()
-    kept = ReplyCache()
-    assert kept.find(["k"])["k"].text == "yes"
-    kept.close()
-    change(own_home, "llm.sqlite", "UPDATE answers SET answer = replace(answer, 'yes', 'yet')")
-    kept = ReplyCache()
-    with pytest.warns(StoreWarning, match="a kept answer of m is damaged and is asked again"):
-        assert kept.find(["k"]) == {}
-    kept.close()
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_version_is_one_line_that_says_what_to_do_and_stays_as_it_is(name, own_home):
+    path = own_home / name
+    opened, advice = FILES[name]
+    Database(path, FORMAT).close() if opened is ReviewStore else opened(path)
+    for number, said in ((99, "made by another version of r2med"), (0, "not a ")):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA user_version = {number}")
+            before = list(connection.iterdump())
+        with pytest.raises(R2medError) as error:
+            opened(path)
+        assert str(error.value).startswith(f"{path}: {said}")
+        assert str(error.value).endswith(advice)
+        assert "\n" not in str(error.value)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (number,)
+            assert list(connection.iterdump()) == before
+
+
+def test_vectors_of_another_version_are_one_line_that_says_what_to_do(own_home):
+    settings, texts = {"model": "m"}, text_hashes(["a", "b"])
+    with VectorStore(settings).writer() as writer:
+        writer.append(texts, np.arange(2), np.ones(2, np.int64), np.eye(2, dtype=np.float32))
+    (log,) = (own_home / "vectors").glob("*/*.log")
+    bare = bytearray(log.read_bytes())
+    bare[8] += 1  # the version
+    bare[28:32] = zlib.crc32(bytes(bare[:28])).to_bytes(4, "little")
+    log.write_bytes(bytes(bare))
+    with pytest.raises(R2medError, match=rf"made by another version of r2med; remove {log.parent}, it is made again"):
+        VectorStore(settings)
 
 
 def test_a_whole_number_is_kept_under_the_seal_that_it_is_read_with(own_home):

@@ -36,12 +36,29 @@ def test_a_file_that_ends_early_is_not_taken_for_ctrl_c():
 
 def test_what_other_code_prints_is_not_in_the_json(tmp_path):
     (tmp_path / "talkative.py").write_text(
-        "import numpy\nclass Encoder:\n"
-        "    def encode_queries(self, texts):\n        print('hello')\n        return numpy.ones((len(texts), 2))\n"
+        "import numpy, sys\nprint('imported')\nclass Encoder:\n"
+        "    def __init__(self):\n        print('made')\n"
+        "    def encode_queries(self, texts):\n"
+        "        sys.stdout.write('hello')\n        return numpy.ones((len(texts), 2))\n"
         "    encode_documents = encode_queries\n"
+        "def search(query, k):\n    print('searched')\n    return []\n"
+        "class Scorer:\n    def score(self, query, documents):\n"
+        "        print('scored')\n        return [0.5] * len(documents)\n"
     )
-    command = [sys.executable, "-OO", "-m", "r2med", "run", "talkative:Encoder", "--tasks", "sample/Biology", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "hello" in done.stderr
-    assert json.loads(done.stdout)["results"]
+    for system, said in (
+        ("talkative:Encoder", ("imported", "made", "hello")),
+        ("talkative:search", ("imported", "searched")),
+        ("bm25 >> talkative:Scorer", ("imported", "scored")),
+    ):
+        command = [sys.executable, "-OO", "-m", "r2med", "run", system, "--tasks", "sample/Biology", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        assert all(word in done.stderr for word in said), done.stderr
+        assert "results" in json.loads(done.stdout)
+
+
+def test_what_the_code_of_a_program_prints_stays_in_its_output(tmp_path):
+    (tmp_path / "talkative.py").write_text("def search(query, k):\n    print('searched')\n    return []\n")
+    code = "import r2med; r2med.evaluate('talkative:search', 'sample/Biology')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "searched" in done.stdout, done.stderr

@@ -469,21 +469,3 @@ def test_servers_that_the_user_calls_equal_share_their_answers(serve, connect, t
     assert [reply.text for reply in replies] == ["one", "one"]
     assert model_at(other).server == "farm"
     assert other.attempts == 0
-
-
-def test_answers_of_before_servers_were_kept_stay_and_are_not_reused(serve, connect, tmp_path):
-    server = serve()
-    (tmp_path / "home").mkdir()
-    with sqlite3.connect(tmp_path / "home" / "llm.sqlite") as old:
-        old.executescript(
-            "CREATE TABLE answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL,"
-            " prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, request TEXT NOT NULL,"
-            " answer TEXT NOT NULL); PRAGMA user_version = 1;"
-        )
-        old.execute("INSERT INTO answers VALUES ('old', 'tiny', '2026', 1, 2, '{}', '{}')")
-    old.close()
-    client = connect()
-    [reply] = client.ask_all(questions(server, 1))
-    assert not reply.cached
-    holdings = {row.server: row.answers for row in client._answers.holdings()}
-    assert holdings == {"": 1, server.url: 1}

@@ -63,8 +63,12 @@ def test_importing_the_package_loads_nothing_else():
     assert loaded == []
 
 
-def test_threads_of_numpy_are_told_not_to_spin_unless_somebody_else_has_told_them(monkeypatch):
-    tell = "import r2med, os; print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+def test_threads_of_numpy_do_not_spin_in_a_command_and_importing_the_package_sets_no_variable(monkeypatch):
+    tell = (
+        "import os, sys; before = dict(os.environ); import r2med, r2med.verbs.studies"
+        "\nassert before == dict(os.environ)\nfrom r2med.cli import main, tasks; sys.argv = ['r2med', 'tasks']"
+        "\ntasks.command.callback = lambda **_: print(os.environ['OPENBLAS_THREAD_TIMEOUT'])\nmain.main()"
+    )
     for own, told in ((None, "22"), ("26", "26")):
         monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
         if own:

@@ -426,7 +426,7 @@ def test_lists_that_were_refused_are_asked_for_again(backend: Backend, names: tu
         assert len(server.bodies) == asked + 9, "what was accepted is kept"
 
 
-def test_refused_lists_of_an_earlier_version_are_asked_for_again(
+def test_kept_lists_that_are_refused_are_asked_for_again(
     backend: Backend, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with EngineServer("elasticsearch", backend) as server:

@@ -6,7 +6,6 @@ import sqlite3
 import stat
 import threading
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from reviewing import make_project
 
 from r2med.errors import R2medError, StoreWarning
-from r2med.review import review_file
 from r2med.review.dealing import Dealer
 from r2med.review.invitations import invite, withdraw
 from r2med.review.review_file import review_path
@@ -24,13 +22,12 @@ from r2med.review.review_rows import (
     SKIPPED,
     UNSURE,
     ChangedElsewhere,
-    DealtItem,
     DraftDecision,
     ProofSpan,
     Ruling,
 )
 from r2med.review.review_store import ReviewStore, create_review
-from r2med.storage.sqlite import DamagedError, Format, seal
+from r2med.storage.sqlite import DamagedError
 
 
 @pytest.fixture
@@ -284,20 +281,3 @@ def test_skipped_items_are_kept_apart_and_can_be_decided_later(store, ada):
     assert dealer.skipped(ada) == []
     store.undo(ada.id, "z")
     assert dealer.skipped(ada) == [1]
-
-
-def test_a_file_of_the_format_before_is_brought_to_the_present_one_and_damage_stays_seen(store, monkeypatch):
-    monkeypatch.setattr(review_file, "FORMAT", Format("review", review_file.FORMAT.steps[:1]))
-    path = review_file.write_review(replace(store.project, name="old"), store.questions(), store.items())
-    with closing(sqlite3.connect(path)) as connection:
-        for number in (1, 2):
-            row = (number, 1, number, 2, "slip", None, "", None, "2026-01-01", None, f"t{number}")
-            broken = seal(*row) + (number == 2)
-            connection.execute(f"INSERT INTO ruling VALUES ({', '.join('?' * 12)})", (*row, broken))
-        connection.execute("INSERT INTO deal VALUES (1, 1, 3, 0, 1, 1)")
-        connection.commit()
-    with ReviewStore(path) as old:
-        assert old.dealt(1, 1) == DealtItem(1, 3, again=False)
-        assert old.rows("SELECT id, revealed FROM ruling ORDER BY id") == [(1, b"[]"), (2, b"[]")]
-        with pytest.raises(DamagedError, match="ruling 2 is damaged"):
-            old.rulings()

@@ -146,16 +146,6 @@ def test_a_system_pays_for_what_another_of_the_same_command_asked() -> None:
     assert alone.cost.dollars == after.cost.dollars == pytest.approx(18.0)
 
 
-def test_records_of_earlier_versions_are_read_however_deep_the_accounts_lie() -> None:
-    account = {"requests": 9, "prompt_tokens": 900, "completion_tokens": 450, "cost": 18.0, "seconds": 2.0}
-    notes = {"rrf(a, b)": {"hyde(m)": {"account": account}, "rrf(c, d)": {"hyde(m)": {"account": account}}}}
-    found = Cost.of(RunRecord(stages=(StageRecord("rrf(a, b)"),), notes=notes), 30.0, 9)
-    assert (found.requests, found.tokens, found.dollars) == (9, 1350, 18.0)
-    assert found.seconds == 30.0
-    assert found.seconds_per_query is None, "loading, indexing and searching were not told apart"
-    assert found.cells()[-1] == "?"
-
-
 def test_servers_that_sell_vectors_have_an_unknown_price_and_run_files_an_unknown_cost() -> None:
     stage = StageRecord("m@http://127.0.0.1:1/v1", settings={"backend": "api"})
     record = RunRecord(stages=(stage,), work=(StepRecord(index=1.0, search=3.0),))

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,15 +101,6 @@ def test_a_file_that_is_no_ledger_is_one_line(own_home: Path) -> None:
         Ledger()
 
 
-def test_a_newer_format_is_refused(own_home: Path) -> None:
-    Ledger().close()
-    database = sqlite3.connect(own_home / "ledger.sqlite")
-    database.execute("PRAGMA user_version = 99")
-    database.close()
-    with pytest.raises(R2medError, match="newer r2med"):
-        Ledger()
-
-
 WRITER = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
@@ -181,22 +171,6 @@ def test_using_the_current_run_writes_nothing() -> None:
         before = [(found.system, found.used) for found in ledger.entries()]
         ledger.use(first)
         assert [(found.system, found.used) for found in ledger.entries()] == before
-
-
-def test_a_ledger_of_the_first_format_opens_with_its_runs_in_their_order(own_home: Path) -> None:
-    database = sqlite3.connect(own_home / "ledger.sqlite")
-    database.executescript((Path(__file__).parent / "ledger_format_1.sql").read_text("utf-8"))
-    database.close()
-    for _ in range(2):
-        with Ledger() as ledger:
-            entries = ledger.entries()
-            assert [found.system for found in entries] == ["bm25", "rrf(bm25, bm25-classic)", "bm25"]
-            assert [found.used for found in entries] == [3, 2, 1]
-            assert [ledger.means()[found.id]["nDCG@10"] for found in entries] == [0.5, 1.0, 1.0]
-            assert ledger.run(entries[0])["q2"].documents == ["d2", "d1"]
-    with Ledger() as ledger:
-        ledger.use(entries[-1])
-        assert ledger.entries()[0] == replace(entries[-1], used=4)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights are those of POSIX")

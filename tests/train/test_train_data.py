@@ -159,6 +159,9 @@ def test_the_gate_refuses_drops_or_records(tmp_path: Path, near_tasks: None) -> 
     file.rows.head(3).write_parquet(out, metadata={"r2med": orjson.dumps(record).decode()})
     with pytest.raises(DataError, match="rows changed since"):
         read_training_file(out)
+    file.rows.write_parquet(out, metadata={"r2med": orjson.dumps(record | {"format": 99}).decode()})
+    with pytest.raises(DataError, match=r"made by another version of r2med .*; make it again: r2med train data"):
+        read_training_file(out)
 
 
 def test_tasks_that_cannot_be_had_are_refused_before_anything_is_asked(tmp_path: Path, monkeypatch) -> None:

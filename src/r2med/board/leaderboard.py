@@ -309,7 +309,7 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
 
 def _short_places(entry: Entry) -> str:
     """Return the ends of the paths of the files that a run was made with: a board may be published."""
-    return " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local or ()) or "earlier files"
+    return " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local)
 
 
 def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:

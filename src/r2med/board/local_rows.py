@@ -98,7 +98,7 @@ def _call(spec: str) -> Call:
     try:
         return parse(spec).calls[0]
     except SpecError:
-        # A run of a version that wrote specs otherwise is still a run.
+        # What a submission calls a stage need not be a spec.
         return Call(spec)
 
 

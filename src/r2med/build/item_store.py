@@ -25,15 +25,14 @@ ASKED_AGAIN = "a reply could not be used, the same command asks again"
 
 _FORMAT = Format(
     "store of a build",
-    (
-        """
-        CREATE TABLE item (
-            step TEXT NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
-            value BLOB NOT NULL, requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-            completion_tokens INTEGER NOT NULL, cost REAL, seal INTEGER NOT NULL, PRIMARY KEY (step, id)
-        ) WITHOUT ROWID
-        """,
-    ),
+    1,
+    """
+    CREATE TABLE item (
+        step TEXT NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+        value BLOB NOT NULL, requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL, cost REAL, seal INTEGER NOT NULL, PRIMARY KEY (step, id)
+    ) WITHOUT ROWID
+    """,
 )
 _COUNTS = "counts"
 _COLUMNS = "id, key, state, reason, value, requests, prompt_tokens, completion_tokens, cost"

@@ -19,6 +19,8 @@ from r2med.build.select_questions import DEV, POSITIVE, TEST, UNJUDGED
 from r2med.errors import DataError, R2medError
 
 TASK, MANIFEST = "task", "build.json"
+FORMAT = 1
+"""Of what `r2med build` writes into the folder of a task; another one whenever that changes."""
 QUERY_FILE, CORPUS_FILE, JUDGEMENT_FILE = "query.jsonl", "corpus.jsonl", "judgements.parquet"
 _PAIR = ["query_id", "passage_id"]
 
@@ -155,6 +157,11 @@ def read_built_task(folder: Path) -> BuiltTask:
         raise R2medError(f"{folder}: no finished task in it; run: r2med build run {folder}")
     try:
         manifest = orjson.loads((place / MANIFEST).read_bytes())
+        if manifest["format"] != FORMAT:
+            raise R2medError(
+                f"{place}: made by another version of r2med (format {manifest['format']}, this version has {FORMAT});"
+                f" make it again with: r2med build run {folder}"
+            )
         judged = pl.read_parquet(place / JUDGEMENT_FILE)
         splits = _splits(place)
         questions = [

@@ -19,6 +19,7 @@ from r2med.build.health_report import CARD, card_lines
 from r2med.build.item_store import Count, ItemStore, Outcome
 from r2med.build.judged_pool import (
     CORPUS_FILE,
+    FORMAT,
     JUDGEMENT_FILE,
     MANIFEST,
     QUERY_FILE,
@@ -33,7 +34,6 @@ from r2med.errors import R2medError
 from r2med.runs.cost import money
 from r2med.storage.files import draft_folder, unwritable
 
-_FORMAT = 1
 _BATCH = 10_000
 JUDGEMENTS = {
     "query_id": pl.String(),
@@ -166,7 +166,7 @@ class Package:
     def manifest(self) -> dict[str, Any]:
         """What the folder says of itself: settings, prompts, funnel and cost."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "plan": plan_settings(self.plan),
             "guideline": self.plan.guideline,
             "prompts": {name: prompt(name, self.plan).text for name in PLACES},

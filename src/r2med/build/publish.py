@@ -128,10 +128,9 @@ def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
     file = folder / "qrels" / f"{split}.tsv"
     lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else []
     cells = (line.split("\t") for line in lines)
-    # The task of an older build has no verdicts.
     return [
-        dict(zip(_QREL_COLUMNS, (query, passage, int(score), *verdict), strict=False))
-        for query, passage, score, *verdict in cells
+        dict(zip(_QREL_COLUMNS, (query, passage, int(score), verdict), strict=True))
+        for query, passage, score, verdict in cells
     ]
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import shlex
 import signal
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -19,6 +17,7 @@ import click
 
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debugging, suggest
+from r2med.storage.foreign_output import foreign_output
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
@@ -105,6 +104,9 @@ def app(debug: bool) -> None:
 
 def main() -> None:
     """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
+    # Before numpy is imported: its OpenBLAS starts threads that wait for their first task by spinning, a tenth of a
+    # second of processor time in every process. As a power of two of clock ticks, this is about two milliseconds.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
     _prepare_streams()
     # What batch systems send before they kill is met like Ctrl-C: what is under way may finish and is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -153,8 +155,7 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # What a library or a user's class prints is not the output of a verb, which may be JSON.
-    builtins.print = partial(print, file=sys.stderr)
+    foreign_output.redirected = True
     plain = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:

@@ -71,5 +71,6 @@ def read_manifest(folder: Path) -> NanoSet | None:
     if not isinstance(content, dict) or not isinstance(content.get("splits"), dict):
         raise DataError(f"{file}: is not the manifest of a nano set; move it away or build the set again")
     if content.get("format") != FORMAT:
-        raise DataError(f"{file}: has format {content.get('format')}, this r2med reads format {FORMAT}; upgrade r2med")
+        numbers = f"format {content.get('format')}, this version has {FORMAT}"
+        raise DataError(f"{file}: made by another version of r2med ({numbers}); build the nano set again")
     return NanoSet(content)

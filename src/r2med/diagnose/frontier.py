@@ -21,6 +21,7 @@ COSTS: Mapping[str, str] = {
     "seconds": "seconds a query, searching",
 }
 """By what a price can be counted."""
+_ROUTES = ("route", "cascade")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Priced:
     score: float
     bill: Bill
     oracle: bool = False
+    routes: bool = False
+    """Whether it sends each query to one of several systems."""
 
     def cost(self, by: str) -> float | None:
         """What a query costs, counted one way."""
@@ -135,7 +138,8 @@ def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], 
         advice = f"r2med run {lacking[0].system!r} --tasks {lacking[0].task} --metrics {measure}"
         raise R2medError(f"{lacking[0].system} on {lacking[0].task} was not measured by {measure}; {advice}")
     score = float(np.mean([means[entry.id][measure] for entry in entries]))
-    return Priced(entries[0].name, score, bill(entries), any(entry.oracle for entry in entries))
+    routes = any(stage.name in _ROUTES for stage in entries[0].record.stages or ())
+    return Priced(entries[0].name, score, bill(entries), any(entry.oracle for entry in entries), routes)
 
 
 def bill(entries: Sequence[Entry]) -> Bill:

@@ -130,14 +130,9 @@ def savings(
 
 def _shown(systems: Sequence[Priced], by: str) -> list[Priced]:
     """The systems that routes are looked for between when none is named: the frontier and the best."""
-    plain = [each for each in systems if not _routes(each.system)]
+    plain = [each for each in systems if not each.routes]
     known = sorted(frontier(plain, by), key=lambda each: -each.score)
     return list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
-
-
-def _routes(spec: str) -> bool:
-    """Whether a system chooses between others already."""
-    return any(name in spec for name in ("route(", "cascade("))
 
 
 def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:

@@ -32,6 +32,9 @@ from r2med.storage.cache import Cache, cache_key
 if TYPE_CHECKING:
     import torch
 
+_FORMAT = 1
+"""Of the file beside the model; another one whenever what is written there changes."""
+
 
 class OnnxEncoder(ModelEncoder):
     """A model of a card, run by ONNX Runtime; the file is made from the torch model when it is first needed."""
@@ -140,14 +143,17 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
     if not (folder / "model.onnx").is_file():
         raise R2medError(f"{folder}: r2med.json without model.onnx; export the model again")
     try:
-        stated = orjson.loads(file.read_bytes())["card"]
+        content = orjson.loads(file.read_bytes())
+        if content["format"] != _FORMAT:
+            raise KeyError("format")
+        stated = content["card"]
         for prompt in ("query_prompt", "document_prompt"):
             fields = stated[prompt]
             stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
         elsewhere = {"dense": (), "package": "", "adapter": "", "revision": "main"}  # all of it is in the folder
         return replace(EncoderCard(**{**stated, **elsewhere}), name=name, id=path, backend="onnx")
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise R2medError(f"{file}: not written by this version of r2med; export the model again") from error
+        raise R2medError(f"{file}: made by another version of r2med; export the model again") from error
 
 
 _AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
@@ -228,8 +234,14 @@ def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) 
     tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
     # What is inside the file now is not looked for beside it.
     inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
-    data = {"card": asdict(card) | inside, "tokens": tokens, "positions": positions, "made_from": card.id}
-    (folder / "r2med.json").write_bytes(orjson.dumps(data, option=orjson.OPT_INDENT_2))
+    data = {
+        "format": _FORMAT,
+        "card": asdict(card) | inside,
+        "tokens": tokens,
+        "positions": positions,
+        "made_from": card.id,
+    }
+    (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
 
 
 def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:

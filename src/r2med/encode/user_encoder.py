@@ -19,6 +19,7 @@ from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.encoder_cards import SIMILARITIES
 from r2med.errors import R2medError, SpecError, blame
 from r2med.models.user_class import check_arguments, class_content, class_version, construct, import_class, parameters
+from r2med.storage.foreign_output import foreign_output
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -114,7 +115,8 @@ class OwnEncoder(Encoder):
         method = _method(self.made, role)
         assert method is not None  # checked when the class was named
         try:
-            vectors = _call(method, list(texts), role, self._words)
+            with foreign_output.apart():
+                vectors = _call(method, list(texts), role, self._words)
         except R2medError:
             raise
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line

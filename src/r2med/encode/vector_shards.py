@@ -78,8 +78,11 @@ class Shard:
 def read_shard(log: Path) -> Shard | None:
     """The shard of a log; None when not even its header can be used."""
     with log.open("rb") as file:
-        layout = _read_header(file.read(_HEADER.size))
+        header = file.read(_HEADER.size)
+    layout = _read_header(header)
     if layout is None:
+        if _of_another_version(header):
+            raise R2medError(f"{log}: made by another version of r2med; remove {log.parent}, it is made again")
         return None
     dimension, kind, entry = layout
     entries = _read_entries(log, entry)
@@ -242,6 +245,14 @@ def _read_header(data: bytes) -> tuple[int, np.dtype[Any], np.dtype[Any]] | None
     if itemsize not in _KINDS or layout >= len(_LAYOUTS):
         return None
     return dimension, _KINDS[itemsize], _LAYOUTS[layout]
+
+
+def _of_another_version(data: bytes) -> bool:
+    """Return whether a header is whole but for the number of its version."""
+    if len(data) < _HEADER.size:
+        return False
+    magic, version, *_, check = _HEADER.unpack(data)
+    return bool(magic == _MAGIC and version != _VERSION and check == zlib.crc32(data[:-4]))
 
 
 def entry_checks(entries: Entries) -> NDArray[np.uint32]:

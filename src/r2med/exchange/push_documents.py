@@ -49,7 +49,7 @@ CREATE TABLE pushed (
     PRIMARY KEY (target, first, last)
 ) WITHOUT ROWID;
 """
-_FORMAT = Format("list of pushed documents", (_TABLE,))
+_FORMAT = Format("list of pushed documents", 1, _TABLE, cache=True)
 
 
 @dataclass(frozen=True)

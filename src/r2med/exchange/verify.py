@@ -149,8 +149,11 @@ class _Check:
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:
     manifest = _object(files, MANIFEST)
-    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-        raise DataError(f"{MANIFEST}: not a {FORMAT} of version {VERSION}")
+    if manifest.get("format") != FORMAT:
+        raise DataError(f"{MANIFEST}: not that of a {FORMAT}")
+    if manifest.get("version") != VERSION:
+        numbers = f"format {manifest.get('version')}, this version has {VERSION}"
+        raise DataError(f"{MANIFEST}: made by another version of r2med ({numbers}); pack it again: r2med submit")
     if manifest.get("sha256") != own_digest(manifest):
         raise DataError(f"{MANIFEST}: was changed (its own digest is another)")
     listed = manifest.get("files")

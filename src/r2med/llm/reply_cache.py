@@ -34,21 +34,21 @@ from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
 
 Value = TypeVar("Value")
 
-_ANSWERS = """
-CREATE TABLE IF NOT EXISTS answers (
+_TABLES = """
+CREATE TABLE answers (
     key TEXT PRIMARY KEY,
     model TEXT NOT NULL,
     created TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL,
     completion_tokens INTEGER NOT NULL,
     request TEXT NOT NULL,
-    answer TEXT NOT NULL
+    answer TEXT NOT NULL,
+    server TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    seal INTEGER NOT NULL,
+    kind TEXT NOT NULL
 );
-CREATE INDEX IF NOT EXISTS answers_by_model ON answers (model, completion_tokens);
-"""
-_CLAIMS = """
-ALTER TABLE answers ADD COLUMN server TEXT NOT NULL DEFAULT '';
-ALTER TABLE answers ADD COLUMN problem TEXT NOT NULL DEFAULT '';
+CREATE INDEX answers_by_kind ON answers (model, server, kind, completion_tokens);
 CREATE TABLE claims (
     key TEXT PRIMARY KEY,
     owner TEXT NOT NULL,
@@ -57,17 +57,7 @@ CREATE TABLE claims (
 """
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
 """What is used of an answer, and sealed; the request is there for people."""
-_SEALS = f"""
-ALTER TABLE answers ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-UPDATE answers SET seal = seal({_USED});
-"""
-_KINDS = """
-ALTER TABLE answers ADD COLUMN kind TEXT NOT NULL DEFAULT '?';
-DROP INDEX IF EXISTS answers_by_model;
-CREATE INDEX answers_by_kind ON answers (model, server, kind, completion_tokens);
-"""
-_FORMAT = Format("file of kept answers", (_ANSWERS, _CLAIMS, _SEALS, _KINDS))
-"""Rows that were written before servers were kept have none; those of before kinds of requests are of no kind."""
+_FORMAT = Format("file of kept answers", 4, _TABLES, cache=True)
 _AT_A_TIME = 500
 _LEASE = 10.0
 """Seconds for which a claim holds without a sign of its process."""
@@ -111,7 +101,7 @@ class Holding:
 
     model: str
     server: str
-    """The address, or the name of a set of servers; empty for a model of this process, or where none was kept."""
+    """The address, or the name of a set of servers; empty for a model of this process."""
     answers: int
     unusable: int
     bytes: int

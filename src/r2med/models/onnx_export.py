@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import R2medError, first_line
+from r2med.storage.foreign_output import foreign_output
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +69,7 @@ def compared(
 def exporting(name: str) -> Iterator[None]:
     """Without torch's advice, and with one line where it cannot write a model."""
     try:
-        with _unwarned():
+        with _unwarned(), foreign_output.apart():
             yield
     except (RuntimeError, ValueError, TypeError) as error:
         raise R2medError(f"{name} cannot be exported ({first_line(error)}); use backend=torch") from error

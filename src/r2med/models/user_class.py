@@ -12,6 +12,7 @@ from typing import Any
 
 from r2med.errors import R2medError, SpecError, blame, suggest
 from r2med.runs.user_source import source_file, whole_hash
+from r2med.storage.foreign_output import foreign_output
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -33,7 +34,8 @@ def import_class(address: str) -> Any:
     if added:
         sys.path.insert(0, here)
     try:
-        module = importlib.import_module(module_name)
+        with foreign_output.apart():
+            module = importlib.import_module(module_name)
     except ImportError as error:
         raise SpecError(f"{address}: cannot import {module_name} ({error})") from error
     except Exception as error:
@@ -75,7 +77,8 @@ def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None
 def construct(address: str, kind: Any, options: Mapping[str, Any]) -> Any:
     """An object of a user's class."""
     try:
-        return kind(**options)
+        with foreign_output.apart():
+            return kind(**options)
     except R2medError:
         raise
     except Exception as error:  # whatever a user's code may raise is the user's to see, as one line

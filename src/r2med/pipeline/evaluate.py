@@ -15,7 +15,7 @@ from r2med.errors import Postponed, R2medError, debug, one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.pipeline.engine import Engine, begin_command, quiet
-from r2med.pipeline.list_depth import is_about_depth, shallow_lists
+from r2med.pipeline.list_depth import shallow_lists
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context, Stage
@@ -189,8 +189,6 @@ def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options
 
 
 def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
-    # Older ledgers hold what was said of the measures that were asked for then.
-    recorded = [sentence for sentence in entry.record.warnings if not is_about_depth(sentence)]
     return Result(
         system=entry.system,
         task=entry.task,
@@ -199,7 +197,7 @@ def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cac
         documents=entry.record.documents,
         scores=values,
         seconds=entry.seconds,
-        warnings=(*recorded, *shallow),
+        warnings=(*entry.record.warnings, *shallow),
         run_id=entry.id,
         cached=cached,
         record=entry.record,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from r2med.errors import SpecError
 from r2med.measure.metrics import Measure
 from r2med.pipeline.spec import parse
 from r2med.runs.ledger import Entry
-
-_SENTENCE = re.compile(r" measured on lists of \d+ documents; give the retriever depth=\.\.\.$")
 
 
 def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> list[str]:
@@ -25,11 +21,6 @@ def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> li
     return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]
 
 
-def is_about_depth(sentence: str) -> bool:
-    """Whether a warning is one of `shallow_lists`."""
-    return _SENTENCE.search(sentence) is not None
-
-
 def shallow_run(measure: Measure, entry: Entry) -> list[str]:
     """The same for a run of the ledger; nothing where it does not say how deep its lists or how many the documents."""
     depth, documents = _depth(entry), entry.record.documents
@@ -38,11 +29,7 @@ def shallow_run(measure: Measure, entry: Entry) -> list[str]:
 
 def _depth(entry: Entry) -> int | None:
     """The depth of the one retriever that is not inside another stage."""
-    try:
-        outer = {str(call) for call in parse(entry.system).calls}
-    except SpecError:
-        # A run of a version that wrote specs otherwise.
-        return None
+    outer = {str(call) for call in parse(entry.system).calls}
     stages = [stage for stage in entry.record.stages or () if stage.kind == "retriever" and stage.spec in outer]
     depth = stages[-1].settings.get("depth") if stages else None
     return depth if isinstance(depth, int) else None

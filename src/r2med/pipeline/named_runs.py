@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from r2med.config.experiment import read_experiment
 from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
-from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System, canonical_spec
 from r2med.runs.ledger import Entry, Ledger, RecordedName
-from r2med.runs.record import StageRecord
 from r2med.runs.selection import (
     Chosen,
     OtherContentError,
@@ -70,7 +65,7 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
     A spec whose files are not here stands for its runs if they were all made with the same files.
     """
     runs = [entry for entry in entries if entry.system == system]
-    here = _read_here(system) if any(entry.record.local != {} for entry in runs) else None
+    here = _read_here(system) if any(entry.record.local for entry in runs) else None
     if here is None:
         variants = [[entry for entry in runs if entry.name == name] for name in dict.fromkeys(e.name for e in runs)]
         if len(variants) > 1:
@@ -94,18 +89,7 @@ def _read_here(system: str) -> System | None:
 
 def _made_with(system: System, entry: Entry) -> bool:
     """Return whether a run was made with the files as they are here."""
-    if entry.record.local is not None:
-        return set(entry.record.local.values()) == set(system.local_content().values())
-    # Earlier versions recorded what the output depends on, files among the rest.
-    stages = zip(system.walk(), entry.record.stages or (), strict=False)
-    named = [(stage, recorded) for stage, recorded in stages if stage.local_content()]
-    return bool(named) and all(_states(recorded, stage) for stage, recorded in named)
-
-
-def _states(recorded: StageRecord, stage: Stage) -> bool:
-    """Return whether a recorded stage depended on the same as one that is here."""
-    depends: Mapping[str, Any] = orjson.loads(orjson.dumps(stage.fingerprint(), option=orjson.OPT_NON_STR_KEYS))
-    return all(recorded.settings.get(name) == value for name, value in depends.items())
+    return set(entry.record.local.values()) == set(system.local_content().values())
 
 
 def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:

@@ -221,6 +221,10 @@ class Stage(metaclass=StageType):
         """What running would compute (requests, tokens, texts to encode) and what is there; computes nothing."""
         return {}
 
+    def is_ready(self, collection: Collection, context: Context) -> bool:
+        """Return whether nothing has to be made of the documents before a query can be answered."""
+        return not self.forecast(collection, context).get("documents to encode")
+
     def passes(self, inner: System, collection: Collection) -> Collection:
         """What a system inside this stage is handed of a collection at the most; all of it unless the stage chooses."""
         return collection

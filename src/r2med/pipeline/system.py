@@ -16,6 +16,7 @@ from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever,
 from r2med.pipeline.stage_arguments import settings_of, with_fields
 from r2med.runs.step_record import PHASES, Account, Spending, StepRecord
 from r2med.storage.cache import cache_key
+from r2med.storage.foreign_output import foreign_output
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Generation, Gold
@@ -159,7 +160,8 @@ class System:
         done: tuple[str, ...] = (collection.state,)
         for stage in self.stages:
             done = (*done, stage.key())
-            state = as_step(stage, done, context, partial(_stepped, stage, state, gold))
+            with foreign_output.apart():
+                state = as_step(stage, done, context, partial(_stepped, stage, state, gold))
         return state
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,11 @@ from r2med.render.report_text import as_text
 from r2med.render.saving_tables import show_tuned
 from r2med.render.sections import show_sections
 from r2med.runs.report import Report, failure_lines
-from r2med.runs.viewable import HTML, TEXT, show_as
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from r2med.runs.viewable import Viewable
 
 
 def board_text(board: Board) -> str:
@@ -51,20 +53,30 @@ def report_html(report: Report) -> str:
     )
 
 
-def set_views() -> None:
-    """Have reports and boards shown as tables, printed or in a notebook."""
-    show_as(TEXT, Report, as_text)
-    show_as(HTML, Report, report_html)
-    show_as(TEXT, Board, board_text)
-    show_as(HTML, Board, board_html)
-    show_as(TEXT, Comparison, lambda pair: _printed(show_sections, comparison_sections([pair], pair.measure)))
-    show_as(TEXT, Diagnosis, lambda causes: _printed(show_causes, [causes]))
-    show_as(TEXT, RagReport, lambda report: _printed(show_rag, report))
-    show_as(TEXT, Tuned, lambda tuned: _printed(show_tuned, tuned))
-
-
 def _printed(show: Callable[[Any, Console], None], value: Any) -> str:
     """Return what a function prints, as plain text."""
     buffer = StringIO()
     show(value, written_to(buffer))
     return buffer.getvalue().rstrip()
+
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    Report: as_text,
+    Board: board_text,
+    Comparison: lambda pair: _printed(show_sections, comparison_sections([pair], pair.measure)),
+    Diagnosis: lambda causes: _printed(show_causes, [causes]),
+    RagReport: lambda report: _printed(show_rag, report),
+    Tuned: lambda tuned: _printed(show_tuned, tuned),
+}
+_PAGES: Mapping[type, Callable[[Any], str]] = {Report: report_html, Board: board_html}
+
+
+def as_plain_text(value: Viewable) -> str:
+    """Return a result as it prints."""
+    return _TEXTS.get(type(value), repr)(value)
+
+
+def as_html(value: Viewable) -> str:
+    """Return a result as a notebook shows it; one without tables of HTML as it prints."""
+    page = _PAGES.get(type(value))
+    return f"<pre>{escape(str(value))}</pre>" if page is None else page(value)

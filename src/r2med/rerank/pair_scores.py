@@ -175,28 +175,23 @@ def cut_facts(scored: Mapping[bytes, Scored], shown: Sequence[Sequence[WantedPai
     }
 
 
-_FORMAT_1 = """
-CREATE TABLE IF NOT EXISTS settings (
+_TABLES = """
+CREATE TABLE settings (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
     settings TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS scores (
+CREATE TABLE scores (
     setting INTEGER NOT NULL,
     pair BLOB NOT NULL,
     score REAL NOT NULL,
     tokens INTEGER NOT NULL,
     query_lost INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
     PRIMARY KEY (setting, pair)
 ) WITHOUT ROWID;
 """
-_FORMAT_2 = """
-ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-UPDATE scores SET seal = seal(
-    (SELECT key FROM settings WHERE settings.id = scores.setting), pair, score, tokens, query_lost
-);
-"""
-_FORMAT = Format("file of kept scores", (_FORMAT_1, _FORMAT_2))
+_FORMAT = Format("file of kept scores", 2, _TABLES, cache=True)
 _AT_A_TIME = 500
 _ROW = 16 + 5 * 8
 """Bytes of a row: the hash of the pair and five numbers."""

@@ -103,10 +103,14 @@ class _BM25(Retriever):
         }
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """Whether the index is there."""
-        if context.cache.has("bm25", index_key(collection.documents)):
+        """Say whether the index is there."""
+        if self.is_ready(collection, context):
             return {"index": "in the cache"}
         return {"index": f"to build, of {len(collection.documents):,} documents"}
+
+    def is_ready(self, collection: Collection, context: Context) -> bool:
+        """Return whether the index is there."""
+        return context.cache.has("bm25", index_key(collection.documents))
 
     @abstractmethod
     def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:

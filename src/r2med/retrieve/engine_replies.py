@@ -12,7 +12,7 @@ from r2med.storage.home import home
 from r2med.storage.sqlite import Database, Format, StoreError, seal
 
 _REPLIES = """
-CREATE TABLE IF NOT EXISTS replies (
+CREATE TABLE replies (
     key TEXT PRIMARY KEY,
     hits TEXT NOT NULL,
     seconds REAL NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS replies (
 ) WITHOUT ROWID;
 """
 _FILE = "engines.sqlite"
-_FORMAT = Format("file of engine replies", (_REPLIES,))
+_FORMAT = Format("file of engine replies", 1, _REPLIES, cache=True)
 
 
 class KeptReply(NamedTuple):

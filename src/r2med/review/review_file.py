@@ -20,75 +20,64 @@ FOLDER = "reviews"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FORMAT = Format(
     "review",
-    (
-        """
-        CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
-        CREATE TABLE question (
-            number INTEGER PRIMARY KEY, task TEXT NOT NULL, query TEXT NOT NULL, text TEXT NOT NULL,
-            answer TEXT NOT NULL, reasoning TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (task, query)
-        );
-        CREATE TABLE item (
-            number INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES question (number), document TEXT NOT NULL,
-            text TEXT NOT NULL, drawn TEXT NOT NULL, shared INTEGER NOT NULL, gold INTEGER, facts BLOB NOT NULL,
-            seal INTEGER NOT NULL, UNIQUE (question, document)
-        );
-        CREATE TABLE hold (item INTEGER PRIMARY KEY, question INTEGER NOT NULL, reviewer INTEGER);
-        CREATE INDEX free ON hold (question) WHERE reviewer IS NULL;
-        CREATE TABLE reviewer (
-            id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, role TEXT NOT NULL,
-            settings BLOB NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE invitation (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            hash BLOB NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE withdrawal (
-            invitation INTEGER PRIMARY KEY REFERENCES invitation (id), created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE TABLE tour (
-            reviewer INTEGER NOT NULL, place INTEGER NOT NULL, question INTEGER NOT NULL, part INTEGER NOT NULL,
-            PRIMARY KEY (reviewer, place)
-        ) WITHOUT ROWID;
-        CREATE TABLE deal (
-            reviewer INTEGER NOT NULL, position INTEGER NOT NULL, item INTEGER NOT NULL, again INTEGER NOT NULL,
-            shared INTEGER NOT NULL, state INTEGER NOT NULL, PRIMARY KEY (reviewer, position)
-        ) WITHOUT ROWID;
-        CREATE INDEX deal_by_sharing ON deal (reviewer, shared, again);
-        CREATE INDEX deal_by_state ON deal (reviewer, state, position);
-        CREATE INDEX deal_by_item ON deal (item, reviewer);
-        CREATE TABLE decision (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            item INTEGER NOT NULL REFERENCES item (number), position INTEGER, again INTEGER NOT NULL,
-            verdict TEXT NOT NULL, grade INTEGER, span_start INTEGER, span_end INTEGER, note TEXT NOT NULL,
-            sentence INTEGER, seconds REAL, revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER,
-            token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
-        );
-        CREATE INDEX decision_by_item ON decision (item, reviewer);
-        CREATE INDEX decision_by_place ON decision (reviewer, position);
-        CREATE INDEX decision_undone ON decision (undoes) WHERE undoes IS NOT NULL;
-        CREATE TABLE reveal (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL, position INTEGER NOT NULL,
-            what TEXT NOT NULL, created TEXT NOT NULL, seal INTEGER NOT NULL
-        );
-        CREATE INDEX reveal_by_position ON reveal (reviewer, position);
-        CREATE TABLE ruling (
-            id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-            item INTEGER NOT NULL REFERENCES item (number), grade INTEGER, cause TEXT NOT NULL, sentence INTEGER,
-            note TEXT NOT NULL, seconds REAL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL,
-            seal INTEGER NOT NULL, UNIQUE (reviewer, token)
-        )
-        """,
-        """
-        ALTER TABLE ruling ADD COLUMN revealed BLOB NOT NULL DEFAULT x'5b5d';
-        UPDATE ruling SET seal =
-            seal(id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token, revealed)
-            WHERE seal = seal(id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token)
-        """,
-        """
-        ALTER TABLE deal ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-        UPDATE deal SET seal = seal(position, reviewer, item, again, shared)
-        """,
-    ),
+    3,
+    """
+    CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
+    CREATE TABLE question (
+        number INTEGER PRIMARY KEY, task TEXT NOT NULL, query TEXT NOT NULL, text TEXT NOT NULL,
+        answer TEXT NOT NULL, reasoning TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (task, query)
+    );
+    CREATE TABLE item (
+        number INTEGER PRIMARY KEY, question INTEGER NOT NULL REFERENCES question (number), document TEXT NOT NULL,
+        text TEXT NOT NULL, drawn TEXT NOT NULL, shared INTEGER NOT NULL, gold INTEGER, facts BLOB NOT NULL,
+        seal INTEGER NOT NULL, UNIQUE (question, document)
+    );
+    CREATE TABLE hold (item INTEGER PRIMARY KEY, question INTEGER NOT NULL, reviewer INTEGER);
+    CREATE INDEX free ON hold (question) WHERE reviewer IS NULL;
+    CREATE TABLE reviewer (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, role TEXT NOT NULL,
+        settings BLOB NOT NULL, seal INTEGER NOT NULL
+    );
+    CREATE TABLE invitation (
+        id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+        hash BLOB NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
+    );
+    CREATE TABLE withdrawal (
+        invitation INTEGER PRIMARY KEY REFERENCES invitation (id), created TEXT NOT NULL, seal INTEGER NOT NULL
+    );
+    CREATE TABLE tour (
+        reviewer INTEGER NOT NULL, place INTEGER NOT NULL, question INTEGER NOT NULL, part INTEGER NOT NULL,
+        PRIMARY KEY (reviewer, place)
+    ) WITHOUT ROWID;
+    CREATE TABLE deal (
+        reviewer INTEGER NOT NULL, position INTEGER NOT NULL, item INTEGER NOT NULL, again INTEGER NOT NULL,
+        shared INTEGER NOT NULL, state INTEGER NOT NULL, seal INTEGER NOT NULL, PRIMARY KEY (reviewer, position)
+    ) WITHOUT ROWID;
+    CREATE INDEX deal_by_sharing ON deal (reviewer, shared, again);
+    CREATE INDEX deal_by_state ON deal (reviewer, state, position);
+    CREATE INDEX deal_by_item ON deal (item, reviewer);
+    CREATE TABLE decision (
+        id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+        item INTEGER NOT NULL REFERENCES item (number), position INTEGER, again INTEGER NOT NULL,
+        verdict TEXT NOT NULL, grade INTEGER, span_start INTEGER, span_end INTEGER, note TEXT NOT NULL,
+        sentence INTEGER, seconds REAL, revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER,
+        token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+    );
+    CREATE INDEX decision_by_item ON decision (item, reviewer);
+    CREATE INDEX decision_by_place ON decision (reviewer, position);
+    CREATE INDEX decision_undone ON decision (undoes) WHERE undoes IS NOT NULL;
+    CREATE TABLE reveal (
+        id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL, position INTEGER NOT NULL,
+        what TEXT NOT NULL, created TEXT NOT NULL, seal INTEGER NOT NULL
+    );
+    CREATE INDEX reveal_by_position ON reveal (reviewer, position);
+    CREATE TABLE ruling (
+        id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
+        item INTEGER NOT NULL REFERENCES item (number), grade INTEGER, cause TEXT NOT NULL, sentence INTEGER,
+        note TEXT NOT NULL, seconds REAL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL,
+        revealed BLOB NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+    )
+    """,
 )
 
 

@@ -47,7 +47,7 @@ class Cost:
     """Of these, to encode or index the documents."""
     searching: float | None = 0.0
     """To answer the queries, each request to a model counted as long as it took when it was first answered; None where
-    a part of it was taken from an earlier run's cache, or was not recorded apart from the rest."""
+    a part of it was taken from an earlier run's cache, or was not stated."""
     queries: int = 0
 
     @classmethod

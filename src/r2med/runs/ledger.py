@@ -56,7 +56,7 @@ def pack(run: Run) -> bytes:
 def unpack(data: bytes) -> Run:
     """The run that `pack` made these bytes of."""
     if not data.startswith(_MAGIC):
-        raise DataError("the stored run is not in a format of this version of r2med")
+        raise DataError("the stored run was made by another version of r2med; run it again with --fresh")
     try:
         body = zlib.decompress(data[len(_MAGIC) :])
         start = _COUNT.itemsize + int(np.frombuffer(body, _COUNT, 1)[0])
@@ -93,8 +93,8 @@ def _values(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(planes.T).view(dtype).reshape(-1)
 
 
-_FORMAT_1 = """
-CREATE TABLE IF NOT EXISTS runs (
+_TABLES = """
+CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
     system TEXT NOT NULL,
@@ -103,45 +103,33 @@ CREATE TABLE IF NOT EXISTS runs (
     created TEXT NOT NULL,
     seconds REAL NOT NULL,
     queries TEXT NOT NULL,
-    record TEXT NOT NULL
+    record TEXT NOT NULL,
+    used INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
+    used_seal INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS runs_by_system ON runs (system, task);
-CREATE TABLE IF NOT EXISTS scores (
+CREATE INDEX runs_by_system ON runs (system, task);
+CREATE INDEX runs_by_use ON runs (used);
+CREATE TABLE scores (
     run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
     measure TEXT NOT NULL,
     mean REAL NOT NULL,
     per_query BLOB NOT NULL,
+    seal INTEGER NOT NULL,
     PRIMARY KEY (run, measure)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rankings (
+CREATE TABLE rankings (
     run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
-    data BLOB NOT NULL
+    data BLOB NOT NULL,
+    seal INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS generations (
+CREATE TABLE generations (
     run TEXT PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
-    data BLOB NOT NULL
+    data BLOB NOT NULL,
+    seal INTEGER NOT NULL
 );
 """
-_FORMAT_2 = """
-ALTER TABLE runs ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
-UPDATE runs SET used = dated.place
-    FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY created, rowid) AS place FROM runs) AS dated
-    WHERE dated.id = runs.id;
-CREATE INDEX runs_by_use ON runs (used);
-"""
-_FORMAT_3 = """
-ALTER TABLE runs ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE runs ADD COLUMN used_seal INTEGER NOT NULL DEFAULT 0;
-UPDATE runs SET seal = seal(id, key, system, task, task_group, created, seconds, queries, record),
-    used_seal = seal(id, used);
-ALTER TABLE scores ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-UPDATE scores SET seal = seal(run, measure, mean, per_query);
-ALTER TABLE rankings ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-UPDATE rankings SET seal = seal(run, data);
-ALTER TABLE generations ADD COLUMN seal INTEGER NOT NULL DEFAULT 0;
-UPDATE generations SET seal = seal(run, data);
-"""
-_FORMAT = Format("ledger", (_FORMAT_1, _FORMAT_2, _FORMAT_3, ANSWER_TABLES))
+_FORMAT = Format("ledger", 4, _TABLES + ANSWER_TABLES)
 _COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
 _SEALED = f"{_COLUMNS}, seal, used_seal"
 _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"

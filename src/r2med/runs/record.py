@@ -1,7 +1,7 @@
 """The record of a finished run: everything that could change its result, and what it took.
 
-It is read from JSON and written to JSON here, its steps in `r2med.runs.step_record`, and nowhere else. What the version
-that made a run did not record is None: unknown, and not zero.
+It is read from JSON and written to JSON here, its steps in `r2med.runs.step_record`, and nowhere else. What a
+submission does not state of a run is None: unknown, and not zero.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class RunRecord:
     work: tuple[StepRecord, ...] | None = None
     """Every step once, those that several branches share too."""
     provenance: Provenance = field(default_factory=Provenance)
-    local: Mapping[str, str] | None = None
+    local: Mapping[str, str] = field(default_factory=dict)
     """The files, folders and code of the user's own that the spec names: where they were, and a hash of each."""
 
     @property
@@ -131,10 +131,8 @@ class RunRecord:
 
     @property
     def accounts(self) -> list[Account]:
-        """The bills of all language models that were asked. Earlier versions kept them in the notes, however deep."""
-        if self.work is not None:
-            return [step.account for step in self.work if step.account is not None]
-        return [account for _, account in dict.fromkeys(_noted(self.notes))]
+        """The bills of all language models that were asked."""
+        return [step.account for step in self.work or () if step.account is not None]
 
     @property
     def foreseen_and_used(self) -> tuple[Spending, Spending] | None:
@@ -189,7 +187,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """The record of a run that this or an earlier version made.
+        """Read a record from the ledger's JSON.
 
         >>> record = RunRecord.from_json({"r2med": "0.1.0", "stages": [{"spec": "bm25", "kind": "retriever"}]})
         >>> record.provenance.r2med, record.stages[0].spec, record.documents
@@ -206,7 +204,7 @@ class RunRecord:
             notes=content.get("notes", {}),
             work=None if work is None else tuple(map(StepRecord.from_json, work)),
             provenance=Provenance.from_json(content),
-            local=content.get("local"),
+            local=content.get("local", {}),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -221,7 +219,7 @@ class RunRecord:
             "incomplete": dict(self.incomplete),
             "notes": dict(self.notes),
             **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
-            **({} if self.local is None else {"local": dict(self.local)}),
+            "local": dict(self.local),
         }
 
 
@@ -247,12 +245,3 @@ def _under(name: str, notes: Any) -> Iterator[Any]:
                 yield value
             else:
                 yield from _under(name, value)
-
-
-def _noted(notes: Any, label: str = "") -> Iterator[tuple[str, Account]]:
-    """The accounts in notes, with the stage that each belongs to."""
-    if isinstance(notes, dict):
-        if isinstance(notes.get("account"), dict):
-            yield label, Account.from_json(notes["account"])
-        for name, value in notes.items():
-            yield from _noted(value, name)

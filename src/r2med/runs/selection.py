@@ -104,7 +104,7 @@ class OtherContentError(R2medError):
 def name_content(runs: Sequence[Entry]) -> str:
     """Return when and with which files the last of some runs was made, in words."""
     entry = runs[0]
-    places = " and ".join(entry.record.local or ()) or "files that were not recorded"
+    places = " and ".join(entry.record.local) or "no files"
     return f"{entry.created[:16].replace('T', ' ')} UTC, {places}, run {entry.id}"
 
 

@@ -1,5 +1,5 @@
-"""A versioned SQLite file: brought to the present format, with a seal on every row, read even where nothing can be
-written, and every error of the file as one line that is true.
+"""A versioned SQLite file: refused where another version of r2med made it, with a seal on every row, read even where
+nothing can be written, and every error of the file as one line that is true.
 
 A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
 Whoever reads a row compares its seal, and takes a row whose seal is broken for lost.
@@ -74,12 +74,24 @@ def warn(what: str) -> None:
 
 @dataclass(frozen=True)
 class Format:
-    """What a file holds, and how it came to be what it is."""
+    """What a file holds. A file of another number is refused: it is neither read nor changed."""
 
     what: str
     """As a person calls it, such as `ledger`."""
-    steps: tuple[str, ...]
-    """The statements that make each version out of the one before; the first out of nothing. They may use `seal`."""
+    number: int
+    """Another one whenever the tables change, or what is written into them."""
+    tables: str
+    """The statements that make an empty file."""
+    cache: bool = False
+    """Whether all of it can be made again."""
+
+    def refusal(self, path: Path, number: int) -> R2medError:
+        """Return the error about a file of another number."""
+        advice = "remove it, it is made again" if self.cache else "move it away to start a new one, or use that version"
+        if not number:
+            return R2medError(f"{path}: not a {self.what}; {advice}")
+        numbers = f"{self.what} {number}, this version has {self.number}"
+        return R2medError(f"{path}: made by another version of r2med ({numbers}); {advice}")
 
 
 class Database:
@@ -100,10 +112,10 @@ class Database:
             self.connection = self._opened()
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
-        version = self._version(self.connection)
-        if version > len(form.steps):
+        number = _number(self.connection)
+        if number != form.number:
             self.close()
-            raise R2medError(f"{path}: written by a newer r2med (format {version}); upgrade r2med to read it")
+            raise form.refusal(path, number)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -172,7 +184,7 @@ class Database:
             if not self.path.exists():
                 # Made for its owner alone; what SQLite puts beside it has the same rights.
                 self.path.touch(mode=0o600)
-            return self._upgraded(self._connect(str(self.path)))
+            return self._filled(self._connect(str(self.path)))
         except OSError as error:
             self.obstacle = reason(error)
         except sqlite3.OperationalError as error:
@@ -183,7 +195,7 @@ class Database:
 
     def _read_only(self) -> sqlite3.Connection:
         if not os.path.lexists(self.path):
-            return self._upgraded(self._connect(":memory:"))
+            return self._filled(self._connect(":memory:"))
         if not os.access(self.path, os.R_OK):
             raise StoreError(f"{self.path}: cannot be read by this user")
         place = quote(str(self.path.absolute()))
@@ -191,13 +203,11 @@ class Database:
             connection = self._connect(f"file:{place}?mode=ro")
         except sqlite3.OperationalError:
             if Path(f"{self.path}-wal").exists() and Path(f"{self.path}-wal").stat().st_size:
-                return self._upgraded(self._connect(self._copied()))
+                return self._filled(self._connect(self._copied()))
             connection = self._connect(f"file:{place}?mode=ro&immutable=1")
-        if self._version(connection) < len(self.form.steps):
-            memory = self._connect(":memory:")
-            connection.backup(memory)
+        if _is_empty(connection):
             connection.close()
-            return self._upgraded(memory)
+            return self._filled(self._connect(":memory:"))
         return connection
 
     def _copied(self) -> str:
@@ -229,16 +239,16 @@ class Database:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return connection
 
-    def _upgraded(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Bring an older file to the present format, in one transaction."""
-        if self._version(connection) < len(self.form.steps):
+    def _filled(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """Make the tables of an empty file, in one transaction."""
+        if _is_empty(connection):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Another process may have done it while this one waited.
-                for number, step in enumerate(self.form.steps[self._version(connection) :], self._version(connection)):
-                    for statement in filter(str.strip, step.split(";")):
+                if _is_empty(connection):
+                    for statement in filter(str.strip, self.form.tables.split(";")):
                         connection.execute(statement)
-                    connection.execute(f"PRAGMA user_version = {number + 1}")
+                    connection.execute(f"PRAGMA user_version = {self.form.number}")
                 connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -246,9 +256,14 @@ class Database:
                 raise
         return connection
 
-    @staticmethod
-    def _version(connection: sqlite3.Connection) -> int:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+def _number(connection: sqlite3.Connection) -> int:
+    """Return the number of the format that a file states; 0 where it states none."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return not _number(connection) and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -135,8 +135,9 @@ def read_training_file(path: Path) -> TrainingFile:
         raise DataError(f"{path}: is not a whole parquet file ({str(error).partition(chr(10))[0]})") from error
     if not isinstance(record, dict) or "leakage" not in record:
         raise DataError(f"{path}: has no record of a leakage check; make training data with: r2med train data")
-    if dict(rows.schema) != dict(COLUMNS):
-        raise DataError(f"{path}: has other columns than training data of format {FORMAT}; make it again")
+    if record.get("format") != FORMAT or dict(rows.schema) != dict(COLUMNS):
+        numbers = f"format {record.get('format')}, this version has {FORMAT}"
+        raise DataError(f"{path}: made by another version of r2med ({numbers}); make it again: r2med train data")
     if fingerprint(rows) != record.get("fingerprint"):
         raise DataError(f"{path}: the rows changed since they were checked for leakage; run r2med train data again")
     return TrainingFile(path, rows, record)

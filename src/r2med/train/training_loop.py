@@ -25,6 +25,7 @@ from r2med.runs.provenance import version_of
 from r2med.storage.checksums import FILE as CHECKSUMS
 from r2med.storage.checksums import is_unchanged, write_checksums
 from r2med.storage.files import draft_folder, unwritable
+from r2med.storage.foreign_output import foreign_output
 from r2med.storage.sqlite import warn
 from r2med.train.dev_evaluation import DevTask, intervals, make_evaluator
 from r2med.train.judged_rows import DEV, TRAIN
@@ -61,7 +62,8 @@ class TrainingLoop:
         with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
             _show_steps(trainer, bar)
             _seal_checkpoints(trainer)
-            trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
+            with foreign_output.apart():
+                trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
         if not trainer.state.global_step:
             raise R2medError(_no_batch(trainer.args.world_size))
         if settings.lora.rank:

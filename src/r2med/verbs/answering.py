@@ -11,10 +11,8 @@ from r2med.rag.arms import make_arms
 from r2med.rag.rag_report import RagReport, make_report
 from r2med.rag.sources import PromptRule
 from r2med.rag.study import StudyOptions, run_study
-from r2med.render.notebook import set_views
 from r2med.verbs.arguments import AnySystem, AnyTask, check_type, listed, run_name, task_names_of
 
-set_views()
 _RULE = ("k", "budget", "order", "prompt")
 _ASKING = ("judge", "judge_prompt", "samples", "temperature", "answer_tokens", "measure")
 

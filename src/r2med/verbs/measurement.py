@@ -17,14 +17,11 @@ from r2med.pipeline.evaluate import Options
 from r2med.pipeline.evaluate import evaluate as run_and_measure
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
-from r2med.render.notebook import set_views
 from r2med.runs.report import Report
 from r2med.storage.cache import Cache
 from r2med.verbs.arguments import AnySystem, AnyTask, check_type, listed
 
 _BEGINNING = 70  # characters of a text in a printed list
-
-set_views()
 
 
 def load(

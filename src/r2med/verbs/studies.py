@@ -18,12 +18,9 @@ from r2med.diagnose.loaded_runs import open_shared
 from r2med.errors import R2medError, suggest
 from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import name_here, select
-from r2med.render.notebook import set_views
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import in_any_group
 from r2med.verbs.arguments import AnySystem, AnyTask, check_type, listed, run_name, task_names_of
-
-set_views()
 
 
 def compare(*systems: AnySystem, tasks: AnyTask | Sequence[AnyTask] = (), measure: str = "nDCG@10") -> list[Comparison]:

@@ -80,11 +80,8 @@ class BenchState:
 
     @classmethod
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
-        """What an address asks for, and what of it there is not, by field, which is left out.
-
-        `run` names lists too, as addresses did before there were A and B.
-        """
-        named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"), *asked.getlist("run"))
+        """What an address asks for, and what of it there is not, by field, which is left out."""
+        named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
         values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
         values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
         causes = [cause.value for cause in Cause]

@@ -166,11 +166,7 @@ def _light(spec: str) -> System | None:
 
 def _ready(system: System, collection: Collection) -> bool:
     context = Context(Cache.default(), quiet())
-    for stage in system.walk():
-        forecast = stage.forecast(collection, context)
-        if str(forecast.get("index", "")).startswith("to build") or forecast.get("documents to encode"):
-            return False
-    return True
+    return all(stage.is_ready(collection, context) for stage in system.walk())
 
 
 def build(spec: str, dataset: Dataset) -> None:
