@@ -56,7 +56,7 @@ def make_review(name: str = "pilot", questions: int = 3, passages: int = 4, over
                    "random", overlap, facts={"label": 1, "ranks": {"bm25": 7}})
         for n in range(1, questions * passages + 1)
     ]  # fmt: skip
-    head = (name, "2026-01-01", ("task",), {}, "random", {"random": 99}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
+    head = (name, "2026-01-01", ("task",), {"task": "x"}, "random", {"random": 99}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
     return create_review(ReviewProject(*head, 1.0, 0.0, 0), asked, items)
 
 
@@ -239,7 +239,7 @@ def test_nothing_tells_where_an_item_came_from_before_the_decision(application, 
 def test_a_long_passage_is_shown_whole_whether_its_words_match_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
     text = "A first line. " + 80 * "Nothing of it is here. " + "Gums bleed. " + 80 * "Nor is it here. " + "The end."
-    head = ("pilot", "2026-01-01", ("task",), {}, "random", {"random": 9}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
+    head = ("pilot", "2026-01-01", ("task",), {"task": "x"}, "random", {"random": 9}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
     question, item = ReviewQuestion(1, "task", "q1", "Why do gums bleed?"), ReviewItem(1, 1, "d1", text, "random", True)
     with create_review(ReviewProject(*head, 1.0, 0.0, 0), [question], [item]) as store:
         page = item_page(sit(create_app(Library(), Access(TOKEN)), store, "Ada"))[1]

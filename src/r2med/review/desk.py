@@ -85,6 +85,8 @@ class RulingCard:
     """What could be revealed now."""
     said: Sequence[UnsignedOpinion]
     ruling: Ruling | None
+    draft: Ruling | None
+    """What the form holds already: the ruling, or this adjudicator's last one where it was taken back."""
     number: int
     """Its place among the contested ones, from 1."""
     total: int
@@ -176,7 +178,8 @@ class Desk:
 
     def ruling_card(self, person: Reviewer, item: int) -> RulingCard:
         """A contested item with what was said of it, in an order that tells nothing."""
-        items, ruled = self.contested(), self.store.rulings()
+        items, ruled, rows = self.contested(), self.store.rulings(), self.store.all_rulings()
+        mine = [row for row in rows if (row.reviewer, row.item) == (person.id, item) and row.grade is not None]
         if item not in items:
             raise R2medError("nobody disagrees about this item (any more)")
         place = items.index(item)
@@ -195,6 +198,7 @@ class Desk:
             _hidden(question, known),
             said,
             ruled.get(item),
+            ruled.get(item) or next(reversed(mine), None),
             place + 1,
             len(items),
             sum(each not in ruled for each in items),
