@@ -30,6 +30,8 @@ from r2med.review.review_rows import (
 from r2med.review.review_store import ReviewStore
 from r2med.text.highlight import kinds_of
 
+_AGREED = "nobody disagrees about this item (any more)"
+
 
 @dataclass(frozen=True)
 class DeskCard:
@@ -181,7 +183,7 @@ class Desk:
         items, ruled, rows = self.contested(), self.store.rulings(), self.store.all_rulings()
         mine = [row for row in rows if (row.reviewer, row.item) == (person.id, item) and row.grade is not None]
         if item not in items:
-            raise R2medError("nobody disagrees about this item (any more)")
+            raise R2medError(_AGREED)
         place = items.index(item)
         shown = self.store.item(item)
         question = self.store.question(shown.question)
@@ -217,7 +219,9 @@ class Desk:
         self.store.reveal(person.id, item, what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
-        """Keep a ruling, which names a cause."""
+        """Keep a ruling, which is of a contested item and names a cause."""
+        if ruling.item not in self.contested():
+            raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
             raise R2medError("name the cause of the disagreement first")
         if ruling.sentence is not None and not 0 <= ruling.sentence < len(self.guideline):
