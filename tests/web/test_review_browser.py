@@ -93,6 +93,7 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
     press(ada, "ArrowRight")
     ada.keyboard.press("?")
     ada.wait_for_selector("dialog[open]")
+    assert ada.locator("#keys-h").evaluate("each => getComputedStyle(each).marginTop") == "0px"
     ada.keyboard.press("0")
     ada.keyboard.press("Escape")
     press(ada, "u")
