@@ -98,6 +98,8 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
     ada.keyboard.press("Escape")
     press(ada, "u")
     for _ in range(6):
+        ada.keyboard.press("a")
+        ada.wait_for_selector("details.shown")
         for kind in ("query", "answer"):
             named = any(each.is_visible() for each in ada.locator(f".legend mark.{kind}").all())
             assert named == (ada.locator(f".passage mark.{kind}").count() > 0), "the legend names what is marked"
