@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -20,7 +21,8 @@ from r2med.errors import DataError, R2medError
 from r2med.review.export_labels import ExportSettings, export_labels
 from r2med.review.grading_scale import DEFAULT_SCALE, Grade, GradeScale
 from r2med.review.label_imports import ImportSettings, import_labels
-from r2med.review.review_rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
+from r2med.review.review_agreement import review_agreement
+from r2med.review.review_rows import DraftDecision, Revealed, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.review.review_store import ReviewStore, create_review
 
 NUMBERS = count()
@@ -90,6 +92,24 @@ def test_csv_brings_every_label_of_everybody_back(tmp_path: Path, drawn):
         for binary in (False, True):
             export_labels(before, path, ExportSettings("csv", binary=binary))
             assert came_back(after, path, list(said)) == before.labels()
+
+
+def test_a_csv_brings_back_who_had_the_gold_answer_in_view(tmp_path: Path):
+    pairs = [(f"q{number}", "d") for number in range(4)]
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    seen = (Revealed("answer", "2026-01-01"), Revealed("sources", "2026-01-02"))
+    with review(DEFAULT_SCALE, pairs) as before, review(DEFAULT_SCALE, pairs) as after:
+        drafts = [(item, DraftDecision("graded", 2, revealed=seen if item < 3 else ())) for item in range(1, 5)]
+        before.record_all(before.add_reviewer("in").id, drafts)
+        export_labels(before, first, ExportSettings("csv"))
+        for written in (4, 0):
+            assert import_labels(after, first, ImportSettings("in", {})).written == written
+        kept = [[each.what for each in row.revealed] for row in after.standing()]
+        assert kept == [["answer", "sources"], ["answer", "sources"], [], []]
+        export_labels(after, second, ExportSettings("csv"))
+        columns = [[row["revealed"] for row in csv.DictReader(path.open())] for path in (first, second)]
+        assert columns[0] == columns[1] == ["answer sources", "answer sources", "", ""]
+        assert "2 of 4 grades were given with the gold answer in view" in review_agreement(after).notes
 
 
 @given(labelled(PLAIN_IDS, people=1), st.sampled_from(["trec", "r2med", "beir"]))

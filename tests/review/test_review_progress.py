@@ -12,6 +12,7 @@ from r2med.cli.main import app
 from r2med.errors import R2medError
 from r2med.review.dealing import Dealer
 from r2med.review.desk import Desk
+from r2med.review.item_table import chosen_items
 from r2med.review.review_agreement import review_agreement
 from r2med.review.review_progress import HitCount, StandingDecisions
 from r2med.review.review_rows import DraftDecision
@@ -80,6 +81,8 @@ def test_models_and_imports_never_count_as_people(kind: str):
         agreement = review_agreement(store)
         assert agreement.reviewers == ["Ada", "Ben"]
         assert agreement.items == 2
+        assert chosen_items(store, store.standing(), "open") == [3, 4, 5, 6, 7, 8]
+        assert chosen_items(store, store.standing(), "disagree") == [2]
     shown = CliRunner().invoke(app, ["review", "show", "pilot"]).stdout
     assert "judged: 2 items, 2 by two or more, 1 of them differently; 0 ruled on; models and imports: 8 items" in shown
 
@@ -91,3 +94,16 @@ def test_agreement_of_one_person_and_a_model_is_not_called_that_of_people():
         (note,) = review_agreement(store).notes
     assert "fewer than two people have judged" in note
     assert "gpt (not a person)" in note
+
+
+@pytest.mark.parametrize("kind", ["model", "imported"])
+def test_the_thirds_of_a_review_follow_the_decisions_of_people_alone(kind: str):
+    with make_project(questions=1, passages=9, overlap=1.0) as store:
+        for name in ("Ada", "Ben"):
+            drafts = [(item, DraftDecision("graded", 3 if name == "Ben" and item > 6 else 0)) for item in range(1, 10)]
+            store.record_all(store.add_reviewer(name).id, reversed(drafts))
+        before = review_agreement(store).periods
+        judge_all(store, "other", kind, lambda number: 0)
+        after = review_agreement(store).periods
+    for periods in (before, after):
+        assert [row.coefficients["raw"].value for row in periods] == [0, 1, 1]

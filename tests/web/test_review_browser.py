@@ -93,10 +93,16 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
     press(ada, "ArrowRight")
     ada.keyboard.press("?")
     ada.wait_for_selector("dialog[open]")
+    assert ada.locator("#keys-h").evaluate("each => getComputedStyle(each).marginTop") == "0px"
     ada.keyboard.press("0")
     ada.keyboard.press("Escape")
     press(ada, "u")
     for _ in range(6):
+        ada.keyboard.press("a")
+        ada.wait_for_selector("details.shown")
+        for kind in ("query", "answer"):
+            named = any(each.is_visible() for each in ada.locator(f".legend mark.{kind}").all())
+            assert named == (ada.locator(f".passage mark.{kind}").count() > 0), "the legend names what is marked"
         press(ada, "1")
     ada.wait_for_url("**/done")
 
@@ -120,8 +126,20 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
     assert not re.search("Ada|Ben", eve.locator("main").inner_text())
     eve.keyboard.press("2")
     eve.wait_for_selector("[data-alert]:has-text('Name the cause')")
+    eve.set_viewport_size(PHONE["viewport"])
+    assert eve.evaluate("(each => each.scrollWidth <= each.clientWidth)(document.querySelector('.person'))")
+    eve.set_viewport_size(DESKTOP["viewport"])
+    eve.keyboard.press("n")
+    eve.keyboard.type("two readings")
+    eve.keyboard.press("Escape")
+    eve.keyboard.press("q")
+    press(eve, "1")
+    press(eve, "z")  # what was written with a ruling that is taken back stays
+    assert eve.locator("textarea[name=note]").input_value() == "two readings"
+    assert eve.locator("input[name=cause]:checked").get_attribute("value") == "question"
     for number in range(8):
-        eve.keyboard.press("d" if number else "q")
+        if number:
+            eve.keyboard.press("d")
         press(eve, "2")
     eve.wait_for_url("**/done")
 
@@ -151,6 +169,7 @@ def begin(page):
     """Go from the welcome to the first passage."""
     page.click("a.button.primary")
     page.wait_for_selector(".desk")
+    page.wait_for_load_state()
     return page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import html
 import http.client
@@ -56,7 +57,7 @@ def make_review(name: str = "pilot", questions: int = 3, passages: int = 4, over
                    "random", overlap, facts={"label": 1, "ranks": {"bm25": 7}})
         for n in range(1, questions * passages + 1)
     ]  # fmt: skip
-    head = (name, "2026-01-01", ("task",), {}, "random", {"random": 99}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
+    head = (name, "2026-01-01", ("task",), {"task": "x"}, "random", {"random": 99}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
     return create_review(ReviewProject(*head, 1.0, 0.0, 0), asked, items)
 
 
@@ -239,7 +240,7 @@ def test_nothing_tells_where_an_item_came_from_before_the_decision(application, 
 def test_a_long_passage_is_shown_whole_whether_its_words_match_or_not(tmp_path, monkeypatch):
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
     text = "A first line. " + 80 * "Nothing of it is here. " + "Gums bleed. " + 80 * "Nor is it here. " + "The end."
-    head = ("pilot", "2026-01-01", ("task",), {}, "random", {"random": 9}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
+    head = ("pilot", "2026-01-01", ("task",), {"task": "x"}, "random", {"random": 9}, DEFAULT_SCALE, DEFAULT_GUIDELINE)
     question, item = ReviewQuestion(1, "task", "q1", "Why do gums bleed?"), ReviewItem(1, 1, "d1", text, "random", True)
     with create_review(ReviewProject(*head, 1.0, 0.0, 0), [question], [item]) as store:
         page = item_page(sit(create_app(Library(), Access(TOKEN)), store, "Ada"))[1]
@@ -420,6 +421,43 @@ def test_markup_in_texts_and_notes_stays_text(application, store):
     assert not re.search(r"<script(?! src=)|<[^>]*\s(on\w+|style)=", page)
 
 
+@pytest.mark.parametrize("number", ["1", "999", "9" * 23])
+def test_what_is_not_there_or_not_contested_is_neither_judged_nor_ruled_on(application, store, number):
+    ada, eve = sit(application, store, "Ada"), sit(application, store, "Eve", role="adjudicator")
+    form = {"say": "2", "cause": "slip", "token": "t" * 12, "what": "answer"}
+    for client, place in ((ada, "item"), (eve, "rule")):
+        for end in ("", "/reveal"):
+            refused = client.post(f"/review/pilot/{place}/{number}{end}", data=form, headers={"accept": "text/json"})
+            assert refused.status_code == 400, refused.text
+        assert client.get(f"/review/pilot/{place}/{number}").status_code == 404
+    assert (store.decisions(), store.all_rulings()) == ([], [])
+
+
+def test_a_browser_that_goes_away_while_it_sends_leaves_no_error(application, store):
+    ada = sit(application, store, "Ada")
+    address, _ = item_page(ada)
+    request = ada.build_request("POST", address, data={"say": "2"})
+    headers = [(name.lower(), value) for name, value in request.headers.raw]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": address,
+        "headers": headers,
+        "query_string": b"",
+        "scheme": "http",
+    }
+    messages = [{"type": "http.request", "body": b"say=2", "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        pass
+
+    asyncio.run(application(scope, receive, send))
+    assert (messages, store.decisions()) == ([], [])
+
+
 def test_an_adjudicator_sees_labels_without_names_and_names_a_cause(application, store):
     people = {name: sit(application, store, name) for name in ("Ada", "Ben")}
     for name, client in people.items():
@@ -561,7 +599,7 @@ def test_the_sentences_of_the_guideline_are_offered_whole_or_with_an_ellipsis(ap
         assert html.unescape(shown) == whole if len(whole) <= 80 else shown.endswith(" …")
 
 
-def test_a_disk_that_cannot_be_written_is_said_and_nothing_is_lost(application, store):
+def test_a_disk_that_cannot_be_written_is_said_and_nothing_is_lost(application, store, tmp_path):
     ada = sit(application, store, "Ada")
     address, page = item_page(ada)
     ada.post(address, data={**fields(page), "say": "1"})
@@ -574,7 +612,9 @@ def test_a_disk_that_cannot_be_written_is_said_and_nothing_is_lost(application, 
     assert many[0].status_code == 507, many[0].text
     assert "This was not saved" in many[0].json()["error"]
     assert "disk is full" in many[0].json()["error"]
-    assert "This was not saved" in ada.post(address, data=form).text
+    plain = ada.post(address, data=form).text
+    assert "This was not saved" in plain
+    assert str(tmp_path) not in many[0].text + plain, "a reviewer learns nothing of the machine's folders"
     assert [row.grade for row in store.decisions()] == [1]
     desk_file.rows("PRAGMA max_page_count = 1000000")
     assert ada.post(address, data=form).status_code == 303

@@ -108,14 +108,17 @@ def setting(value: object) -> str:
 
     >>> setting({"temperature": 0.8, "stop": ["a", "b"]}), setting(False), setting(None), setting([])
     ('temperature 0.8, stop a, b', 'no', 'none', 'none')
+    >>> setting([["backend", "static"], ["prompt", ""]])
+    'backend static, prompt none'
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {setting(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(setting, value)) or "none"
-    return "none" if value is None else str(value)
+        words = [" ".join(map(setting, each)) if isinstance(each, list | tuple) else setting(each) for each in value]
+        return ", ".join(words) or "none"
+    return "none" if value in (None, "") else str(value)
 
 
 def minus(text: str) -> str:

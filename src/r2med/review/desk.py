@@ -30,6 +30,8 @@ from r2med.review.review_rows import (
 from r2med.review.review_store import ReviewStore
 from r2med.text.highlight import kinds_of
 
+_AGREED = "nobody disagrees about this item (any more)"
+
 
 @dataclass(frozen=True)
 class DeskCard:
@@ -85,6 +87,8 @@ class RulingCard:
     """What could be revealed now."""
     said: Sequence[UnsignedOpinion]
     ruling: Ruling | None
+    draft: Ruling | None
+    """What the form holds already: the ruling, or this adjudicator's last one where it was taken back."""
     number: int
     """Its place among the contested ones, from 1."""
     total: int
@@ -176,9 +180,10 @@ class Desk:
 
     def ruling_card(self, person: Reviewer, item: int) -> RulingCard:
         """A contested item with what was said of it, in an order that tells nothing."""
-        items, ruled = self.contested(), self.store.rulings()
+        items, ruled, rows = self.contested(), self.store.rulings(), self.store.all_rulings()
+        mine = [row for row in rows if (row.reviewer, row.item) == (person.id, item) and row.grade is not None]
         if item not in items:
-            raise R2medError("nobody disagrees about this item (any more)")
+            raise R2medError(_AGREED)
         place = items.index(item)
         shown = self.store.item(item)
         question = self.store.question(shown.question)
@@ -195,6 +200,7 @@ class Desk:
             _hidden(question, known),
             said,
             ruled.get(item),
+            ruled.get(item) or next(reversed(mine), None),
             place + 1,
             len(items),
             sum(each not in ruled for each in items),
@@ -213,7 +219,9 @@ class Desk:
         self.store.reveal(person.id, item, what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
-        """Keep a ruling, which names a cause."""
+        """Keep a ruling, which is of a contested item and names a cause."""
+        if ruling.item not in self.contested():
+            raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
             raise R2medError("name the cause of the disagreement first")
         if ruling.sentence is not None and not 0 <= ruling.sentence < len(self.guideline):

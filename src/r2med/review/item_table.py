@@ -52,7 +52,10 @@ FILTERS: Mapping[str, tuple[str, Callable[[Said, frozenset[int]], bool]]] = {
     "noted": ("With a note", lambda said, people: any(row.note for row in said)),
     "marked": ("With a marked stretch", lambda said, people: any(row.span for row in said)),
     "skipped": ("Skipped", lambda said, people: any(row.verdict == SKIPPED for row in said)),
-    "open": ("Judged by nobody", lambda said, people: not any(row.verdict in (GRADED, UNSURE) for row in said)),
+    "open": (
+        "Judged by no person",
+        lambda said, people: not any(row.verdict in (GRADED, UNSURE) and row.reviewer in people for row in said),
+    ),
 }
 """What can be asked for, by its name in an address."""
 

@@ -17,7 +17,7 @@ from r2med.data.task_names import task_names
 from r2med.errors import DataError, R2medError, counted
 from r2med.review.grading_scale import GradeScale
 from r2med.review.resolved_labels import written_score
-from r2med.review.review_rows import GRADED, IMPORTED, MODEL, PERSON, DraftDecision
+from r2med.review.review_rows import GRADED, IMPORTED, MODEL, PERSON, REVEALS, DraftDecision, Revealed
 from r2med.review.review_store import ReviewStore
 from r2med.storage.files import expanded, reason
 
@@ -46,6 +46,8 @@ class ForeignLabel(NamedTuple):
     """Whether a person or a model made it; both are empty where the file does not say."""
     is_score: bool = False
     """Whether the value is that of judgements, which may not be on the scale of the review."""
+    revealed: tuple[str, ...] = ()
+    """What was in view when it was given, as the CSV of a review says."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> I
     several = len({label.who for label, _ in known}) > 1
     for label, number in known:
         name = f"{settings.name}: {label.who}" if several else settings.name
-        draft = DraftDecision(GRADED, _grade(path, label, store.project.scale, grades), note=label.note)
+        grade = _grade(path, label, store.project.scale, grades)
+        seen = tuple(Revealed(what, "") for what in label.revealed)
+        draft = DraftDecision(GRADED, grade, note=label.note, revealed=seen)
         before = drafts.setdefault(name, {}).setdefault(number, draft)
         if before.grade != draft.grade:
             raise DataError(
@@ -258,12 +262,13 @@ def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = N
 def _judged(row: JudgedRow) -> ForeignLabel:
     """Return a row of judgements as a label; where it has the grade that was given, that is the label."""
     columns = {str(name).strip().casefold(): value for name, value in row.columns.items()}
-    task, kind, note = (str(columns.get(name) or "") for name in ("task", "kind", "note"))
+    task, kind, note, seen = (str(columns.get(name) or "") for name in ("task", "kind", "note", "revealed"))
     given = columns.get(GIVEN)
     is_score = given in (None, "")
     place = f"{row.query} {row.document}"
     head = (row.reviewer, row.query, row.document, row.grade if is_score else given, note, place)
-    return ForeignLabel(*head, task, kind if kind in KINDS else "", is_score)
+    revealed = tuple(what for what in dict.fromkeys(seen.split()) if what in REVEALS)
+    return ForeignLabel(*head, task, kind if kind in KINDS else "", is_score, revealed)
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -111,7 +111,7 @@ class _Grades:
     reviewers: Sequence[Reviewer]
     table: NDArray[np.float64]
     decided: NDArray[np.int64]
-    """When each item was decided last: the number of that decision."""
+    """When: the number of each decision, as the table has them."""
     scale: Sequence[float]
 
     @classmethod
@@ -122,11 +122,11 @@ class _Grades:
         rows = {item.number: place for place, item in enumerate(items)}
         columns = {each.id: place for place, each in enumerate(reviewers)}
         table = np.full((len(items), len(reviewers)), np.nan)
-        decided = np.zeros(len(items), dtype=np.int64)
+        decided = np.zeros(table.shape, dtype=np.int64)
         for row in held:
             if row.verdict == GRADED and not row.again:
-                table[rows[row.item], columns[row.reviewer]] = row.grade
-                decided[rows[row.item]] = max(decided[rows[row.item]], row.id)
+                place = rows[row.item], columns[row.reviewer]
+                table[place], decided[place] = row.grade, row.id
         questions = {each.number: each for each in store.questions()}
         return cls(items, questions, reviewers, table, decided, list(map(float, store.project.scale.values)))
 
@@ -183,6 +183,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
 
 
 def _notes(held: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
+    people = {each.id for each in compared if each.kind == PERSON}
     others = [each.name for each in compared if each.kind != PERSON]
     notes = []
     if others and len(compared) > 1:
@@ -190,10 +191,11 @@ def _notes(held: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
             f"fewer than two people have judged: the figures are those of {' and '.join(others)} (not a person) and"
             " others, and say nothing about how far people agree"
         )
-    dealt = [row for row in held if row.verdict == GRADED and not row.again and row.position is not None]
-    informed = sum(any(each.what == ANSWER for each in row.revealed) for row in dealt)
+    known = {row.reviewer for row in held if row.position is not None or row.revealed} & people
+    given = [row for row in held if row.verdict == GRADED and not row.again and row.reviewer in known]
+    informed = sum(any(each.what == ANSWER for each in row.revealed) for row in given)
     if informed:
-        notes.append(f"{informed:,} of {len(dealt):,} grades were given with the gold answer in view")
+        notes.append(f"{informed:,} of {len(given):,} grades were given with the gold answer in view")
     unsure = len({(row.reviewer, row.item) for row in held if row.verdict == UNSURE and not row.again})
     if unsure:
         said = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
@@ -287,9 +289,10 @@ def _mask(size: int, places: Sequence[int] | NDArray[np.intp]) -> Mask:
 
 def _periods(grades: _Grades, columns: Sequence[int], chosen: Mask) -> list[AgreementRow]:
     """The items in the order of their last decision, by thirds; the order is that of numbers, whatever clocks say."""
-    order = [place for place in np.argsort(grades.decided, kind="stable") if chosen[place]]
-    if len(order) < 3:
+    if chosen.sum() < 3:
         return []
+    last = grades.decided[:, columns].max(axis=1)
+    order = [place for place in np.argsort(last, kind="stable") if chosen[place]]
     names = ("first third", "middle third", "last third")
     parts = zip(names, np.array_split(np.array(order), 3), strict=True)
     return [grades.row(name, columns, _mask(len(chosen), part)) for name, part in parts]

@@ -87,12 +87,17 @@ def review_path(name: str) -> Path:
         raise R2medError(
             f"{name!r} is no name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
         )
-    return home() / FOLDER / f"{name}.sqlite"
+    return review_folder() / f"{name}.sqlite"
+
+
+def review_folder() -> Path:
+    """Return the folder of all projects."""
+    return home() / FOLDER
 
 
 def review_names() -> list[str]:
     """Every project that there is."""
-    return sorted(path.stem for path in (home() / FOLDER).glob("*.sqlite"))
+    return sorted(path.stem for path in review_folder().glob("*.sqlite"))
 
 
 def now() -> str:

@@ -24,7 +24,7 @@ CAUSES: Mapping[str, str] = {
     "slip": "A slip",
 }
 """Why people disagreed, as an adjudicator names it."""
-ANSWER, REASONING, SOURCES = "answer", "reasoning", "sources"
+ANSWER, REASONING, SOURCES = REVEALS = "answer", "reasoning", "sources"
 """What a person can have revealed: the gold answer, the way to it, and (after deciding) where the item came from."""
 
 
@@ -170,6 +170,8 @@ class DraftDecision:
     note: str = ""
     sentence: int | None = None
     seconds: float | None = None
+    revealed: tuple[Revealed, ...] = ()
+    """Of an import: what its file says was revealed. Of a person at the desk, the file of the review knows it."""
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
         """Refuse what the scale, the text of so many letters or the guideline of so many sentences does not have."""

@@ -302,10 +302,10 @@ class ReviewStore:
             for item, draft in drafts:
                 draft.check(self.project.scale, 1 << 40, 1 << 40)
                 known = held.get(item)
-                if known and (known.verdict, known.grade, known.note) == (draft.verdict, draft.grade, draft.note):
+                if known and _content(known) == _content(draft):
                     continue
                 count += 1
-                _append(connection, (reviewer, item, None, 0), draft, (), f"{first}-{count}")
+                _append(connection, (reviewer, item, None, 0), draft, draft.revealed, f"{first}-{count}")
         return count
 
     def undo(self, reviewer: int, token: str) -> Decision | None:
@@ -458,6 +458,11 @@ def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
     if (row.verdict, row.grade, row.span, row.note) != (draft.verdict, draft.grade, draft.span, draft.note):
         raise ChangedElsewhere(_MEANWHILE)
     return row
+
+
+def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
+    """Return what a model or an import says of an item, for comparison."""
+    return row.verdict, row.grade, row.note, [each.what for each in row.revealed]
 
 
 def _append(

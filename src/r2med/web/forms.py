@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from r2med.errors import R2medError
+from starlette.requests import ClientDisconnect, Request
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
+from r2med.errors import R2medError
 
 LONGEST = 100_000
 """Bytes of a form."""
@@ -34,6 +32,8 @@ async def read_form(request: Request) -> dict[str, str]:
                     raise TooLong(f"a form may have at most {LONGEST:,} bytes")
     except TimeoutError as error:
         raise R2medError(f"the form did not arrive within {PATIENCE:.0f} seconds; send it again") from error
+    except ClientDisconnect as error:
+        raise R2medError("the browser went away before the form was there; send it again") from error
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: several[0] for name, several in fields.items()}
 

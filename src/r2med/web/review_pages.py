@@ -7,6 +7,7 @@ the changing part of a page to whoever asks for `part=1`, so that the next item 
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +24,7 @@ from r2med.render.agreement_report import BREAKDOWNS
 from r2med.render.html import Frame, address, render
 from r2med.review.desk import Desk, RulingCard
 from r2med.review.item_table import FILTERS, chosen_items, item_rows
+from r2med.review.review_file import review_folder
 from r2med.review.review_progress import every_progress
 from r2med.review.review_rows import (
     ADJUDICATOR,
@@ -151,7 +153,7 @@ class _Pages:
                 values = {"saved": _saved(sitting, request), **values}
                 page = render(template, self._frame(sitting), desk=sitting[0], person=sitting[1], **values)
             except R2medError as error:
-                return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, str(error))
+                return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, _without_folder(error))
             return _html(page)
 
         return endpoint
@@ -229,9 +231,14 @@ def _html(page: str, headers: Mapping[str, str] | None = None) -> Response:
 
 def _not_saved(error: R2medError, status: int) -> str:
     """What somebody is told whose decision is not kept, with the reason."""
-    text = str(error)
+    text = _without_folder(error)
     why = f"{text} (not kept by this machine's disk)" if status == 507 else text
     return f"This was not saved: {why}"
+
+
+def _without_folder(error: R2medError) -> str:
+    """Return what a reviewer reads of an error, without the folder of this machine that the review lies in."""
+    return str(error).replace(f"{review_folder()}{os.sep}", "")
 
 
 # ---------------------------------------------------------------------------------------------- the desk

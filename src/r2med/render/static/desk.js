@@ -165,6 +165,7 @@
   const reveal = (what) => work("reveal", async () => {
     if (!root.querySelector(`[data-reveal="${what}"]`)) return;
     const here = desk().dataset.here;
+    tell("Loading …", true);
     const done = await send(here + "/reveal", { what });
     let text = null;
     try { if (!done.error) text = await load(here); } catch { done.error = "The answer of the server does not come. Try again."; done.again = true; }
