@@ -134,7 +134,7 @@ def test_it_gives_up_after_the_last_retry_in_one_line():
         (Say(404, body=b'{"detail": "no such model"}'), "does not know the model tiny, or has no /embeddings: no such"),
         (
             Say(401, body=f'{{"error": "wrong key {KEY[:9]}***"}}'.encode()),
-            "refused the key of tiny .401.: check R2MED_EMB",
+            "refused the key of tiny .401.: R2MED_EMBED_KEY not set",
         ),
         (Say(403, body=b""), "refused the key of tiny .403."),
         (

@@ -187,4 +187,4 @@ def test_the_whole_way_from_the_hub_to_the_files(tmp_path: Path) -> None:
     assert found["dataset_revision"] == biology.revision
     assert found["scores"]["test"][0]["main_score"] == 1.0
     assert json.loads((tmp_path / "out/bm25/Stack-Biology.json").read_text())["test"]["ndcg_at_10"] == 1.0
-    assert "verified; 1 runs, 6 figures computed anew" in done.stdout
+    assert "verified; 1 run, 6 figures computed anew" in done.stdout

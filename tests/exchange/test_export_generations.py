@@ -50,6 +50,18 @@ def test_exported_texts_give_the_same_lists_when_they_are_replayed(tmp_path):
     assert all(one == other for one, other in compared)
 
 
+def test_each_method_and_model_has_a_file_of_its_own(tmp_path):
+    add_model(scripted(lambda request: "Another passage", "another"))
+    system = "query2doc(writer) >> hyde(another) >> bm25"
+    r2med.evaluate(system, TASK)
+    files = {file.parent.relative_to(tmp_path / "Biology").as_posix(): file for file in _export(system, tmp_path)}
+    assert set(files) == {"query2doc/scripted-writer", "hyde/scripted-another"}
+    for name, opening in (("query2doc/scripted-writer", "A passage"), ("hyde/scripted-another", "Another passage")):
+        rows = [json.loads(line) for line in files[name].read_text("utf-8").splitlines()]
+        assert rows
+        assert all(row["hy_doc"].startswith(opening) for row in rows)
+
+
 def test_results_in_a_folder_include_what_was_written(tmp_path):
     write_results(r2med.evaluate(["hyde(writer) >> bm25", "bm25"], TASK), tmp_path)
     (file,) = (tmp_path / "generations").glob("*/query_with_hydoc.jsonl")

@@ -456,4 +456,6 @@ def test_an_index_that_was_empty_for_a_while_is_searched_again(backend: Backend)
 def test_a_blank_key_is_said_to_be_the_matter(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLES["elasticsearch"], " ")
     with EngineServer("elasticsearch", backend) as server:
-        assert "refused the key" in failure(spec(server))
+        said = failure(spec(server))
+    assert "refused the key" in said
+    assert f"{VARIABLES['elasticsearch']} not set" in said

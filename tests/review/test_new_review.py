@@ -122,7 +122,12 @@ def test_a_build_is_drawn_from_its_judgements(tmp_path, monkeypatch):
     for item in items("built"):
         assert (item.facts["answers"], item.facts["supports"], item.drawn) == (2.0, 2.0, "near-cut")
     with ReviewStore.open("built") as store:
-        assert store.project.guideline.startswith("# What relevant means here")
+        guideline = store.project.guideline
+        assert guideline.startswith("# What relevant means here")
+        assert "Not relevant, whatever the words:" in guideline
+        # People grade by the scale of the review, not by the two axes of the judges.
+        assert "axes" not in guideline
+        assert "states it outright" not in guideline
 
 
 def test_gold_items_are_dealt_to_everybody_and_counted_for_the_keeper(ledger, tmp_path):

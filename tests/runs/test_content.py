@@ -201,7 +201,8 @@ def test_a_folder_has_one_spelling_in_a_spec(kind: str, tmp_path: Path, monkeypa
     Path("sub").mkdir()
     shutil.copytree(Path(__file__).parents[1] / "trained" / kind, "mine")
     before = "bm25 >> " if kind == "reranker" else ""
-    assert len({System.parse(f"{before}{name}").spec for name in SPELLINGS}) == 1
+    names = [*SPELLINGS, f"../{tmp_path.name}/mine"]
+    assert len({System.parse(f"{before}{name}").spec for name in names}) == 1
 
 
 def test_a_file_has_one_spelling_in_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +212,7 @@ def test_a_file_has_one_spelling_in_a_spec(tmp_path: Path, monkeypatch: pytest.M
         if name.endswith(".py"):
             continue
         Path(name).write_text(content)
-        spellings = [name, f"./{name}", f"sub/../{name}"]
+        spellings = [name, f"./{name}", f"sub/../{name}", f"../{tmp_path.name}/{name}"]
         assert {System.parse(spec.replace(name, each)).spec for each in spellings} == {System.parse(spec).spec}
 
 

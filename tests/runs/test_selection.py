@@ -305,6 +305,9 @@ def test_the_plain_commands_work_after_a_folder_of_ones_own(tmp_path: Path, monk
     assert command("report", "bm25", "bm25-classic", "--out", "report.html", "--tasks", folder).exit_code == 0
     said = complaint("frontier", "bm25", "bm25-classic")
     assert f"--tasks sample or --tasks {folder}" in said
+    assert command("plot", "differences", "study.toml", "--out", "d.svg").exit_code == 0
+    said = complaint("compare", "bm25", "bm25-classic", "--tasks", "custom")
+    assert said == "custom is the group of local folders and cannot be read as a whole; name the folders"
 
 
 def test_files_for_others_have_short_names_of_folders(tmp_path: Path) -> None:

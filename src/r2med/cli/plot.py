@@ -14,7 +14,7 @@ from r2med.data import load
 from r2med.data.tasks import resolve
 from r2med.diagnose.attribution import diagnose
 from r2med.diagnose.causes import LEVELS, mean_shares
-from r2med.diagnose.compare import compare
+from r2med.diagnose.compare import compare_shared
 from r2med.diagnose.frontier import COSTS, left_out, price
 from r2med.diagnose.gap import measure_gap
 from r2med.diagnose.loaded_runs import load_runs
@@ -22,7 +22,7 @@ from r2med.diagnose.score_series import board, complete_systems
 from r2med.errors import R2medError, require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.engine import Engine
-from r2med.pipeline.named_runs import lacks
+from r2med.pipeline.named_runs import lacks, share
 from r2med.render.charts import (
     average_chart,
     cause_chart,
@@ -97,10 +97,11 @@ def _tasks(asked: PlotRequest, ledger: Ledger) -> PaperChart:
 
 
 def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    if len(asked.runs) != 2:
+    shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
+    if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
     measure = str(Measure.parse(asked.metric))
-    return difference_chart(compare(ledger, asked.runs, measure, asked.tasks)[0], measure)
+    return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
 
 
 def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:

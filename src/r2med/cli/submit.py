@@ -10,6 +10,7 @@ import click
 from r2med.cli.options import ManyValues
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
+from r2med.errors import counted
 from r2med.exchange.submission import About, submit
 from r2med.exchange.verify import verify
 from r2med.runs.ledger import Ledger
@@ -52,7 +53,8 @@ def command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], name: str,
         click.secho(fault, fg="red", err=True)
     if not found.ok:
         raise click.exceptions.Exit(1)
-    click.echo(f"{out}: {len(entries)} runs, {found.figures} figures verified, {out.stat().st_size:,} bytes")
+    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    click.echo(f"{out}: {sizes}")
 
 
 def _incomplete(entry: Entry) -> str:

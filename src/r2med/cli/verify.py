@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.errors import counted
 from r2med.exchange.verify import verify
 
 
@@ -33,7 +34,8 @@ def command(file: Path, as_json: bool) -> None:
         for fault in found.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
         verdict = "verified" if found.ok else "NOT as stated"
-        click.echo(f"{file}: {verdict}; {len(found.results)} runs, {found.figures} figures computed anew")
+        sizes = f"{counted(len(found.results), 'run')}, {counted(found.figures, 'figure')}"
+        click.echo(f"{file}: {verdict}; {sizes} computed anew")
     if not found.ok:
         raise click.exceptions.Exit(1)
 

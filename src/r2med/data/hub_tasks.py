@@ -6,8 +6,8 @@ from pathlib import Path
 
 from r2med.config.names import local_copies
 from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
-from r2med.data.tasks import Task
-from r2med.errors import DataError
+from r2med.data.tasks import HUB_PREFIX, Task, other_tasks, registry
+from r2med.errors import DataError, suggest
 from r2med.storage.hub_client import Hub, Snapshot
 
 HUB = Hub("dataset", DataError)
@@ -52,6 +52,11 @@ def cached_task(task: Task) -> Snapshot | None:
 def _local_copy(task: Task) -> Snapshot | None:
     """Return the folder that `[data]` of the settings names for a task, or for the group that it belongs to."""
     folders = local_copies()
+    tasks = [each for each in (*registry().values(), *other_tasks().values()) if each.hub]
+    known = {name for each in tasks for name in (each.name, each.group)}
+    for name in folders:
+        if name not in known and not name.startswith(HUB_PREFIX):
+            raise DataError(f"[data] of the settings: no task or group {name!r}{suggest(name, known)}")
     folder = folders.get(task.name) or (folders[task.group] / task.base if task.group in folders else None)
     if folder is None:
         return None

@@ -324,6 +324,8 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
+    if name in ("custom", OWN_NANO):
+        raise DataError(f"{name} is the group of local folders and cannot be read as a whole; name the folders")
     raise DataError(
         f"no such task or folder: {name!r}{suggest(name, [*registry(), *groups(), *other_tasks(), *_other_groups()])}"
     )

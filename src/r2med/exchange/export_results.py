@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from r2med.data import load
-from r2med.data.dataset import Dataset
+from r2med.data.dataset import Dataset, Generation
 from r2med.data.run import Run
 from r2med.data.run_files import FORMATS
 from r2med.data.task_names import task_names
@@ -125,15 +125,21 @@ def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
 
 def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
     """Return the texts that expanders of a run wrote, laid out as the benchmark's are."""
-    entry, generations = found.entry, ledger.generations(found.entry)
-    first = next((one for texts in generations.values() for one in texts), None)
-    if first is None:
+    entry = found.entry
+    by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
+    for query, texts in ledger.generations(entry).items():
+        for one in texts:
+            by_writer.setdefault((one.method, one.model), {}).setdefault(query, []).append(one)
+    if not by_writer:
         raise R2medError(f"run {entry.id} of {entry.system}: no stage of it writes texts; nothing was written")
-    parts = [file_name(part) for part in (found.dataset.task.base, first.method, first.model) if part]
-    path, rows = Path(*parts, HYDOC), hydoc_rows(found.dataset.collection.queries, generations)
-    if written.get(path, rows) != rows:
-        raise R2medError(f"two of these runs wrote different texts for {path.parent}; export one at a time")
-    return {path: rows}
+    files = {}
+    for writer, generations in by_writer.items():
+        parts = [file_name(part) for part in (found.dataset.task.base, *writer) if part]
+        path, rows = Path(*parts, HYDOC), hydoc_rows(found.dataset.collection.queries, generations)
+        if written.get(path, rows) != rows:
+            raise R2medError(f"two of these runs wrote different texts for {path.parent}; export one at a time")
+        files[path] = rows
+    return files
 
 
 def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:

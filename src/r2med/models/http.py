@@ -251,8 +251,10 @@ class Address:
             return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")
         if code in self.key_codes:
             # What the server says here may quote a part of the key.
-            check = self.key_env or "its key"
-            return FatalServerError(f"{self.url} refused the key of {self.name} ({code}): check {check}")
+            names = self.key_env.split(", ") if self.key_env else []
+            unset = [name for name in names if not os.environ.get(name, "").strip()]
+            advice = f"{' and '.join(unset)} not set" if unset else f"check {self.key_env or 'its key'}"
+            return FatalServerError(f"{self.url} refused the key of {self.name} ({code}): {advice}")
         if code == 404:
             return FatalServerError(f"{self.url} does not know the model {self.id}, or has no /{self.path}: {said}")
         if fatal or code in _SETUP:

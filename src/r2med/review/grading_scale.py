@@ -116,6 +116,29 @@ def read_guideline(path: Path) -> str:
     return text
 
 
+def omit_grades(guideline: str) -> str:
+    """Return a guideline without its list of grades and the line that introduces it.
+
+    The judges of a build grade on two axes by numbers of their own; people grade by the scale of the review.
+
+    >>> omit_grades("# Relevant\\n\\nIt helps.\\n\\nGrades:\\n\\n- 3: outright.\\n- 0: not at all.\\n\\nRead it all.")
+    '# Relevant\\n\\nIt helps.\\n\\nRead it all.'
+    """
+    lines: list[str] = []
+    in_list = False
+    for line in guideline.splitlines():
+        if re.match(r"\s*(?:[-*]\s+)?\d+\s*[:=]", line):
+            while not in_list and lines and not lines[-1].strip():
+                lines.pop()
+            if not in_list and lines and lines[-1].endswith(":"):
+                lines.pop()
+            in_list = True
+        elif not (in_list and re.match(r"\s+\S", line)):
+            in_list = in_list and not line.strip()
+            lines.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
 def sentences(guideline: str) -> Sequence[str]:
     """The sentences of a guideline, each of which can be named as the cause of trouble; headings stand alone.
 

@@ -16,6 +16,7 @@ from r2med.data.dataset import Dataset
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
 from r2med.pipeline.named_runs import select
+from r2med.review.grading_scale import omit_grades
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import check_data
 
@@ -127,7 +128,7 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Any], folders: Mapping[st
                 _add_judgement(pair(row["query"], row["document"]), row)
     queries = dataset.collection.queries.position
     known = [each for each in pairs.values() if each.query in queries]
-    guideline = read_plan(folder).guideline.strip() if folder else ""
+    guideline = omit_grades(read_plan(folder).guideline) if folder else ""
     return TaskPool(dataset, known, len(entries), folder is not None, guideline)
 
 

@@ -38,10 +38,12 @@ def spelled(path: str) -> str:
 
     >>> spelled("./prompts//mine.txt"), spelled("prompts/../mine.txt"), spelled("")
     ('prompts/mine.txt', 'mine.txt', '')
+    >>> spelled(f"../{Path.cwd().name}/mine.txt")
+    'mine.txt'
     """
     if not path:
         return path
-    plain = os.path.normpath(path)
+    plain = os.path.normpath(path) if Path(path).is_absolute() else os.path.relpath(path)
     try:
         # `link/..` is the parent of where the link leads.
         same = ".." not in Path(path).parts or expanded(plain).resolve() == expanded(path).resolve()

@@ -134,6 +134,8 @@ def evaluate(
     chosen_systems = listed(systems)
     if not chosen_systems:
         raise R2medError("name at least one system, such as 'bm25'")
+    if not listed(tasks):
+        raise R2medError("name at least one task, such as 'sample/Biology'")
     for task in listed(tasks):
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
     chosen = replace(options or Options(), fresh=True) if fresh else options

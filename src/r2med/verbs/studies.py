@@ -9,6 +9,7 @@ from typing import Any
 from r2med.board.leaderboard import View
 from r2med.board.leaderboard import board as ranked_board
 from r2med.board.model import Board
+from r2med.data.published import KINDS
 from r2med.data.task_names import GROUP_TITLES
 from r2med.diagnose.attribution import diagnose as find_causes
 from r2med.diagnose.causes import Diagnosis
@@ -69,6 +70,8 @@ def board(group: str = "full", **view: Any) -> Board:
     check_type(view.get("limit", 0), (int,), "limit is a whole number")
     if group not in GROUP_TITLES:
         raise R2medError(f"no group {group!r}{suggest(group, GROUP_TITLES)}")
+    if view.get("kind") and view["kind"] not in KINDS:
+        raise R2medError(f"no kind {view['kind']!r}{suggest(view['kind'], KINDS)}")
     if "measure" in view:
         view["measure"] = str(Measure(view["measure"]))
     if "tasks" in view:
