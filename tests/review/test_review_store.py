@@ -226,7 +226,7 @@ def test_damaged_links_and_damaged_notes_of_what_was_revealed_are_not_believed(s
     invite(store, "Ada")
     store.reveal(ada.id, 1, ANSWER)
     damage(store, "UPDATE reveal SET what = 'sources'")
-    with pytest.raises(DamagedError, match="what was revealed 1 is damaged"):
+    with pytest.raises(DamagedError, match="revealed text 1 is damaged"):
         store.revealed(ada.id, 1)
     damage(store, "UPDATE invitation SET reviewer = 7")
     with pytest.raises(DamagedError, match="invitation 1 is damaged"):
