@@ -101,6 +101,22 @@ def columns_pdf(by_line: bool) -> bytes:
 
 def table_pdf() -> bytes:
     """A table of four rows between two sentences."""
+    return write_pdf(_draw_table)
+
+
+def turned_table_pdf(turn: int) -> bytes:
+    """The same table on a page that is shown turned, as wide tables are."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setPageRotation(turn)
+        canvas.translate(*{0: (0, 0), 90: (420, 0), 180: (420, 595), 270: (0, 595)}[turn])
+        canvas.rotate(turn)
+        _draw_table(canvas)
+
+    return write_pdf(draw)
+
+
+def _draw_table(canvas: Canvas) -> None:
     rows = [
         ("Drug", "Dose", "Limit"),
         ("Alpha", "<1.5", "raise by 20%"),
@@ -108,14 +124,11 @@ def table_pdf() -> bytes:
         ("Gamma", ">4", "hold"),
     ]
 
-    def draw(canvas: Canvas) -> None:
-        line(canvas, 40, 530, "The dose goes by the level.")
-        for number, row in enumerate(rows):
-            for x, cell in zip((40, 150, 260), row, strict=True):
-                line(canvas, x, 500 - _STEP * number, cell)
-        line(canvas, 40, 410, "Ask if in doubt.")
-
-    return write_pdf(draw)
+    line(canvas, 40, 400, "The dose goes by the level.")
+    for number, row in enumerate(rows):
+        for x, cell in zip((40, 150, 260), row, strict=True):
+            line(canvas, x, 370 - _STEP * number, cell)
+    line(canvas, 40, 280, "Ask if in doubt.")
 
 
 TABLE = (

@@ -15,6 +15,7 @@ from nasty_documents import (
     row,
     running_heads_pdf,
     table_pdf,
+    turned_table_pdf,
     write_docx,
 )
 
@@ -237,3 +238,38 @@ def test_a_word_file_that_is_broken_or_has_equations_is_refused(read):
         read("a.docx", b"never a zip")
     with pytest.raises(UnreadableFile, match="it has equations: save it as PDF"):
         read("b.docx", write_docx("<m:oMath/>"))
+    with pytest.raises(UnreadableFile, match="a symbol that is not known"):
+        read("c.docx", write_docx('<w:p><w:r><w:sym w:font="Own" w:char="F0B3"/></w:r></w:p>'))
+
+
+def test_fields_and_raised_numbers_of_a_word_file_are_read(read):
+    field = '<w:p><w:fldSimple w:instr="REF dose"><w:r><w:t>10 to the 9th, 10</w:t></w:r></w:fldSimple>'
+    power = '<w:r><w:rPr><w:position w:val="6"/><w:sz w:val="12"/></w:rPr><w:t>9</w:t></w:r></w:p>'
+    assert read("a.docx", write_docx(field + power)).text == "10 to the 9th, 10^9\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("5*3*2 mg", "2*500*(3*4)", "K\n>5.5 mmol/L: stop", ">= 5.5 mmol/L", ">.5 mg"),
+        *("ALT <ULN and AST >ULN", "<LLN or >ULN", "if x<y and z>w", "-5 mmol/L", "10~20"),
+    ],
+)
+def test_signs_between_numbers_are_no_markup_in_markdown(read, text):
+    assert read("a.md", text).text == " ".join(text.split()) + "\n"
+
+
+def test_markup_that_looks_like_signs_is_still_markup(read):
+    text = "*5* mg <b>now</b> <span class='x'>5</span> <https://x.org/5> <!-- note -->\n\n> 5 of us said\n\n<br/>"
+    assert read("a.md", text).text == "5 mg now 5 https://x.org/5\n5 of us said\n"
+
+
+@pytest.mark.parametrize("text", ["12%^3 of all", "fell to 0.5.^3 Then", "in 5 (2)^14 of"])
+def test_a_raised_number_is_never_glued_to_what_stands_before_it(read, text):
+    assert read("a.html", f"<p>{raised(text)}</p>").text == f"{text}\n"
+    assert read("a.pdf", lines_pdf(text)).text == f"{text}\n"
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_a_turned_page_is_read_as_a_level_one(read, turn):
+    assert read("a.pdf", turned_table_pdf(turn)).text == TABLE

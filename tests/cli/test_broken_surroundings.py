@@ -70,3 +70,12 @@ def test_a_host_that_cannot_be_a_name_is_one_line(own_home, system):
     report = r2med.evaluate(system.format(host="a" * 80 + ".org"), "sample/MedQA-Diag")
     (failed,) = report.failures
     assert "is no address of a server" in str(failed)
+
+
+@pytest.mark.parametrize("limit", [14, 15, 17])
+def test_too_few_descriptors_for_a_language_model_are_one_line(own_home, limit):
+    words = "run 'hyde(tiny@http://127.0.0.1:9/v1) >> bm25' --tasks sample/Biology --retries 0"
+    command = f"ulimit -n {limit}; {sys.executable} -m r2med {words}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "never awaited" not in done.stderr

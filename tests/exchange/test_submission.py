@@ -498,6 +498,13 @@ def test_the_commands_and_their_exit_codes(files: dict[str, bytes], tmp_path: Pa
         ("submission.json", lambda c: c["systems"][0].update(versions=[1]), "versions of bm25.* not an object"),
         ("submission.json", lambda c: c["systems"][0].update(stages={"a": 1}), "stages of bm25.* not a list"),
         ("submission.json", lambda c: c["systems"][0].update(stages=[7]), "a stage of bm25.* is not described"),
+        ("submission.json", lambda c: c.update(title=["a"]), "title is .*, not a text"),
+        ("submission.json", lambda c: c.update(authors=None), "authors is .*, not a text"),
+        (
+            "submission.json",
+            lambda c: c.update(notes="x" * 3 * 10**6),
+            "notes has 3,000,000 characters, more",
+        ),
     ],
 )
 def test_every_fact_has_the_type_that_it_should(files, name, change, said, tmp_path: Path) -> None:

@@ -199,3 +199,12 @@ def test_a_lock_held_for_long_is_one_line_that_says_by_whom(measured, tmp_path, 
 def test_bm25_does_not_touch_the_answers(own_home):
     assert CliRunner().invoke(app, ["run", "bm25", *BIOLOGY]).exit_code == 0
     assert not (own_home / "llm.sqlite").exists()
+
+
+def test_folders_that_r2med_makes_are_its_owners_alone_in_a_home_that_is_not(tmp_path):
+    (tmp_path / "home").mkdir(mode=0o755)
+    done = r2med("run", "bm25", "wordllama", "--tasks", "sample/Biology", home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir() if path.is_dir()}
+    assert {"vectors", "progress"} <= modes.keys()
+    assert set(modes.values()) == {0o700}

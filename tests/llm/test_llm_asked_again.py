@@ -20,7 +20,7 @@ from reviewing import make_project
 
 from r2med.build.builder import Builder
 from r2med.cli.main import app
-from r2med.errors import StoreWarning
+from r2med.errors import R2medError, StoreWarning
 from r2med.llm import RawAnswer, Usage, add_model, scripted, session
 from r2med.llm.reply_cache import ReplyCache
 from r2med.pipeline.engine import quiet
@@ -264,3 +264,10 @@ def test_a_figure_that_lacks_answers_has_a_star_and_the_share_that_was_decided(t
     assert paired.rows[0][5].wide == "+0.00*"
     for form, write in RAG_FORMATS.items():
         assert any("100.00" in line and "*" in line for line in write(report).splitlines()), form
+
+
+def test_a_build_that_lost_every_question_to_a_faulty_model_says_that_it_asks_again(tmp_path):
+    model = Faulty(lambda request: "", FAULTS["content filter"])
+    add_model(scripted(model.answer, "faulty"))
+    with session(), pytest.raises(R2medError, match=r"\d+ items without a usable answer: the same command asks again"):
+        Builder(write_plan(tmp_path / "build", "faulty")).run()

@@ -8,7 +8,7 @@ import pytest
 
 from llm.asking import model_at
 from llm.chat_server import Say
-from r2med.llm import Client, Failed, Limits
+from r2med.llm import Client, Failed, Limits, reading
 from r2med.llm.reading import (
     read_cited_answer,
     read_class,
@@ -99,3 +99,17 @@ def test_a_long_wait_is_said_once(serve, capsys):
         replies = client.ask_all([model_at(server).request(name) for name in ("one", "two")])
     assert not any(isinstance(reply, Failed) for reply in replies)
     assert capsys.readouterr().err.count("waiting 5 s, as the server asks for") == 1
+
+
+@pytest.mark.parametrize("reply", ["{a}" * 3000, r"\frac{a}{b} " * 1500, "{" * 20_000, '{"a":' * 9000, '{"a' * 9000])
+def test_a_reply_full_of_braces_is_read_in_one_pass(reply, monkeypatch):
+    tried = []
+    loads = reading.orjson.loads
+    monkeypatch.setattr(reading.orjson, "loads", lambda text: tried.append(text) or loads(text))
+    assert reading.read_object(f'{{"grade": 1}} {reply}') == {"grade": 1}
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("reply", ['{"grade": NaN}', '{"grade": 1, "note": "\\ud800"}', '{"grade": 1', "[1, 2]"])
+def test_what_is_not_json_is_no_object(reply):
+    assert reading.read_object(reply) is None

@@ -59,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "copies").mkdir()
     (folder / "copies" / "r2med.toml").write_text(f'[data]\nfull = "{SAMPLE}"\n')
     (folder / "script.jsonl").write_text(
-        json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch."}) + "\n", "utf-8"
+        json.dumps({"match": "touch|Doppler|skin", "reply": "The cerebellum predicts touch.\nClass: other"}) + "\n",
+        "utf-8",
     )
     (folder / "said.jsonl").write_text(json.dumps({"reply": "Answer: ethylene [1]"}) + "\n", "utf-8")
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}

@@ -142,7 +142,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(place: Path, tmp_path: Pa
     assert "exists already" in str(CliRunner().invoke(app, words).exception)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.pt"])
 def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(place: Path, tmp_path: Path, name: str) -> None:
     words = training(place, "dense", tmp_path / "hurt", steps=16)
     child = children.start(children.train_quietly, words)
@@ -167,6 +167,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(place: Path, tm
     told = (tmp_path / "said-0").read_text()
     before = f"checkpoint-{int(newest.name.rpartition('-')[2]) - 2}"
     assert work / before in whole
+    assert f"now: r2med run {tmp_path / 'hurt'}" in told
     words_of_warning = f"{newest.name} changed on the disk since written and cannot be used; training goes on from"
     assert f"{words_of_warning} {before}" in told, told
     assert json.loads((tmp_path / "hurt" / "training.json").read_text())["history"][0] == MARK

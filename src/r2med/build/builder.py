@@ -25,7 +25,7 @@ from r2med.build.read_tables import read_questions
 from r2med.build.select_questions import Selection, select, select_question, verdict
 from r2med.build.step_pricing import Foreseen, price_step
 from r2med.build.step_runner import Step, make_items, open_items, refuse_silence, run_step, step_key
-from r2med.errors import R2medError, suggest
+from r2med.errors import R2medError, counted, suggest
 from r2med.pipeline.engine import Engine, quiet
 from r2med.storage.files import write_file
 
@@ -208,8 +208,11 @@ class Builder:
 
     def _refuse_none(self, step: str, questions: Sequence[Question]) -> None:
         if not questions:
-            why = max(self.counts[-1].dropped.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
-            raise R2medError(f"no question is left after {step} (most often: {why}){self._advice}")
+            count = self.counts[-1]
+            why = max({**count.dropped, **count.failed}.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
+            left = sum(each.left for each in self.counts)
+            again = f"; {counted(left, 'item')} without a usable answer: the same command asks again" if left else ""
+            raise R2medError(f"no question is left after {step} (most often: {why}){again}{self._advice}")
 
     def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
         for each in question_steps(self.plan):

@@ -25,6 +25,13 @@ _PAGE_ROLES = {"banner", "contentinfo", "navigation", "search"}
 _SECTIONS = {"article", "blockquote", "main", "section"}
 _HIDDEN_STYLE = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _POWER = re.compile(r"[+\-−–]?\d")
+_INLINE = {
+    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "dfn", "em", "font", "i", "img", "ins", "kbd",
+    "label", "mark", "q", "rp", "rt", "ruby", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var",
+    "wbr",
+}  # fmt: skip
+_TAG = re.compile(r"""</?([a-zA-Z][\w-]*)(?:\s+[\w:-]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))*\s*/?>""")
+_LESS, _TIMES, _GREATER = re.compile(r"<(?![!?])"), re.compile(r"(?<=[\d.)])\*(?=[\d.(])"), re.compile(r">(=|\.?\d)")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(---|\.\.\.)[ \t]*(\n|\Z)", re.DOTALL)
 
 
@@ -50,23 +57,78 @@ def read_html(page: str) -> Markup:
 
 def read_markdown(text: str) -> Markup:
     """Return the words of a Markdown file as a page made of it would show them; its front matter is left out."""
-    from markdown_it import MarkdownIt
-
     front = _FRONT_MATTER.match(text)
     named = re.search(r"(?m)^title[ \t]*:[ \t]*(.+?)[ \t]*$", front[1] or "") if front else None
-    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text[front.end() :] if front else text)
+    page = _markdown_parser().render(text[front.end() :] if front else text)
     title, words, headings = read_html(f"<body>{page}</body>")
     return named[1].strip("\"'") if named else title, words, headings
+
+
+def _markdown_parser() -> Any:
+    """Build a parser that keeps signs between numbers: 5*3*2, a line that begins with >5.5, <LLN and >ULN."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import blockquote
+
+    def read_star(state: Any, silent: bool) -> bool:
+        return _keep_sign(state, silent, _TIMES)
+
+    def read_less_than(state: Any, silent: bool) -> bool:
+        tag = _TAG.match(state.src, state.pos)
+        return not (tag and tag[1].lower() in _INLINE | _BLOCKS | _LEFT_OUT) and _keep_sign(state, silent, _LESS)
+
+    def read_quote(state: Any, start: int, end: int, silent: bool) -> bool:
+        place = state.bMarks[start] + state.tShift[start]
+        return not _GREATER.match(state.src, place) and blockquote(state, start, end, silent)
+
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    parser.inline.ruler.before("emphasis", "star", read_star)
+    parser.inline.ruler.before("html_inline", "less_than", read_less_than)
+    parser.block.ruler.at("blockquote", read_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    return parser
+
+
+def _keep_sign(state: Any, silent: bool, sign: re.Pattern[str]) -> bool:
+    """Read one character as text where the pattern matches."""
+    if not sign.match(state.src, state.pos):
+        return False
+    if not silent:
+        state.pending += state.src[state.pos]
+    state.pos += 1
+    return True
 
 
 def read_docx(content: bytes) -> Markup:
     """Return the words of a Word file, without the header and footer of its pages and without deleted text."""
     import mammoth
 
-    with ZipFile(io.BytesIO(content)) as archive:
-        if b"<m:oMath" in archive.read("word/document.xml"):
-            raise ValueError("it has equations: save it as PDF")
-    return read_html(f"<body>{mammoth.convert_to_html(io.BytesIO(content)).value}</body>")
+    done = mammoth.convert_to_html(_adapt_docx(content))
+    for message in done.messages:
+        if "w:sym" in message.message:
+            raise ValueError(
+                f"it has a symbol that is not known ({message.message.rpartition(': ')[2]}): save it as PDF"
+            )
+    return read_html(f"<body>{done.value}</body>")
+
+
+_DOCX_PARTS = re.compile(r"word/(document|footnotes|endnotes)\.xml")
+_DOCX_WRAPPERS = re.compile(rb"(</?w:)(?:fldSimple|dir|bdo)\b")
+_DOCX_RAISED = re.compile(rb"<w:position w:val=.[1-9]\d*.\s*/>")
+
+
+def _adapt_docx(content: bytes) -> io.BytesIO:
+    """Return a Word file with the elements that mammoth leaves out replaced by equal ones that it reads."""
+    adapted = io.BytesIO()
+    with ZipFile(io.BytesIO(content)) as archive, ZipFile(adapted, "w") as written:
+        for info in archive.infolist():
+            part = archive.read(info)
+            if _DOCX_PARTS.fullmatch(info.filename):
+                if b"<m:oMath" in part:
+                    raise ValueError("it has equations: save it as PDF")
+                part = _DOCX_WRAPPERS.sub(rb"\1smartTag", part)
+                part = _DOCX_RAISED.sub(b'<w:vertAlign w:val="superscript"/>', part)
+            written.writestr(info.filename, part)
+    adapted.seek(0)
+    return adapted
 
 
 class _PageReader:
@@ -152,7 +214,7 @@ def _scripted(node: Any, tag: str, before: str) -> str:
     follows = node.next
     if follows is not None and follows.tag == "-text" and re.match(r"\s*[/⁄]\s*$", follows.text(deep=False) or ""):
         return f" {text}"
-    return f"^{text}" if _POWER.match(text) and re.search(r"[\w)]$", before) else text
+    return f"^{text}" if _POWER.match(text) and re.search(r"\S$|\d\s$", before) else text
 
 
 def _item_mark(node: Any) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ def read_pdf(content: bytes) -> tuple[str, str]:
         heights, pages = [], []
         for page in document:
             heights.append(page.get_height())
-            pages.append(_order(_find_pieces(page)))
+            pages.append([line for pieces in _find_pieces(page) for line in _order(pieces)])
             page.close()
     finally:
         document.close()
@@ -71,6 +71,10 @@ def read_pdf(content: bytes) -> tuple[str, str]:
 
 
 class _Character(NamedTuple):
+    """A character, placed as if the page were turned until its line is level."""
+
+    turn: int
+    """Quarter turns of its line against the page, clockwise."""
     text: str
     left: float
     right: float
@@ -82,10 +86,12 @@ class _Character(NamedTuple):
 def _characters(page: Any) -> Iterator[_Character]:
     """Yield each visible character of a page in the order in which the file draws them."""
     import ctypes
+    from math import pi
 
     import pypdfium2.raw as pdfium
 
     textpage = page.get_textpage()
+    width, height = page.get_size()
     box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     first_half, after_space = 0, False
     raw = textpage.raw
@@ -105,17 +111,26 @@ def _characters(page: Any) -> Iterator[_Character]:
         pdfium.FPDFText_GetLooseCharBox(raw, place, box)
         pdfium.FPDFText_GetCharOrigin(raw, place, x, y)
         size = pdfium.FPDFText_GetFontSize(raw, place) or 1.0
-        yield _Character(text, box.left, box.right, y.value, size, after_space)
+        turn = round(pdfium.FPDFText_GetCharAngle(raw, place) / (pi / 2)) % 4
+        left, right, base = (
+            (box.left, box.right, y.value),
+            (height - box.top, height - box.bottom, x.value),
+            (width - box.right, width - box.left, height - y.value),
+            (box.bottom, box.top, width - x.value),
+        )[turn]
+        yield _Character(turn, text, left, right, base, size, after_space)
         after_space = False
     textpage.close()
 
 
-def _find_pieces(page: Any) -> list[_Piece]:
-    """Return the pieces of a page in the order in which the file draws them."""
-    pieces: list[_Piece] = []
-    edge, raised = 0.0, False
+def _find_pieces(page: Any) -> list[list[_Piece]]:
+    """Return the pieces of a page in the order in which the file draws them, turned ones apart from level ones."""
+    turns: list[list[_Piece]] = [[], [], [], []]
+    edge, raised, turn = 0.0, False, 0
     for each in _characters(page):
-        piece = pieces[-1] if pieces else None
+        pieces = turns[each.turn]
+        piece = pieces[-1] if pieces and each.turn == turn else None
+        turn = each.turn
         if piece is None or not _continues(piece, each, each.left - edge):
             pieces.append(_Piece(each.left, each.right, each.base, each.size, each.text))
             edge, raised = each.right, False
@@ -127,9 +142,9 @@ def _find_pieces(page: Any) -> list[_Piece]:
             piece.text += _RAISED
         piece.text += each.text
         piece.right, edge, raised = max(piece.right, each.right), each.right, lifted
-    for piece in pieces:
+    for piece in chain.from_iterable(turns):
         piece.text = _write_powers(piece.text)
-    return pieces
+    return turns
 
 
 def _is_script(piece: _Piece, each: _Character) -> bool:
@@ -144,7 +159,7 @@ def _continues(piece: _Piece, each: _Character, gap: float) -> bool:
 
 def _write_powers(text: str) -> str:
     """Return the text with a caret before raised numbers: 10^9, never 109."""
-    return re.sub(rf"(?<=\w){_RAISED}(?=[+\-−–]?\d)", "^", text).replace(_RAISED, "")
+    return re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", text).replace(_RAISED, "")
 
 
 def _order(pieces: Sequence[_Piece]) -> list[_Line]:

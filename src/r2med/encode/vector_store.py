@@ -28,7 +28,7 @@ from r2med.encode.text_hashes import SortedHashes, TextHashes
 from r2med.encode.vector_shards import ENTRY, Entries, Shard, ShardWriter, entry_count, merge_shards, read_shard
 from r2med.errors import R2medError, suggest
 from r2med.storage.cache import cache_key
-from r2med.storage.files import lock_open_file, write_file
+from r2med.storage.files import lock_open_file, make_private, write_file
 from r2med.storage.home import home
 from r2med.storage.scratch import is_short, scratch_column, spans
 
@@ -186,7 +186,7 @@ class VectorStore:
     def writer(self) -> ShardWriter:
         """A new shard of this setting."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
             _describe(self.folder, self.settings, self.precision)
             self._merge()
         except OSError as error:

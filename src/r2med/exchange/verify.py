@@ -7,7 +7,7 @@ name among the registered ones, so it cannot point at files of this machine; not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from r2med.exchange.submission import (
     MANIFEST,
     RESULTS,
     VERSION,
+    About,
     averages,
     own_digest,
     read_archive,
@@ -121,6 +122,7 @@ class _Check:
         stated, description = _object(files, RESULTS), _object(files, DESCRIPTION)
         results = _rows(stated, "results", RESULTS)
         _check_complete(files, results, description)
+        _check_about(description)
         self.files, self.stated, self.description, self.results = files, stated, description, results
         for row in results:
             try:
@@ -184,6 +186,20 @@ def _check_complete(
         _check_types(row, DESCRIPTION, _SYSTEM_TYPES)
         if not all(map(_is_stage, row["stages"])):
             raise DataError(f"{DESCRIPTION}: a stage of {row['system']} is not described as r2med describes one")
+
+
+_LONGEST_TEXT = 10_000
+"""Characters of what submitters say of themselves."""
+
+
+def _check_about(description: Mapping[str, Any]) -> None:
+    """Check that what pages show of the submitter is a text of a page's length; none of it is needed."""
+    for each in fields(About):
+        name, value = each.name, description.get(each.name, "")
+        if not isinstance(value, str):
+            raise DataError(f"{DESCRIPTION}: {name} is {describe(value)}, not a text")
+        if len(value) > _LONGEST_TEXT:
+            raise DataError(f"{DESCRIPTION}: {name} has {len(value):,} characters, more than {_LONGEST_TEXT:,}")
 
 
 def _is_stage(stage: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -42,7 +43,11 @@ class Loop:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("on the client's own loop, `await client.ask(...)`, and run blocking tools in a thread")
-        loop = self._started()
+        try:
+            loop = self._started()
+        except OSError:
+            work.close()
+            raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
@@ -84,11 +89,19 @@ class Loop:
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
+                _check_descriptors()
                 self._loop = asyncio.new_event_loop()
                 # A daemon: a second Ctrl-C must not wait for a server that hangs.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _check_descriptors() -> None:
+    """Raise OSError if no event loop can be opened: one that fails half made prints a traceback when collected."""
+    one, other = socket.socketpair()
+    with one, other, one.dup():
+        pass
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from json import JSONDecoder
 from typing import Any, NamedTuple
 
 import orjson
@@ -154,21 +155,28 @@ def _uncited(answer: str) -> str:
     return " ".join(_CITED.sub(" ", answer).split()).strip(" *_`")
 
 
+_DECODER = JSONDecoder()
+
+
 def read_object(text: str) -> dict[str, Any] | None:
     """The last JSON object in a reply, whatever stands around it.
 
     >>> read_object('Sure: {"a": 1}. Done')
     {'a': 1}
+    >>> read_object('{"a": 1} or {"a": 2, "b": {"c": 3}}')
+    {'a': 2, 'b': {'c': 3}}
     """
-    ends = [match.end() for match in re.finditer(r"\}", text)]
-    for start in reversed([match.start() for match in re.finditer(r"\{", text)]):
-        for end in (place for place in ends if place > start):
-            try:
-                value = orjson.loads(text[start:end])
-            except orjson.JSONDecodeError:
-                continue
-            return value if isinstance(value, dict) else None
-    return None
+    last: dict[str, Any] | None = None
+    end = 0
+    for start in (match.start() for match in re.finditer(r"\{", text)):
+        if start < end:
+            continue
+        try:
+            _, stop = _DECODER.raw_decode(text, start)
+            last, end = orjson.loads(text[start:stop]), stop
+        except (ValueError, RecursionError):
+            continue
+    return last
 
 
 _BRACKETED = re.compile(r"[\[【]\s*(\d{1,9})\s*[\]】]")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from r2med.errors import R2medError
 from r2med.storage.checksums import KEY, is_unchanged, write_checksums
-from r2med.storage.files import draft_folder, sweep, unwritable
+from r2med.storage.files import draft_folder, make_private, sweep, unwritable
 from r2med.storage.home import home
 
 
@@ -42,7 +42,7 @@ class Cache:
         if self.has(kind, key):
             return target
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_private(target.parent)
             sweep(self.root, "*/.*")
             if target.is_dir():
                 self.drop(kind, key)  # the entry of another key

@@ -242,6 +242,13 @@ def _lock(handle: int, *, wait: bool) -> bool:
     return True
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, readable by their owner alone: texts may be of patients."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def lock_open_file(handle: int) -> bool:
     """Lock an open file until it is closed; return False when another process has it, or there are no locks there."""
     return _lock(handle, wait=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, one_line
-from r2med.storage.files import HeldFile, remove_abandoned, sweep, write_file
+from r2med.storage.files import HeldFile, make_private, remove_abandoned, sweep, write_file
 from r2med.storage.home import home
 from r2med.storage.process_mark import process_mark
 from r2med.storage.work_states import BROKEN, FINISHED, KEPT, KILLED, RUNNING, STOPPED
@@ -209,7 +209,7 @@ class ProgressFile:
         self._written = time.time()
         with suppress(OSError, R2medError):
             # A full disk must not stop the work that is only being told about.
-            _folder().mkdir(parents=True, exist_ok=True)
+            make_private(_folder())
             self._held.put(_folder() / f"{self._work.name}.json", _encoded(self._work))
 
 
