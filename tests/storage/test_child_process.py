@@ -17,7 +17,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("module", ["r2med.encode.workers", "r2med.retrieve.second_indexer"])
+@pytest.mark.parametrize("module", ["r2med.encode.workers"])
 def test_a_process_does_not_outlive_a_killed_caller(module):
     caller = subprocess.Popen([sys.executable, "-c", CALLER, module], stdout=subprocess.PIPE)
     process = Path("/proc") / caller.stdout.readline().decode().strip() / "cmdline"
