@@ -18,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from threading import Lock, Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,10 +88,10 @@ class SecondIndexer:
         self._queue, self._block = queue, block_size(memory)
         folder.mkdir()
         # Not a fork: nothing of threads or of CUDA is carried over.
-        self._pool = futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        self._sent: list[futures.Future[None]] = []
+        self._pool = futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start, (folder, memory))
+        self._sent: list[futures.Future[Any]] = []
         with suppress(OSError), _hidden_script():
-            self._sent.append(self._pool.submit(_start, folder, memory))
+            self._sent.append(self._pool.submit(os.getpid))
         self._result: futures.Future[tuple[list[Path], NDArray[np.int32]]] | None = None
 
     def __enter__(self) -> Self:
