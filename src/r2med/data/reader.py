@@ -26,7 +26,6 @@ from r2med.errors import DataError
 from r2med.storage.cache import Cache, cache_key
 from r2med.storage.file_hashes import FileHashes, Stamp, stamp
 from r2med.storage.files import draft_folder, sweep, unwritable
-from r2med.storage.heap import keep_memory_at_hand
 
 FORMAT = 3
 """Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
@@ -65,7 +64,6 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     """The same, from memory where these very bytes were read before; what is too large for memory is stored."""
     if not _large(files):
         return read_corpus(files, found)
-    keep_memory_at_hand()
     cache = Cache.default()
     if is_huge(files):
         return _stored_corpus(files, found, cache)

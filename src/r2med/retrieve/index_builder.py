@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
 from r2med.data.run import id_order
-from r2med.retrieve.both_ends import BothEnds, is_worthwhile
 from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.postings_builder import GivenTerms, PostingsBuilder, Report, TextBuilder, block_size, fill
 from r2med.retrieve.sorted_runs import TERMS, ColumnWriter, TermPostings, merge_runs, read_column
+from r2med.retrieve.two_processes import SecondIndexer, TextQueue, is_worthwhile
 from r2med.storage.checksums import write_checksums
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
     (['cell', 'wall'], [3, 1], [0, 1])
     """
     builder = TextBuilder()
-    fill(builder, BothEnds(documents.texts).from_front(block_size()), progress)
+    fill(builder, TextQueue(documents.texts).blocks(block_size()), progress)
     run = builder.take_run()
     names = [term.decode() for term in run.terms]
     return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
@@ -46,41 +46,32 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
 
 def write_index(documents: Texts, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
     """Write the index of some documents into a folder, with about so many bytes of memory."""
-    ends = BothEnds(documents.texts)
     if is_worthwhile(documents.texts):
-        _write_index_by_two(ends, documents.ids, folder, memory, progress)
+        _write_index_by_two(documents, folder, memory, progress)
         return
     builder = TextBuilder.within(folder / _RUNS, memory)
-    fill(builder, ends.from_front(block_size(memory)), progress)
+    fill(builder, TextQueue(documents.texts).blocks(block_size(memory)), progress)
     _finish(builder, documents.ids, folder, memory)
 
 
-def _write_index_by_two(ends: BothEnds, ids: Sequence[str], folder: Path, memory: int, progress: Report) -> None:
-    """Write an index together with a second process, half of the memory for each."""
-    from r2med.retrieve.second_indexer import SecondIndexer  # small collections do without it
-
+def _write_index_by_two(documents: Texts, folder: Path, memory: int, progress: Report) -> None:
+    """Write an index together with a worker, half of the memory for each."""
     share = memory // 2
     builder = TextBuilder.within(folder / _RUNS, share)
-    done = 0.0
-
-    def report(more: float) -> None:
-        nonlocal done
-        done += more
-        progress(more)
-
-    with SecondIndexer(ends, folder / _SECOND, share) as second:
-        fill(builder, ends.from_front(block_size(share)), lambda more: report(more + second.newly_sent()))
+    queue = TextQueue(documents.texts)
+    with SecondIndexer(queue, folder / _SECOND, share) as worker:
+        progress(worker.feed())
+        fill(builder, queue.blocks(block_size(share)), lambda more: progress(more + worker.feed()))
+        worker.finish()
         builder.spill()
-        part = second.finish()
-    if part is None:
-        # What it had is worked on here, as if it had never been sent.
+        result = worker.result()
+    if result is None:
         shutil.rmtree(folder / _SECOND, ignore_errors=True)
-        fill(builder, ends.from_meeting(block_size(share)))
-        _finish(builder, ids, folder, memory)
-    else:
-        runs, lengths = part
-        _merge([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), ids, folder, memory)
-    progress(len(ids) - done)
+        fill(builder, TextQueue(documents.texts, start=queue.stop).blocks(block_size(share)))
+        _finish(builder, documents.ids, folder, memory)
+        return
+    runs, lengths = result
+    _merge([*builder.runs, *runs], np.concatenate([builder.lengths, lengths]), documents.ids, folder, memory)
 
 
 def write_vector_index(

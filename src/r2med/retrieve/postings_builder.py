@@ -7,30 +7,24 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.retrieve.beside import Beside
 from r2med.retrieve.sorted_runs import TermPostings, append_places, save_run
-from r2med.storage.heap import keep_memory_at_hand
+from r2med.text import analyze_pieces
 from r2med.text.blocks import JoinedTexts, cut_joined
-from r2med.text.packed_words import WordList
-from r2med.text.term_ids import SortedTerms, TermIds
-from r2med.text.word_terms import analyze_words
+from r2med.text.piece_ids import PieceIds
 
 if TYPE_CHECKING:
     from r2med.encode.sparse_vectors import SparseVectors
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time, where memory allows."""
-_AT_HAND = 6_000_000
-"""Bytes of memory that are asked for while there is nothing else to do."""
 _BYTES_A_CHARACTER = 64
-"""What a character of a block takes while it is worked on, with the next block at its side."""
+"""What a character of a block takes while it is worked on."""
 _BYTES_A_POSTING = 22
 """What a posting takes until it is written: as it was gathered, as it is sorted, and on its way there."""
 _BYTES_A_NAME = 130
@@ -51,60 +45,24 @@ class TextBlock(NamedTuple):
     """The number of the first of them."""
     texts: JoinedTexts
 
-
-class _NumberedBlock(NamedTuple):
-    """A block of texts cut into pieces, and what a table of numbers says of them."""
-
-    first: int
-    """The number of its first document."""
-    documents: int
-    """How many documents it has."""
-    owners: NDArray[np.int32]
-    """Which of them each piece comes from."""
-    numbers: NDArray[np.int32]
-    """The number of each piece."""
-    new: WordList
-    """Pieces that the table had never met, in the order of their numbers."""
+    @property
+    def documents(self) -> int:
+        """How many they are."""
+        return len(self.texts.lengths)
 
 
 def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
-    """Have a builder take in blocks of texts; `progress` is told of the documents, block by block."""
-    keep_memory_at_hand()  # that of one block serves for the next
-    # Cutting and numbering are numpy's work and analysis is Python's: one block is cut while another is analyzed.
-    numbered: Beside[_NumberedBlock] | None = None
+    """Add blocks of texts to a builder and report the number of documents, block by block."""
     for block in blocks:
-        # A table numbers one block at a time: the one before it first.
-        before = None if numbered is None else numbered.result()
-        table = builder.numbers
-        numbered = Beside(partial(_numbered, block, table))
-        if before is None:
-            # Nothing can be added before the first block has its numbers: time to come by some memory.
-            np.ones(_AT_HAND, dtype=np.uint8)
-        else:
-            _add(builder, before, progress)
-            if builder.numbers is not table:
-                # It is being numbered by a table that has been forgotten; two at a time would take too much memory.
-                numbered.result()
-                numbered = Beside(partial(_numbered, block, builder.numbers))
-    if numbered is not None:
-        _add(builder, numbered.result(), progress)
+        builder.add(block)
+        progress(block.documents)
 
 
-def _add(builder: TextBuilder, block: _NumberedBlock, progress: Report) -> None:
-    builder.add(block)
-    progress(block.documents)
+class SortedTerms(NamedTuple):
+    """Terms in alphabetical order, that of their bytes."""
 
-
-def _numbered(block: TextBlock, table: TermIds) -> _NumberedBlock:
-    if not len(table):
-        keep_memory_at_hand()  # each thread has a heap of its own
-    pieces = cut_joined(block.texts)
-    short, long = pieces.short(), pieces.long()
-    owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
-    long_words, packed = [pieces.word(place) for place in long.tolist()], pieces.packed
-    del pieces  # whose memory is of use again
-    numbers, new = table.number(packed.at(short), long_words)
-    return _NumberedBlock(block.first, len(block.texts.lengths), owners, numbers, new)
+    names: list[bytes]
+    numbers: NDArray[np.int64]
 
 
 class _Terms(Protocol):
@@ -124,7 +82,7 @@ class GivenTerms:
     """Terms that are known beforehand: the number of each is its place."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
+        self._names = [name.encode() for name in names]
 
     def __len__(self) -> int:
         return len(self._names)
@@ -135,10 +93,35 @@ class GivenTerms:
         return _BYTES_A_NAME * len(self._names)
 
     def by_name(self) -> SortedTerms:
-        """All of them in alphabetical order."""
-        names = [name.encode() for name in self._names]
-        order = sorted(range(len(names)), key=names.__getitem__)
-        return SortedTerms([names[place] for place in order], np.array(order, dtype=np.int64))
+        """Sort the terms."""
+        return _sort_terms(self._names)
+
+
+class TextTerms(dict[bytes, int]):
+    """Terms of texts, numbered as they are first looked up.
+
+    >>> terms = TextTerms()
+    >>> [terms[term] for term in (b"wall", b"cell", b"wall")], terms.by_name().names
+    ([0, 1, 0], [b'cell', b'wall'])
+    """
+
+    def __missing__(self, term: bytes) -> int:
+        number = self[term] = len(self)
+        return number
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take."""
+        return _BYTES_A_NAME * len(self)
+
+    def by_name(self) -> SortedTerms:
+        """Sort the terms."""
+        return _sort_terms(list(self))
+
+
+def _sort_terms(names: Sequence[bytes]) -> SortedTerms:
+    order = sorted(range(len(names)), key=names.__getitem__)
+    return SortedTerms([names[number] for number in order], np.array(order, dtype=np.int64))
 
 
 class _Block(NamedTuple):
@@ -246,15 +229,15 @@ class PostingsBuilder:
 class TextBuilder(PostingsBuilder):
     """Takes in blocks of text; knows the pieces and terms met since it last forgot them, and each piece's terms."""
 
-    terms: TermIds
+    terms: TextTerms
 
     def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
-        super().__init__(TermIds(), folder, memory)
+        super().__init__(TextTerms(), folder, memory)
         self._forget()
 
     def _forget(self) -> None:
-        self.numbers = TermIds()
-        self.terms = TermIds()
+        self.pieces = PieceIds()
+        self.terms = TextTerms()
         self.piece_counts = np.empty(0, dtype=np.int32)
         self.piece_starts = np.empty(0, dtype=np.int64)
         self.piece_terms = np.empty(0, dtype=np.int32)
@@ -268,27 +251,34 @@ class TextBuilder(PostingsBuilder):
     def _vocabulary(self) -> int:
         """About how many bytes pieces and terms take, with room for the arrays to be copied as they grow."""
         pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
-        return pieces + self.numbers.nbytes + self.terms.nbytes
+        return pieces + self.pieces.nbytes + self.terms.nbytes
 
     @classmethod
     def within(cls, folder: Path, memory: int) -> TextBuilder:
         """A builder that takes about so much memory, the blocks that it is given included."""
         return cls(folder, memory - block_size(memory) * _BYTES_A_CHARACTER)
 
-    def add(self, block: _NumberedBlock) -> None:
-        """Take in a block, numbered by this builder's table, after those that were numbered before it."""
-        self._learn(block.new)
-        terms, owners = self._tokens(block.numbers, block.owners)
+    def add(self, block: TextBlock) -> None:
+        """Take in a block."""
+        pieces = cut_joined(block.texts)
+        short, long = pieces.short(), pieces.long()
+        owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
+        long_pieces = [pieces.word(place) for place in long.tolist()]
+        numbers, new = self.pieces.number(pieces.packed.at(short), long_pieces)
+        self._learn(new)
+        terms, owners = self._tokens(numbers, owners)
         lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
         self._take(self._count(terms, owners, block), lengths)
 
-    def _learn(self, new: WordList) -> None:
-        """Analyze pieces never met before and note their terms' numbers, first come first numbered."""
-        counts, terms, places = analyze_words(new)
-        numbers = np.empty(terms.size, dtype=np.int32)
-        numbers[places], _ = self.terms.number(*terms)
+    def _learn(self, new: Sequence[bytes]) -> None:
+        """Analyze pieces never met before and note the numbers of their terms."""
+        # No piece and no token contains a blank.
+        tokens, counted = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
+        counts = np.array(counted, dtype=np.int32)
+        names = " ".join(tokens).encode().split()
+        numbers = np.fromiter(map(self.terms.__getitem__, names), np.int32, len(names))
         starts = len(self.piece_terms) + np.cumsum(counts) - counts
-        self.piece_counts = np.concatenate([self.piece_counts, counts.astype(np.int32)])
+        self.piece_counts = np.concatenate([self.piece_counts, counts])
         self.piece_starts = np.concatenate([self.piece_starts, starts])
         self.piece_terms = np.concatenate([self.piece_terms, numbers])
 
@@ -308,7 +298,7 @@ class TextBuilder(PostingsBuilder):
             places = places[counts.take(places, mode="clip") > level]
         return np.concatenate(terms), np.concatenate(where)
 
-    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int32], block: _NumberedBlock) -> _Block:
+    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int32], block: TextBlock) -> _Block:
         """Sort tokens by term and document and count equal ones."""
         bits = max(block.documents - 1, 1).bit_length()
         key_bits = bits + len(self.terms).bit_length()

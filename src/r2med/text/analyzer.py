@@ -66,6 +66,8 @@ _ascii_words: Final = re.compile(
     re.ASCII,
 ).findall
 
+_is_ascii_number: Final = re.compile(r"[0-9]+(?:[.,][0-9]+)*").fullmatch
+
 # What may stand around a word in a piece without being part of it. (An underscore would be.)
 _ASCII_MARKS: Final = "\"#'*,.:;"
 
@@ -110,6 +112,10 @@ def analyze_pieces(pieces: Iterable[str]) -> PieceTokens:
                     # Pieces are distinct, so that a table of words already met would mostly be in the way.
                     tokens.append(stem_basic(word))
                     counts.append(1)
+                continue
+            if _is_ascii_number(word) and len(word) <= MAX_UNITS:
+                tokens.append(word)
+                counts.append(1)
                 continue
         terms = analyze(piece)
         tokens += terms

@@ -8,14 +8,16 @@ the text and numbering the pieces, is done by numpy on UTF-8 bytes, without a Py
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.text import BREAK
-from r2med.text.packed_words import PACKED, WORD, PackedWords
 
+WORD: Final = np.dtype("<u8")
+PACKED: Final = 2 * WORD.itemsize
+"""The longest piece, in bytes, that can be packed."""
 STOPS = ".,:;"
 """Marks that only ever belong to a token between two of its letters or digits, and mostly stand at a word's end."""
 
@@ -33,6 +35,44 @@ def _byte_table() -> bytes:
 _BYTES = _byte_table()
 _FIRST = np.array([(1 << 8 * length) - 1 for length in range(WORD.itemsize + 1)], dtype=WORD)
 """Masks that keep the first 0, 1, ... 8 bytes of a word."""
+
+
+class PackedPieces(NamedTuple):
+    """Pieces of at most sixteen bytes, none of them zero, as two columns of numbers."""
+
+    low: NDArray[np.uint64]
+    """Bytes 0 to 7 as a number, zeros behind the end."""
+    high: NDArray[np.uint64]
+    """Bytes 8 to 15."""
+
+    @classmethod
+    def of(cls, words: Sequence[bytes]) -> PackedPieces:
+        """Pack some pieces.
+
+        >>> PackedPieces.of([b"renal", b"cardiomyopathy"]).words()
+        [b'renal', b'cardiomyopathy']
+        """
+        columns = np.array(words, dtype=f"S{PACKED}").view(WORD).reshape(-1, 2)
+        return cls(columns[:, 0].copy(), columns[:, 1].copy())
+
+    @property
+    def size(self) -> int:
+        """The number of pieces."""
+        return len(self.low)
+
+    def at(self, places: NDArray[np.intp]) -> PackedPieces:
+        """Return the pieces at some places."""
+        return PackedPieces(self.low.take(places, mode="clip"), self.high.take(places, mode="clip"))
+
+    def part(self, start: int, stop: int) -> PackedPieces:
+        """Return the pieces from one place to another."""
+        return PackedPieces(self.low[start:stop], self.high[start:stop])
+
+    def words(self) -> list[bytes]:
+        """Return the pieces as bytes."""
+        # numpy drops the zeros at the end.
+        words: list[bytes] = np.stack([self.low, self.high], axis=1).view(f"S{PACKED}").ravel().tolist()
+        return words
 
 
 class JoinedTexts(NamedTuple):
@@ -59,7 +99,7 @@ class Pieces(NamedTuple):
     """Where each piece starts in the data."""
     lengths: NDArray[np.int64]
     """How many bytes it has; none where there were only stops."""
-    packed: PackedWords
+    packed: PackedPieces
     """The pieces; of a longer one, its first sixteen bytes."""
     owners: NDArray[np.int32]
     """Which of the block's texts it comes from."""
@@ -105,7 +145,7 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
     ends = 1 + np.cumsum(texts.lengths + 1)
     held = np.diff(np.searchsorted(starts, ends), prepend=0)
     owners = np.repeat(np.arange(len(texts.lengths), dtype=np.int32), held)
-    return Pieces(data, starts, lengths, PackedWords(low, high), owners)
+    return Pieces(data, starts, lengths, PackedPieces(low, high), owners)
 
 
 def _spans(letters: NDArray[np.uint8], stops: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
+import subprocess
 import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -14,11 +18,10 @@ from hypothesis import strategies as st
 
 from r2med.data.dataset import Texts
 from r2med.errors import DataError
-from r2med.retrieve import both_ends, index_builder, postings_builder, second_indexer
-from r2med.retrieve.both_ends import BothEnds, is_worthwhile
+from r2med.retrieve import index_builder, postings_builder, two_processes
 from r2med.retrieve.index_builder import build_index, write_index
 from r2med.retrieve.postings_builder import TextBlock
-from r2med.storage.child_process import ChildProcess
+from r2med.retrieve.two_processes import SecondIndexer, TextQueue, is_worthwhile
 from r2med.text.blocks import JoinedTexts
 
 WORDS = "renal failure fever cells β-blocker 東京都 naïve wall the of a.b 1,000 lone\ud800surrogate 👩‍🔬".split()
@@ -36,7 +39,7 @@ def documents() -> Texts:
 @pytest.fixture(autouse=True)
 def _worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_THREADS", "2")
-    monkeypatch.setattr(both_ends, "LEAST", 0)
+    monkeypatch.setattr(two_processes, "MIN_CHARACTERS", 0)
     monkeypatch.setattr(postings_builder, "BLOCK", 5_000)
 
 
@@ -81,35 +84,51 @@ def test_two_processes_write_what_one_writes(documents, expected, merged, tmp_pa
     assert (len(runs) > 2) == (memory == MEMORY)
 
 
-@pytest.mark.parametrize("when", ["at the first frame", "in the middle", "when all was sent", "as it answers"])
+@pytest.mark.parametrize("when", ["at the first block", "in the middle", "when all was sent", "as it answers"])
 def test_a_process_that_is_killed_is_done_without(documents, expected, merged, monkeypatch, tmp_path, when):
-    at = {"at the first frame": 1, "in the middle": 4}.get(when, -1)
-    sent: list[int] = []
-    send, receive = ChildProcess.send, ChildProcess.receive
+    at = {"at the first block": 1, "in the middle": 4}.get(when, -1)
+    fed: list[int] = []
+    feed, finish, result = SecondIndexer.feed, SecondIndexer.finish, SecondIndexer.result
 
-    def kill(process: ChildProcess) -> None:
-        os.kill(process.number, 9)
+    def kill() -> None:
+        for process in multiprocessing.active_children():
+            os.kill(process.pid, 9)
 
-    def sending(process: ChildProcess, *parts: bytes) -> None:
-        sent.append(len(parts))
-        if len(sent) == at or (parts == (b"",) and when == "when all was sent"):
-            kill(process)
-        send(process, *parts)
+    def feeding(worker: SecondIndexer) -> int:
+        fed.append(feed(worker))
+        if len(fed) == at:
+            kill()
+        return fed[-1]
 
-    def receiving(process: ChildProcess) -> bytes:
+    def finishing(worker: SecondIndexer) -> None:
+        if when == "when all was sent":
+            kill()
+        finish(worker)
+
+    def answering(worker: SecondIndexer) -> object:
         if when == "as it answers":
-            kill(process)
-        return receive(process)
+            kill()
+        return result(worker)
 
-    monkeypatch.setattr(ChildProcess, "send", sending)
-    monkeypatch.setattr(ChildProcess, "receive", receiving)
+    monkeypatch.setattr(SecondIndexer, "feed", feeding)
+    monkeypatch.setattr(SecondIndexer, "finish", finishing)
+    if when == "as it answers":
+        monkeypatch.setattr(SecondIndexer, "finish", lambda worker: setattr(worker, "_result", sleeping(worker)))
+    monkeypatch.setattr(SecondIndexer, "result", answering)
     assert written(documents, tmp_path / "one-and-a-half") == expected
-    assert sent
+    assert sum(fed)
     assert {run.parent.name for runs in merged for run in runs} == {"runs"}
 
 
+def sleeping(worker: SecondIndexer) -> object:
+    return worker._pool.submit(time.sleep, 600)
+
+
 def test_where_none_can_be_started_one_does_it(documents, expected, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-such-python"))
+    def refuse(*_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", refuse)
     assert written(documents, tmp_path / "alone-after-all") == expected
 
 
@@ -127,19 +146,60 @@ def test_an_error_of_reading_is_the_callers(documents, tmp_path):
         written(Texts(documents.ids, Unreadable(documents.texts)), tmp_path / "broken")
 
 
-def test_an_interruption_ends_both(documents, monkeypatch, tmp_path):
-    started: list[int] = []
-    feed = second_indexer.SecondIndexer._feed
-    monkeypatch.setattr(
-        second_indexer.SecondIndexer, "_feed", lambda self: started.append(self._process.number) or feed(self)
-    )
-
+def test_an_interruption_ends_both(documents, tmp_path):
     def interrupted(_: float) -> None:
+        assert multiprocessing.active_children()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         write_index(documents, tmp_path, MEMORY, interrupted)
-    assert not (Path("/proc") / str(started[0])).exists()
+    assert not multiprocessing.active_children()
+
+
+SCRIPT = """
+import multiprocessing, sys, time
+from pathlib import Path
+from r2med.data.dataset import Texts
+from r2med.retrieve import two_processes
+from r2med.retrieve.index_builder import write_index
+
+print("started", flush=True)
+two_processes.MIN_CHARACTERS = 0
+texts = ["fever and chills"] * 20_000
+
+def progress(done):
+    print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+    time.sleep(float(sys.argv[2]))
+
+write_index(Texts([str(place) for place in range(len(texts))], texts), Path(sys.argv[1]), 400_000, progress)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> list[str]:
+    """The command of a script that indexes in two processes without a guard around what it does."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "index").mkdir()
+    return [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "index")]
+
+
+def test_the_worker_does_not_run_the_callers_script(script):
+    run = subprocess.run([*script, "0"], capture_output=True, text=True, check=True)
+    assert run.stdout.count("started") == 1
+    assert "Traceback" not in run.stderr
+
+
+def test_the_worker_does_not_outlive_a_killed_caller(script):
+    caller = subprocess.Popen([*script, "600"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert caller.stdout.readline() == "started\n"
+    process = Path("/proc") / caller.stdout.readline().strip() / "cmdline"
+    assert process.read_bytes()
+    caller.kill()
+    caller.wait()
+    deadline = time.monotonic() + 60
+    while process.exists() and process.read_bytes():
+        assert time.monotonic() < deadline, "it is still there"
+        time.sleep(0.02)
 
 
 def taken(texts: JoinedTexts) -> list[str]:
@@ -149,14 +209,14 @@ def taken(texts: JoinedTexts) -> list[str]:
 @given(st.integers(0, 700), st.integers(1, 400), st.lists(st.booleans(), max_size=40), st.booleans())
 def test_ends_meet_and_nothing_is_left_or_taken_twice(count, characters, turns, front_first):
     texts = [f"t{place:03}" for place in range(count)]
-    ends = BothEnds(texts)
-    sides = {True: ends.from_front(characters), False: ends.from_back(characters)}
+    queue = TextQueue(texts)
+    sides = {True: queue.blocks(characters), False: iter(lambda: queue.take_last(characters), None)}
     blocks: dict[bool, list[TextBlock]] = {True: [], False: []}
     for front in turns:
         blocks[front] += islice(sides[front], 1)
     for front in (front_first, not front_first):
         blocks[front] += sides[front]
-    again = list(ends.from_meeting(characters))
+    again = list(TextQueue(texts, start=queue.stop).blocks(characters))
     for parts in ([*blocks[True], *reversed(blocks[False])], [*blocks[True], *again]):
         assert [text for block in parts for text in taken(block.texts)] == texts
         assert [block.first for block in parts] == sorted(block.first for block in parts)
@@ -170,5 +230,10 @@ def test_a_small_collection_or_one_processor_needs_no_second_process(monkeypatch
     monkeypatch.setenv("R2MED_THREADS", "1")
     assert not is_worthwhile(texts)
     monkeypatch.setenv("R2MED_THREADS", "2")
-    monkeypatch.setattr(both_ends, "LEAST", 340_001)
+    monkeypatch.setattr(two_processes, "MIN_CHARACTERS", 340_001)
     assert not is_worthwhile(texts)
+
+
+def test_a_process_that_must_not_start_others_indexes_alone():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert not pool.apply(is_worthwhile, (["fever and chills " * 2_000] * 1_000,))
