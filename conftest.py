@@ -10,8 +10,8 @@ import hypothesis
 import pytest
 
 import needs
-from r2med.llm import llm_cards
-from r2med.models.devices import fix_rounding
+from r2med.llm import cards as llm_cards
+from r2med.models.memory import fix_rounding
 
 # Code that comes with a model is copied before it runs: not into the user's cache. Read when transformers is imported.
 _MODEL_CODE = tempfile.TemporaryDirectory(prefix="r2med-model-code-")
@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("r2med")
 collect_ignore_glob = ["tests/*/conftest.py"]
 
 
-_LONG = ("engine", "web", "train")
+_LONG = ("executor", "web", "training")
 """Folders of the tests that take longest."""
 
 

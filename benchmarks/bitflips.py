@@ -35,7 +35,7 @@ from chat_server import ChatServer
 from rerank_server import RerankServer
 
 import r2med
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import R2medError
 from r2med.leakage.check import check
 from r2med.pipeline.evaluate import Options

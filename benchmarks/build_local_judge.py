@@ -18,14 +18,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from r2med.build.build_plan import SelectSettings
-from r2med.build.build_progress import status
-from r2med.build.builder import Builder, init
-from r2med.build.item_store import ItemStore
-from r2med.build.select_questions import POSITIVE, verdict
-from r2med.data import load
+from r2med.construction.builder import Builder, init
+from r2med.construction.plan import SelectSettings
+from r2med.construction.progress import status
+from r2med.construction.selection import verdict
+from r2med.data.labels import POSITIVE
+from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.llm import Limits, session
+from r2med.llm.budget import Limits
+from r2med.llm.client import session
+from r2med.llm.items import ItemStore
 from r2med.measure.agreement import Ratings, coefficients
 
 TASK = "sample/MedQA-Diag"

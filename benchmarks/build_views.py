@@ -21,7 +21,7 @@ import test_build_truth
 from test_build_truth import Truth, found, pools
 
 import needs
-from r2med.build.builder import Builder
+from r2med.construction.builder import Builder
 
 DEPTHS = (5, 10, 20)
 VIEWS = ("question", "answer", "reasoning")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from r2med.measure.capture_recapture import estimate_population
+from r2med.measure.population import estimate_population
 
 CASES: Sequence[tuple[int, tuple[float, ...]]] = (
     (60, (0.6, 0.5)),

@@ -26,15 +26,15 @@ from typing import Any
 
 import r2med
 from r2med.cli.main import app
-from r2med.config.engine_settings import EngineSettings
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
-from r2med.engine.spreading import SpreadingEngine
-from r2med.pipeline.engine import Engine, quiet
+from r2med.pipeline.executor.distributed import SpreadingEngine
+from r2med.pipeline.executor.local import Engine, quiet
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
+from r2med.settings import EngineSettings
+from r2med.store.cache import Cache
 
 _SENTENCES = tuple(r2med.load("sample/Biology").collection.documents.texts)
 
@@ -66,7 +66,7 @@ def _texts(count: int, start: int, sentences: int) -> Texts:
 def _engine(workers: int) -> Engine:
     if not workers:
         return quiet()
-    from r2med.engine.ray_cluster import RayCluster
+    from r2med.pipeline.executor.ray import RayCluster
 
     return SpreadingEngine(RayCluster("", EngineSettings(workers=workers)))
 

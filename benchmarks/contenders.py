@@ -19,11 +19,11 @@ K1, B, DEPTH = 0.9, 0.4, 100
 
 def r2med(folder: Path) -> Lists:
     """This package: cold or warm, depending on what R2MED_HOME holds."""
-    from r2med.data import load
-    from r2med.pipeline.engine import quiet
+    from r2med.data.loader import load
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
     from r2med.retrieve.bm25 import BM25
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     run = BM25(K1, B, DEPTH).retrieve(load(folder).collection, Context(Cache.default(), quiet()))
     return {query: list(ranking.documents) for query, ranking in run}

@@ -47,10 +47,10 @@ def ours(folder: Path, queries: dict[str, str], documents: dict[str, str]) -> Ca
     from r2med.data.dataset import Collection, Texts
     from r2med.data.run import Run
     from r2med.data.tasks import Task
-    from r2med.pipeline.engine import quiet
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
     from r2med.rerank.cross_encoder import CrossEncoder
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     named = [Texts(list(texts), list(texts.values())) for texts in (documents, queries)]
     collection = Collection(Task("pairs", "pairs", "custom"), *named)
@@ -75,7 +75,7 @@ def ours(folder: Path, queries: dict[str, str], documents: dict[str, str]) -> Ca
 def main(count: int, depth: int, rounds: int, data: Path) -> None:
     import torch
 
-    from r2med.data import load
+    from r2med.data.loader import load
 
     torch.set_num_threads(1)
     dataset = load(data)

@@ -48,9 +48,9 @@ def ours(options: Mapping[str, str]) -> Encode:
     from r2med.encode.batching import encode_all
     from r2med.encode.encoder import Role
     from r2med.encode.resolve import encoder_for
-    from r2med.pipeline.engine import quiet
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     encoder = encoder_for("minilm", options, task("Biology"))
     encoder.load()
@@ -71,7 +71,7 @@ def ours(options: Mapping[str, str]) -> Encode:
 @click.option("--data", default=SHARED / "scifact", type=click.Path(path_type=Path))
 def main(texts: int, rounds: int, data: Path) -> None:
     """Print the table."""
-    from r2med.data import load
+    from r2med.data.loader import load
 
     with tempfile.TemporaryDirectory() as home:
         os.environ["R2MED_HOME"] = home

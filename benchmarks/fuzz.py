@@ -265,7 +265,7 @@ def write(random: Random, path: Path, content: bytes, chance: float = 0.25) -> N
 def data_case(random: Random, folder: Path) -> None:
     """A folder of data in one of the layouts: loaded, validated, and now and then evaluated."""
     from r2med import evaluate
-    from r2med.data import load
+    from r2med.data.loader import load
     from r2med.data.validate import validate
 
     qrels = [(row["q_id"], row["p_id"], row["score"]) for row in QRELS]
@@ -291,7 +291,7 @@ def data_case(random: Random, folder: Path) -> None:
 
 def run_case(random: Random, folder: Path) -> None:
     """A run file in one of the formats, scored with judgements that are sometimes bad too."""
-    from r2med.exchange.score_run_files import judgements, score_files
+    from r2med.exchange.score_files import judgements, score_files
     from r2med.measure.metrics import DEFAULT
 
     lists = {f"q{q}": {f"d{d}": round(random.random(), 3) for d in range(1, 6)} for q in range(1, 4)}
@@ -440,12 +440,12 @@ def spoil_toml(random: Random, content: bytes) -> bytes:
 
 def toml_case(random: Random, folder: Path) -> None:
     """An experiment, aliases, the words of a task, or cards of models."""
-    from r2med.config.experiment import read_experiment
-    from r2med.config.names import aliases
     from r2med.data.tasks import resolve
-    from r2med.llm.llm_cards import find_model
+    from r2med.llm.cards import find_model
     from r2med.measure.metrics import parse_all
+    from r2med.pipeline.named_runs import read_experiment
     from r2med.pipeline.system import System
+    from r2med.settings import aliases
 
     home = Path(os.environ["R2MED_HOME"])
     match random.randrange(4):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from r2med.measure.prediction_powered import prediction_powered_mean
+from r2med.measure.population import prediction_powered_mean
 
 ROUNDS = 2_000
 ITEMS = 5_000

@@ -42,7 +42,7 @@ import orjson
 from make_data import SHARED, SIZES, real_sentences
 
 from r2med.leakage.check import check
-from r2med.leakage.settings import METHODS, Settings
+from r2med.leakage.index import METHODS, Settings
 
 HERE = Path(__file__).resolve().parent
 Pairs = set[tuple[int, str]]

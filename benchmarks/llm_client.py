@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from r2med.llm import Client, Limits, Model, Request, find_model
+from r2med.llm.budget import Limits
+from r2med.llm.cards import find_model
+from r2med.llm.client import Client
+from r2med.llm.types import Model, Request
 
 REQUESTS = 876
 CONCURRENCY = 32

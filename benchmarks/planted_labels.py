@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.runs.ledger import Ledger
 
 DEPTH = 10

@@ -22,12 +22,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from r2med.llm import Client, Limits, find_model, session
+from r2med.answers.arms import make_arms
+from r2med.answers.report import make_report
+from r2med.answers.study import StudyOptions, run_study
+from r2med.llm.budget import Limits
+from r2med.llm.cards import find_model
+from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate
-from r2med.rag.arms import make_arms
-from r2med.rag.rag_report import make_report
-from r2med.rag.study import StudyOptions, run_study
-from r2med.storage.home import home
+from r2med.store.cache import home
 
 SIZES = (103, 77, 88, 97, 118, 150, 114, 129)
 DOCUMENTS = 1_000

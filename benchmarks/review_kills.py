@@ -29,10 +29,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import r2med
-from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
-from r2med.review.invitations import invite
-from r2med.review.review_rows import ReviewItem, ReviewProject, ReviewQuestion
-from r2med.review.review_store import ReviewStore, create_review
+from r2med.reviews.access import invite
+from r2med.reviews.rows import ReviewItem, ReviewProject, ReviewQuestion
+from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
+from r2med.reviews.store import ReviewStore, create_review
 
 WORDS = "gums bleed swell scurvy vitamin deficiency skin bruise wound heal sailor fruit collagen diet week".split()
 PASSAGES = 20

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from review_kills import free_port, make_review, start_server
 
-from r2med.review.dealing import Dealer
-from r2med.review.invitations import invite, join_path
-from r2med.review.review_rows import GRADED, DraftDecision
-from r2med.review.review_store import ReviewStore
+from r2med.reviews.access import invite, join_path
+from r2med.reviews.batches import Dealer
+from r2med.reviews.rows import GRADED, DraftDecision
+from r2med.reviews.store import ReviewStore
 
 NAME = "speed"
 KEYS = """

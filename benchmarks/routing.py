@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from r2med.diagnose.route_curves import read_pair
-from r2med.diagnose.tuning import TuneOptions, tune
+from r2med.formatting import p_text
 from r2med.measure.metrics import Measure
-from r2med.measure.significance import p_text
 from r2med.pipeline.evaluate import evaluate
 from r2med.runs.ledger import Ledger
+from r2med.tuning.routes import read_pair
+from r2med.tuning.study import TuneOptions, tune
 
 NDCG = Measure("nDCG@10")
 

@@ -73,11 +73,11 @@ class Timed:
 
 
 def build_r2med(folder: Path, out: Path) -> None:
-    from r2med.data import load
-    from r2med.pipeline.engine import quiet
+    from r2med.data.loader import load
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
     from r2med.retrieve.bm25 import open_index
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     open_index(load(folder).collection.documents, Context(Cache.default(), quiet()))
 
@@ -85,12 +85,12 @@ def build_r2med(folder: Path, out: Path) -> None:
 def search_r2med(folder: Path, out: Path, kind: str) -> None:
     from dataclasses import replace
 
-    from r2med.data import load
     from r2med.data.dataset import Texts
-    from r2med.pipeline.engine import quiet
+    from r2med.data.loader import load
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
     from r2med.retrieve.bm25 import BM25
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     collection = load(folder).collection
     asked = list(rows(folder / f"{kind}.jsonl"))
@@ -100,11 +100,11 @@ def search_r2med(folder: Path, out: Path, kind: str) -> None:
 
 
 def whole_r2med(folder: Path, out: Path) -> None:
-    from r2med.data import load
-    from r2med.pipeline.engine import quiet
+    from r2med.data.loader import load
+    from r2med.pipeline.executor.local import quiet
     from r2med.pipeline.stage import Context
     from r2med.retrieve.bm25 import BM25
-    from r2med.storage.cache import Cache
+    from r2med.store.cache import Cache
 
     with Timed("work"):
         BM25(K1, B, DEPTH).retrieve(load(folder).collection, Context(Cache.default(), quiet()))

@@ -31,16 +31,26 @@ import polars as pl
 from scipy import stats
 
 import r2med
-from r2med.llm import Request, add_model, scripted, session
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
+from r2med.llm.client import session
+from r2med.llm.types import Request
 from r2med.measure.bootstrap import task_intervals
-from r2med.pipeline.engine import quiet
-from r2med.train import leakage_gate
-from r2med.train.bridge_data import DataMaker
-from r2med.train.data_settings import read_settings, with_models
-from r2med.train.leakage_gate import GateRules
-from r2med.train.run_settings import CheckpointSettings, DevSettings, LossSettings, OptimizerSettings, RunSettings
-from r2med.train.training_file import read_training_file, write_training_file
-from r2med.train.training_run import TrainingPlan, train
+from r2med.pipeline.executor.local import quiet
+from r2med.training import gate as leakage_gate
+from r2med.training.data import DataMaker
+from r2med.training.gate import GateRules
+from r2med.training.rows import read_training_file, write_training_file
+from r2med.training.run import TrainingPlan, train
+from r2med.training.settings import (
+    CheckpointSettings,
+    DevSettings,
+    LossSettings,
+    OptimizerSettings,
+    RunSettings,
+    read_settings,
+    with_models,
+)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 MEASURE = "nDCG@10"

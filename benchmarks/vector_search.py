@@ -67,8 +67,8 @@ def bare(queries: np.ndarray, documents: np.ndarray) -> Callable[[], Lists]:
 
 
 def r2med(queries: np.ndarray, documents: np.ndarray) -> Callable[[], Lists]:
-    from r2med.data.run import id_order
     from r2med.encode.vector_search import search
+    from r2med.lexical.ranking import id_order
 
     ids = [str(number) for number in range(len(documents))]
     order = id_order(ids)

@@ -34,16 +34,19 @@ from urllib.parse import urlencode
 import numpy as np
 from starlette.requests import Request
 
+from r2med.comparison import page as compare_page
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import groups
-from r2med.diagnose.attribution import save_diagnosis
-from r2med.diagnose.causes import Cause, Diagnosis, Placed, QueryCause
+from r2med.diagnosis.attribution import save_diagnosis
+from r2med.diagnosis.causes import Cause, Diagnosis, Placed, QueryCause
+from r2med.leaderboard import page as board_page
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Entry, Finished, Ledger
 from r2med.runs.record import DataIdentity, RunRecord, StageRecord
-from r2med.web import app, board_page, compare_page, query_page, run_page
+from r2med.web import app
 from r2med.web.library import Library
+from r2med.workbench import query_page, run_page
 
 QUERIES = {"Biology": 103, "Bioinformatics": 77, "Medical-Sciences": 88, "MedXpertQA-Exam": 97, "MedQA-Diag": 118,
            "PMC-Treatment": 150, "PMC-Clinical": 114, "IIYi-Clinical": 129}  # fmt: skip
@@ -256,10 +259,10 @@ def time_board() -> None:
 def write_report(ledger: Ledger, datasets: Sequence[Dataset], folder: Path) -> None:
     from unittest.mock import patch
 
-    from r2med.web.report_file import ReportChoice, report
+    from r2med.leaderboard.report_file import ReportChoice, report
 
     known = {dataset.name: dataset for dataset in datasets}
-    with patch("r2med.diagnose.loaded_runs.load", known.__getitem__):
+    with patch("r2med.data.loader.load", known.__getitem__):
         started = time.perf_counter()
         runs = share(ledger, [f"bm25(k1={number / 100})" for number in range(20)])
         page = report(ledger, ReportChoice(runs, causes=False))

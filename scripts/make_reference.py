@@ -26,15 +26,15 @@ from page_blocks import blocks
 from schemas import SHAPES, schema_file
 
 import r2med
-from r2med.citation import citation_file
 from r2med.cli.main import VERBS, app
-from r2med.data import load
-from r2med.encode.encoder_cards import cards as encoders
+from r2med.data.loader import load
+from r2med.encode.cards import cards as encoders
 from r2med.encode.late_cards import late_cards
-from r2med.llm import find_model, model_names
-from r2med.rerank.reranker_cards import api_cards as reranking_servers
-from r2med.rerank.reranker_cards import cards as rerankers
-from r2med.rerank.served_models import served_cards
+from r2med.llm.cards import find_model, model_names
+from r2med.rerank.cards import api_cards as reranking_servers
+from r2med.rerank.cards import cards as rerankers
+from r2med.rerank.cards import served_cards
+from r2med.web.citation import citation_file
 
 ROOT = page_blocks.ROOT
 STAR = "\\*"

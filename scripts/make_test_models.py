@@ -35,20 +35,20 @@ from transformers import (
 )
 
 import r2med
-from r2med.build.build_items import Passage, Question
+from r2med.construction.items import Passage, Question
 from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import folder_task, resolve
 from r2med.encode.resolve import card_for
 from r2med.models.source import locate
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.review.passage_layout import sentence_places
-from r2med.storage.cache import Cache
-from r2med.train.judged_rows import DEV, TRAIN, JudgedPassage, TrainingQuestion, pick_evenly
-from r2med.train.run_settings import RERANKER, read_run_settings
-from r2med.train.training_file import RowProvenance, read_training_file, training_frame, write_training_file
-from r2med.train.training_run import TrainingPlan, train
+from r2med.reviews.desk import sentence_places
+from r2med.store.cache import Cache
+from r2med.training.negatives import DEV, TRAIN, JudgedPassage, TrainingQuestion, pick_evenly
+from r2med.training.rows import RowProvenance, read_training_file, training_frame, write_training_file
+from r2med.training.run import TrainingPlan, train
+from r2med.training.settings import RERANKER, read_run_settings
 
 OUT = Path(__file__).resolve().parents[1] / "tests" / "trained"
 PIECES, WIDTH, NEGATIVES, CLAIMS, LIKE = 4000, 64, 3, 100, 10

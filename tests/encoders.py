@@ -10,9 +10,9 @@ import numpy as np
 
 from r2med.data.dataset import Texts
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 
 def context() -> Context:

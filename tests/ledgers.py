@@ -11,7 +11,7 @@ from r2med.data.run import Run
 from r2med.data.tasks import registry
 from r2med.runs.ledger import Entry, Finished, Ledger
 from r2med.runs.record import RunRecord
-from r2med.storage.cache import cache_key
+from r2med.store.hashes import cache_key
 
 BM25 = ({"spec": "bm25", "kind": "retriever"},)
 

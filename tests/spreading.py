@@ -12,14 +12,14 @@ import pytest
 
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
-from r2med.encode import spread_encoding
-from r2med.engine.shards import Shards
-from r2med.engine.spreading import SpreadingEngine
-from r2med.engine.work_blocks import SpreadJob, WorkBlock
+from r2med.encode import distributed as spread_encoding
 from r2med.errors import Postponed
+from r2med.pipeline.executor.blocks import SpreadJob, WorkBlock
+from r2med.pipeline.executor.distributed import SpreadingEngine
+from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 
 @dataclass

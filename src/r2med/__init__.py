@@ -20,17 +20,16 @@ from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
-
 PUBLIC = {
-    "load": "r2med.verbs.measurement",
-    "search": "r2med.verbs.measurement",
-    "evaluate": "r2med.verbs.measurement",
-    "compare": "r2med.verbs.studies",
-    "diagnose": "r2med.verbs.studies",
-    "board": "r2med.verbs.studies",
-    "build": "r2med.verbs.making",
-    "rag": "r2med.verbs.answering",
-    "tune": "r2med.verbs.tuning_verb",
+    "load": "r2med.api",
+    "search": "r2med.api",
+    "evaluate": "r2med.api",
+    "compare": "r2med.api",
+    "diagnose": "r2med.api",
+    "board": "r2med.api",
+    "build": "r2med.api",
+    "rag": "r2med.api",
+    "tune": "r2med.api",
     "Dataset": "r2med.data.dataset",
     "Run": "r2med.data.run",
     "System": "r2med.pipeline.system",
@@ -45,7 +44,7 @@ PUBLIC = {
     "WeightedSum": "r2med.retrieve.fusion",
     "CombMNZ": "r2med.retrieve.fusion",
     "Views": "r2med.retrieve.fusion",
-    "retriever": "r2med.retrieve.user_engine",
+    "retriever": "r2med.engines.user",
     "HyDE": "r2med.expand.methods",
     "Query2Doc": "r2med.expand.methods",
     "LameR": "r2med.expand.methods",
@@ -58,7 +57,7 @@ PUBLIC = {
     "Listwise": "r2med.rerank.listwise",
     "Groupwise": "r2med.rerank.groupwise",
     "Pointwise": "r2med.rerank.pointwise",
-    "ApiRerank": "r2med.rerank.rerank_api",
+    "ApiRerank": "r2med.rerank.api",
     "Measure": "r2med.measure.metrics",
     "R2medError": "r2med.errors",
 }
@@ -66,7 +65,6 @@ PUBLIC = {
 
 For type checkers `make reference` writes the same into `__init__.pyi`.
 """
-
 __all__ = ["__version__", *PUBLIC]
 
 
@@ -83,7 +81,7 @@ def __dir__() -> list[str]:
 
 
 class _VerbFolder(ModuleType):
-    """A folder with the name of a verb: `r2med.board("full")` calls the verb, `r2med.board.model` is a module."""
+    """A folder with the name of a verb: `r2med.board("full")` calls the verb, `r2med.render.scores.model` is a module."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)

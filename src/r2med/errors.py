@@ -77,38 +77,6 @@ def require_extra(extra: str, *modules: str) -> None:
         raise MissingExtra(f"this needs {', '.join(missing)}: pip install 'r2med[{extra}]'")
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun, or with the beginning of a sentence.
-
-    >>> counted(1, "query", "queries"), counted(2400, "error")
-    ('1 query', '2,400 errors')
-    """
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def one_line(error: BaseException) -> str:
-    """What a person can make use of, of an error that may come from anywhere.
-
-    >>> one_line(MemoryError()), one_line(OSError(28, "No space left on device", "/x"))
-    ('not enough memory', '/x: No space left on device')
-    """
-    text = " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        return f"not enough memory ({text})" if text else "not enough memory"
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return text or type(error).__name__
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what an error of another library says, or its name when it says nothing.
-
-    >>> first_line(ValueError("no such file\\ntry another")), first_line(KeyError())
-    ('no such file', 'KeyError')
-    """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error message about an unknown name: the nearest known one, or all of them when few.
 

@@ -10,7 +10,7 @@ import r2med
 from r2med.data import rows
 from r2med.data.tasks import SAMPLE
 from r2med.data.validate import validate
-from r2med.retrieve.engine_request import read_request
+from r2med.engines.request import read_request
 
 
 @pytest.mark.parametrize("words", ["tasks", "--help", "run bm25 --tasks sample/Biology", "validate sample/Biology"])

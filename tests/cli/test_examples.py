@@ -32,33 +32,27 @@ from jsonschema import Draft202012Validator
 from page_blocks import PAGES, ROOT, Block, blocks
 
 import r2med
-from r2med.build.build_plan import read_plan
+from chat_server import ChatServer, Say
 from r2med.cli.main import VERBS, app
-from r2med.config.engine_settings import engine_settings
-from r2med.config.experiment import read_experiment
-from r2med.config.limits import MEMORY, memory_limit
-from r2med.config.names import aliases, local_copies, server_sets
-from r2med.config.request_settings import request_settings
+from r2med.construction.plan import read_plan
 from r2med.data.run_files import read_run, write_run
 from r2med.data.tasks import _full, folder_task, registry
-from r2med.diagnose.labels import scheme
-from r2med.encode import encoder_cards
-from r2med.llm import llm_cards
+from r2med.diagnosis.labelling import scheme
+from r2med.encode import cards as encoder_cards
+from r2med.engines.request import read_request
+from r2med.llm import cards as llm_cards
 from r2med.llm.scripted import scripted_file
-from r2med.rerank import reranker_cards
-from r2med.retrieve.engine_request import read_request
-from r2med.review.grading_scale import read_scale
-from r2med.review.review_rows import DraftDecision
-from r2med.review.review_store import ReviewStore
-from r2med.train.data_settings import read_settings as read_data_settings
-from r2med.train.run_settings import read_run_settings
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
-
-from chat_server import ChatServer, Say
+from r2med.pipeline.named_runs import read_experiment
+from r2med.rerank import cards as reranker_cards
+from r2med.reviews.rows import DraftDecision
+from r2med.reviews.scale import read_scale
+from r2med.reviews.store import ReviewStore
+from r2med.settings import MEMORY, aliases, engine_settings, local_copies, memory_limit, request_settings, server_sets
+from r2med.training.settings import read_run_settings
+from r2med.training.settings import read_settings as read_data_settings
 
 HUB = "needs data or models of the hub, or runs on them"
-BATCH = "is one of several commands of a batch, which tests/engine runs together"
+BATCH = "is one of several commands of a batch, which tests/executor runs together"
 SERVER = "needs a key, or a server of the reader's own"
 OWN = "names a run, a model or vectors of the reader's own"
 SLOW = "takes minutes on a processor"
@@ -114,7 +108,7 @@ NOT_RUN: dict[str, str] = {
     "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
     "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
     "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
-    "r2med run minilm --tasks sample --engine ray:127.0.0.1:6379": "needs a Ray cluster, which tests/engine starts",
+    "r2med run minilm --tasks sample --engine ray:127.0.0.1:6379": "needs a Ray cluster, which tests/executor starts",
     "r2med run minilm --tasks sample --engine shard:1/16": BATCH,
     "r2med run minilm --tasks sample --engine shard:2/16": BATCH,
     "r2med run minilm --tasks sample --engine shard:merge/16": BATCH,

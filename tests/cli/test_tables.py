@@ -130,9 +130,8 @@ def test_tables_are_whole_at_every_width(name: str, home: Path, monkeypatch: pyt
 
 
 def test_models_of_every_kind_are_listed_with_what_they_need() -> None:
-    from r2med.llm.llm_cards import model_names
-    from r2med.rerank.reranker_cards import api_cards, cards
-    from r2med.rerank.served_models import served_cards
+    from r2med.llm.cards import model_names
+    from r2med.rerank.cards import api_cards, cards, served_cards
 
     found = json.loads(invoke("models", "--all", "--json").output)
     assert [fact["name"] for fact in found["llm"]] == model_names()

@@ -16,17 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
-from r2med.config.limits import memory_limited
-from r2med.data import load, reader
+from r2med.data import reader
 from r2med.data.dataset import Texts
+from r2med.data.loader import load
 from r2med.data.problems import Findings
 from r2med.data.rows import read_rows
-from r2med.data.run import id_order
 from r2med.data.stored_texts import StoredIds, StoredTexts, alphabetical
 from r2med.data.text_sources import MappedFile, encode
 from r2med.data.validate import validate
 from r2med.errors import DataError
-from r2med.storage.cache import Cache
+from r2med.lexical.ranking import id_order
+from r2med.settings import memory_limited
+from r2med.store.cache import Cache
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from folders import LAYOUTS, SMALL, json_lines, put, put_parquet, write_beir, wr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.data.problems import KINDS
 from r2med.data.validate import validate
 from r2med.errors import DataError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from folders import SMALL, put_parquet, write_nano, write_r2med
 
-from r2med.data import load
-from r2med.data.nano_candidates import candidates
+from r2med.data.candidates import candidates
+from r2med.data.loader import load
 from r2med.errors import DataError
 
 LISTS = [("q2", ["d3", "d1"]), ("q1", ["d1", "d3", "d2"])]

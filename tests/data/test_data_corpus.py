@@ -13,15 +13,16 @@ import orjson
 import pytest
 from folders import LAYOUTS, Content
 
-from r2med.data import load, reader
+from r2med.data import reader
 from r2med.data.dataset import text_fingerprint
+from r2med.data.loader import load
 from r2med.data.validate import validate
 from r2med.errors import DataError
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
 from r2med.retrieve.bm25 import BM25
-from r2med.storage import file_hashes
-from r2med.storage.cache import Cache
+from r2med.store import hashes as file_hashes
+from r2med.store.cache import Cache
 
 RANDOM = Random(0)
 LARGE = Content(

@@ -15,7 +15,7 @@ BIOLOGY = task("Biology")
 LOAD = """
 import json, time
 time.sleep = lambda seconds: None  # the hub's client waits before every retry
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import R2medError
 try:
     data = load("Biology")
@@ -185,8 +185,8 @@ def nano_repository(folder: Path) -> dict[str, bytes]:
 
 CANDIDATES = """
 import json
-from r2med.data import load
-from r2med.data.nano_candidates import candidates
+from r2med.data.loader import load
+from r2med.data.candidates import candidates
 run = candidates(load("nano/PMC-Clinical").collection, "dense")
 print(json.dumps({query: [ranking.documents, ranking.scores.tolist()] for query, ranking in run}))
 """
@@ -239,7 +239,7 @@ print(open(hf_hub_download("some/model", "config.json")).read())
 
 OTHERS = """
 import json
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import R2medError
 found = {}
 for name in ("cure/dermatology/en", "CURE/dermatology/es", "cmirb/CovidRetrieval", "cmirb/MedExamRetrieval"):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import r2med
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.data.tasks import resolve, task
 from r2med.errors import DataError, R2medError
 from r2med.pipeline.evaluate import Options

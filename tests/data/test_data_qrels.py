@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from folders import LAYOUTS, SMALL, json_lines, put, put_parquet, table, write_beir
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.data.qrels import read_qrels
 from r2med.errors import DataError
 

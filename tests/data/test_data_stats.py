@@ -9,8 +9,8 @@ from folders import SMALL, Content, write_r2med
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.data import load
 from r2med.data.dataset import text_fingerprint
+from r2med.data.loader import load
 from r2med.data.validate import Lengths, stats
 
 texts = st.lists(st.text(max_size=5), max_size=5)

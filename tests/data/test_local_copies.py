@@ -10,7 +10,7 @@ import pytest
 import r2med
 from r2med.data.tasks import SAMPLE
 from r2med.errors import DataError, R2medError
-from r2med.storage.home import home
+from r2med.store.cache import home
 
 
 @pytest.fixture

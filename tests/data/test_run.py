@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.data.run import Run, id_order, rank, top
+from r2med.data.run import Run
 from r2med.errors import R2medError
+from r2med.lexical.ranking import id_order, rank, top
 
 tied = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, -1e300, 1e-60, float("inf"), float("-inf")])
 values = st.lists(st.one_of(tied, st.integers(-3, 3), st.floats(allow_nan=False)), max_size=40)

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.board import command as board_command
-from r2med.cli.run import command as run_command
+from r2med.cli.run import run_command
 from r2med.encode.approximate import ApproximateSettings
 from r2med.encode.quantize import QUANTIZED, build_index
 from r2med.encode.vector_search import Similarity, search
 from r2med.errors import R2medError, SpecError
+from r2med.leaderboard.cli import board_command
 from r2med.pipeline.system import System
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 
 @pytest.fixture(scope="module")

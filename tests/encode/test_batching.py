@@ -17,9 +17,9 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vector_store import sizes
 from r2med.errors import R2medError
-from r2med.pipeline.engine import Engine
+from r2med.pipeline.executor.local import Engine
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 
 def plain(texts: list[str]) -> Texts:

@@ -17,12 +17,12 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.text_hashes import SortedHashes, first_of_each
 from r2med.encode.vector_store import VectorStore
-from r2med.engine.shards import Shards
-from r2med.engine.spreading import SpreadingEngine
-from r2med.pipeline.engine import Engine
+from r2med.pipeline.executor.distributed import SpreadingEngine
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
-from r2med.storage import scratch
-from r2med.storage.cache import Cache
+from r2med.store import scratch
+from r2med.store.cache import Cache
 
 
 class Numbers(Sequence[str]):

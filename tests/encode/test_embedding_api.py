@@ -11,14 +11,14 @@ from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 
 from encoders import context
 from r2med.data.dataset import Texts
+from r2med.encode.api import ApiEncoder, ApiModel, model_at
 from r2med.encode.batching import encode_all
-from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
 from r2med.encode.encoder import Role
 from r2med.encode.vector_store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
-from r2med.models import json_server
+from r2med.models import server as json_server
 from r2med.models.http import RequestLimits
-from r2med.pipeline.engine import begin_command
+from r2med.pipeline.executor.local import begin_command
 
 pytest.importorskip("httpx")
 
@@ -271,7 +271,7 @@ class Encoding:
 def test_a_tokenizer_counts_where_it_is_installed(monkeypatch, tmp_path):
     (tmp_path / "tiktoken.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("r2med.encode.embedding_api._encoding", lambda name: Encoding())
+    monkeypatch.setattr("r2med.encode.api._encoding", lambda name: Encoding())
     with EmbeddingServer() as server:
         encoder = encoder_at(server, max_length=5, tokenizer="cl100k_base")
         assert encoder.settings(Role.QUERY)["tokens"] == "cl100k_base"

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.data.tasks import Task, registry, task
+from r2med.encode.cards import EncoderCard, card, cards
 from r2med.encode.encoder import Prompts
-from r2med.encode.encoder_cards import EncoderCard, card, cards
 from r2med.encode.resolve import describe_model, encoder_for, list_models
 from r2med.errors import R2medError, SpecError
-from r2med.models.prompts import FIELDS, Template
-from r2med.storage.home import home
+from r2med.models.templates import FIELDS, Template
+from r2med.store.cache import home
 
 SENTENCES = {
     "Biology": "Given a Biology post, retrieve relevant passages that help answer the post",

@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from late_models import ARCHITECTURES, DOCUMENTS, FAMILIES, QUERIES, reference
 from r2med.encode.encoder import Role
 from r2med.encode.late_cards import late_cards
-from r2med.encode.token_alignment import token_pieces
+from r2med.encode.late_interaction import token_pieces
 from r2med.retrieve.colbert import ColBERT
 
 TEXT = "The fever, \ud83d and a rash."

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import tiny_models as tiny
 
 from hubserver import HubServer, run_python
-from r2med.encode.encoder_cards import EncoderCard
+from r2med.encode.cards import EncoderCard
 from r2med.encode.resolve import card_for, export_model
 from r2med.rerank.cross_encoder import CrossEncoder
 
@@ -43,7 +43,7 @@ def test_every_way_to_write_a_folder_asks_the_hub_nothing(tmp_path, monkeypatch)
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
     card = EncoderCard("mine", str(source), max_query=90, max_document=90)
-    monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
+    monkeypatch.setattr("r2med.encode.cards.cards", lambda: {"mine": card})
     export_model("mine", tmp_path / "onnx-min", int8=False)
     export_model("mine", tmp_path / "sub" / "onnx-min", int8=False)
     absolute = str(tmp_path / "onnx-min")

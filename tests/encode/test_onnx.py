@@ -24,13 +24,13 @@ import tiny_models as tiny
 from safetensors.torch import save_file
 
 from r2med.data.tasks import task
+from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Prompts, Role
-from r2med.encode.encoder_cards import EncoderCard
-from r2med.encode.onnx_runtime import OnnxEncoder
+from r2med.encode.onnx import OnnxEncoder
 from r2med.encode.resolve import encoder_for, export_model
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import MissingExtra, R2medError
-from r2med.models.prompts import Template
+from r2med.models.templates import Template
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 PROMPTS = Prompts("find: ", "keep: ")
@@ -149,7 +149,7 @@ def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, mo
     card = EncoderCard(
         "mine", str(source), pooling="cls", query_prompt=Template("{noun}: "), max_query=90, max_document=90
     )
-    monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
+    monkeypatch.setattr("r2med.encode.cards.cards", lambda: {"mine": card})
     folder = export_model("mine", tmp_path / "out" / "mine", int8=False)
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "tokenizer.json", "r2med.json"}
     prompted = TorchEncoder(card, Prompts("Biology post: ", ""), "cpu").encode(["fever"], Role.QUERY)
@@ -182,7 +182,7 @@ def test_what_cannot_be_exported_is_one_line(folders):
 
 
 def test_a_file_that_differs_from_torch_is_not_kept(folders, monkeypatch, tmp_path):
-    monkeypatch.setattr("r2med.encode.onnx_runtime._AGREEMENT", {"float32": 1.1, "int8": 1.1})
+    monkeypatch.setattr("r2med.encode.onnx._AGREEMENT", {"float32": 1.1, "int8": 1.1})
     _, by_onnx = both(folders["bert"], pooling="max", normalize=True)
     with pytest.raises(R2medError, match="its vectors would have a cosine of"):
         by_onnx.load()

@@ -16,13 +16,12 @@ import tiny_models as tiny
 import torch
 
 from r2med.data.tasks import task
+from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Prompts, Role
-from r2med.encode.encoder_cards import EncoderCard
 from r2med.encode.resolve import encoder_for
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import R2medError
-from r2med.models.devices import find_devices
-from r2med.models.model_cache import MODEL_CACHE, ModelCache
+from r2med.models.memory import MODEL_CACHE, ModelCache, find_devices
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from r2med.data.tasks import task
+from r2med.encode.cards import EncoderCard, card
 from r2med.encode.encoder import Prompts, Role
-from r2med.encode.encoder_cards import EncoderCard, card
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import R2medError
-from r2med.models.model_cache import MODEL_CACHE
+from r2med.models.memory import MODEL_CACHE
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 

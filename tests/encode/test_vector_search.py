@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import r2med
-from r2med.data.run import id_order, rank
 from r2med.encode.vector_search import Similarity, VectorHits, rescore, search
 from r2med.errors import R2medError
+from r2med.lexical.ranking import id_order, rank
 
 
 def brute_force(queries, documents, depth, tie_order, similarity="cosine") -> VectorHits:

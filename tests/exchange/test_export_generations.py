@@ -7,10 +7,11 @@ import json
 import pytest
 
 import r2med
-from r2med.data import load
-from r2med.exchange.export import write_results
-from r2med.exchange.export_results import Target, export
-from r2med.llm import add_model, scripted
+from r2med.cli.run import write_results
+from r2med.data.loader import load
+from r2med.exchange.export import Target, export
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
 from r2med.runs.ledger import Ledger
 
 TASK = "sample/Biology"

@@ -14,7 +14,7 @@ import r2med
 from r2med.cli.main import app
 from r2med.data.run import Run
 from r2med.data.run_files import write_run
-from r2med.exchange.import_run import import_run
+from r2med.exchange.score_files import import_run
 from r2med.runs.ledger import Ledger
 
 TASK = "sample/Biology"
@@ -205,7 +205,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_imported(file: Path, mo
         path.write_text(path.read_text().replace(" Q0 ", " Q1 "))
         return read_run(path)
 
-    monkeypatch.setattr("r2med.retrieve.imported_lists.read_run", swapped)
+    monkeypatch.setattr("r2med.data.run_files.read_run", swapped)
     done = CliRunner().invoke(app, ["import", str(file), "--task", TASK, "--as", "theirs"])
     assert done.exit_code != 0
     assert "was replaced while it was imported" in done.output + str(done.exception)

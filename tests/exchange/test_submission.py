@@ -33,7 +33,7 @@ from r2med.exchange.submission import (
     unzipped,
     zipped,
 )
-from r2med.exchange.submissions_folder import read_submissions
+from r2med.exchange.submissions import read_submissions
 from r2med.exchange.verify import verify
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Ledger

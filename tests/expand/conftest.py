@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from r2med.llm import Limits, session
-from r2med.pipeline.engine import quiet
+from r2med.llm.budget import Limits
+from r2med.llm.client import session
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 
 @pytest.fixture

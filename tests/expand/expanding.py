@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import task
-from r2med.llm import RawAnswer, Request, add_model, scripted
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
+from r2med.llm.types import RawAnswer, Request
 
 DOCUMENTS = {
     "scurvy": "Scurvy is a deficiency of vitamin C; collagen fails, gums bleed and wounds heal badly.",

@@ -15,12 +15,14 @@ from r2med.data.dataset import Texts
 from r2med.errors import R2medError
 from r2med.expand.agents import NOTHING, SearchO1, SearchR1
 from r2med.expand.conversation import NO_TOKENS, NO_TURNS
-from r2med.llm import AttemptError, RawAnswer, Request, session
-from r2med.pipeline.engine import quiet
+from r2med.llm.client import session
+from r2med.llm.types import RawAnswer, Request
+from r2med.models.http import AttemptError
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 Turn = str | RawAnswer | AttemptError
 FOUND = "<|end_search_result|>"

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import pytest
 
 import needs
-from r2med.data import load
+from r2med.answers.accuracy import judge_answers
 from r2med.data.dataset import Dataset, Generation, Gold
-from r2med.diagnose.answer_quality import judge_answers
+from r2med.data.loader import load
 from r2med.expand.expander import CUT
-from r2med.llm import Client, find_model, session
+from r2med.llm.cards import find_model
+from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Result

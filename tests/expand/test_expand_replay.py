@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 
 from hubserver import HubServer, run_python
 from r2med import evaluate
-from r2med.data import load
 from r2med.data.dataset import Dataset, Gold
+from r2med.data.loader import load
 from r2med.data.tasks import SAMPLE, registry, task
 from r2med.errors import DataError, R2medError, SpecError
-from r2med.expand.generation_files import HYDOC, read_written
 from r2med.expand.methods import OracleAnswer
-from r2med.expand.replay import Replay, published_task
+from r2med.expand.replay import HYDOC, Replay, published_task, read_written
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25

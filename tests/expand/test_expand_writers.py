@@ -10,14 +10,15 @@ import pytest
 from expanding import DOCUMENTS, QUERIES, Script, about, says, tiny, with_texts
 
 from r2med import evaluate
-from r2med.data import load
 from r2med.data.dataset import Dataset, Generation, Gold
+from r2med.data.loader import load
 from r2med.data.tasks import registry
 from r2med.errors import R2medError, SpecError
 from r2med.expand.methods import Answer as PlainAnswer
 from r2med.expand.methods import HyDE, LameR, Query2Doc
-from r2med.llm import AttemptError, RawAnswer
-from r2med.models.prompts import FAMILIES, bundled
+from r2med.llm.types import RawAnswer
+from r2med.models.http import AttemptError
+from r2med.models.templates import FAMILIES, bundled
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25

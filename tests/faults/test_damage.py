@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 import r2med
-from r2med.build.item_store import ItemStore
 from r2med.encode.text_hashes import text_hashes
 from r2med.encode.vector_store import VectorStore
+from r2med.engines.push import _Pushed
 from r2med.errors import R2medError, StoreWarning
-from r2med.exchange.push_documents import _Pushed
+from r2med.llm.items import ItemStore
 from r2med.llm.reply_cache import ReplyCache
 from r2med.pipeline.evaluate import Options
 from r2med.rerank.pair_scores import Scored, ScoreStore, pair_digest, text_digest
-from r2med.retrieve.engine_replies import EngineReplies
-from r2med.review.review_file import FORMAT
-from r2med.review.review_store import ReviewStore
+from r2med.reviews.rows import FORMAT
+from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger
-from r2med.storage.sqlite import DamagedError, Database
+from r2med.store.engine_replies import EngineReplies
+from r2med.store.sqlite import DamagedError, Database
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -18,7 +18,7 @@ import r2med as library
 from r2med.cli.main import app
 from r2med.errors import R2medError
 from r2med.runs.ledger import Ledger
-from r2med.storage import sqlite
+from r2med.store import sqlite
 
 BIOLOGY = ["--tasks", "sample/Biology"]
 READING = [

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.cli.main import app
-from r2med.storage.cache import Cache
-from r2med.storage.files import HeldFile, draft_file, draft_folder
-from r2med.storage.progress import account, in_progress
+from r2med.store.cache import Cache
+from r2med.store.files import HeldFile, draft_file, draft_folder
+from r2med.store.progress import account, in_progress
 
 DIE = {
     "cache": "with draft_folder(root / 'cache' / 'bm25', 'abcd') as d: (d / 'big').write_bytes(bytes(5000)); {end}",
@@ -29,8 +29,8 @@ def process(what: str, root: Path, end: str) -> subprocess.Popen[str]:
     code = "\n".join(
         [
             "import os, signal, sys, time; from pathlib import Path",
-            "from r2med.storage.files import draft_file, draft_folder",
-            "from r2med.storage.progress import account",
+            "from r2med.store.files import draft_file, draft_folder",
+            "from r2med.store.progress import account",
             f"root = Path({str(root)!r}); (root / 'cache' / 'bm25').mkdir(parents=True, exist_ok=True)",
             DIE[what].format(end=f"print('ready', flush=True); {end}"),
         ]
@@ -88,10 +88,7 @@ def test_a_nano_build_can_be_killed_where_process_ids_repeat(tmp_path):
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("process ids can be made to repeat by root on Linux only")
     build = "nano.build('sample/Biology', 'nano', Recipe(documents=50))"
-    code = (
-        "import os; from r2med.build import nano_set_builder as nano; from r2med.build.nano_recipe import Recipe; "
-        + build
-    )
+    code = "import os; from r2med.build import nano_set_builder as nano; from r2med.nano.recipe import Recipe; " + build
     dying = code.replace("; nano.build", "; nano._check = lambda *_: os._exit(9); nano.build")
     for source in (dying, code):
         subprocess.run([*apart, sys.executable, "-c", source], cwd=tmp_path, check=False)

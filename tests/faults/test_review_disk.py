@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from disks import fill, small_disk
 
-from r2med.review.invitations import invite, join_path
+from r2med.reviews.access import invite, join_path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -13,13 +13,12 @@ from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.tasks import Task
 from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
-from r2med.leakage.index import IndexedTask, index_texts
+from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings, index_texts
 from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
-from r2med.leakage.settings import KINDS, METHODS, Settings
 from r2med.leakage.training import Block, TrainingRow
-from r2med.pipeline.engine import quiet
-from r2med.storage.cache import Cache
+from r2med.pipeline.executor.local import quiet
+from r2med.store.cache import Cache
 
 WORDS = [f"{first}{second}" for first in "ba ce di fo gu ha ke li mo nu".split() for second in "ra se ti vo zu".split()]
 Found = dict[tuple[int, str], tuple[str, float]]

@@ -9,15 +9,15 @@ import orjson
 import pytest
 from leaking import dataset, find, words, write_rows
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import DataError, MissingExtra, R2medError
-from r2med.leakage import index, near_duplicates
+from r2med.leakage import index
 from r2med.leakage.check import check
-from r2med.leakage.index import index_texts
-from r2med.leakage.settings import Settings
-from r2med.pipeline.engine import quiet
-from r2med.render.leakage_tables import conclusion
-from r2med.storage.cache import Cache
+from r2med.leakage.index import Settings, index_texts
+from r2med.leakage.tables import conclusion
+from r2med.lexical import near_duplicates
+from r2med.pipeline.executor.local import quiet
+from r2med.store.cache import Cache
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from leaking import words, write_rows
 
-from r2med.cli.leakage import command
-from r2med.data import load
+from r2med.data.loader import load
+from r2med.leakage.cli import leakage_command as command
 
 DATA = load("sample/Biology")
 QUERY = DATA.collection.queries.texts[0]

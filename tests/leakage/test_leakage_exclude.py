@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaking import changed, checked, words, write_rows
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.leakage.check import check
-from r2med.leakage.exclude import exclude, targets
+from r2med.leakage.check import check, exclude, targets
 
 DATA = load("sample/Biology")
 QUERIES = DATA.collection.queries.texts

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaking import WORDS, changed, checked, dataset, find, pairs, words, write_rows
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.leakage.settings import COMMON, GRAM, METHODS, Settings
-from r2med.text.word_hashes import normalise
+from r2med.leakage.index import COMMON, GRAM, METHODS, Settings
+from r2med.lexical.hashes import normalise
 
 NOISE = words(200, 99)
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from leaking import WORDS, changed, dataset, find, words
 
 from plain_shingles import jaccard, shingles
-from r2med.leakage.near_duplicates import SLOTS, band_keys, chance, rows_of_band, signatures
-from r2med.leakage.settings import SHINGLE
-from r2med.text.shingles import ngrams, similarities
-from r2med.text.word_hashes import hash_words
+from r2med.lexical.hashes import hash_words
+from r2med.lexical.near_duplicates import SHINGLE, SLOTS, band_keys, chance, rows_of_band, signatures
+from r2med.lexical.shingles import ngrams, similarities
 
 few = st.lists(st.sampled_from(WORDS[:6]), min_size=SHINGLE, max_size=15).map(" ".join)
 
@@ -28,7 +27,7 @@ def test_similarities_are_those_of_sets_of_shingles(ours: list[str], theirs: lis
     pairs = list(product(range(len(ours)), range(len(theirs))))
     places = tuple(np.array(column) for column in zip(*pairs, strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("r2med.text.shingles._AT_ONCE", at_once)
+        patch.setattr("r2med.lexical.shingles._AT_ONCE", at_once)
         found = similarities(shingled(ours), shingled(theirs), places)
     wanted = [jaccard(shingles(ours[one], SHINGLE), shingles(theirs[other], SHINGLE)) for one, other in pairs]
     assert found.tolist() == pytest.approx(wanted)

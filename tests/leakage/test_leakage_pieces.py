@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leaking import WORDS, changed, dataset, find, named, subject_of, words, write_rows
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import DataError
 from r2med.leakage import check as checking
 from r2med.leakage import training
 from r2med.leakage.check import check
 from r2med.leakage.findings import Tally
-from r2med.leakage.index import IndexedTask
+from r2med.leakage.index import IndexedTask, Settings
 from r2med.leakage.lookup import LeakHits, joined
 from r2med.leakage.match import Matcher
-from r2med.leakage.settings import Settings
 from r2med.leakage.training import Block, TrainingRow
-from r2med.text.portions import row_slices_up_to, slices_up_to
+from r2med.lexical.arrays import row_slices_up_to, slices_up_to
 
 HUGE = 1 << 40
 TASKS = ["sample/Biology", "sample/MedQA-Diag"]

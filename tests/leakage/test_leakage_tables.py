@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.leakage.lookup import HashFilter
-from r2med.text.hash_table import HashTable
+from r2med.lexical.shingles import HashTable
 
 numbers = st.one_of(
     st.integers(0, 9),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leaking import changed, checked, pairs, words, write_rows
 
-from r2med.data import load
+from r2med.data.loader import load
 from r2med.errors import DataError
 from r2med.leakage import training
 from r2med.leakage.training import Block, blocks, size_of, strings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.text.shingles import inside, ngram_hashes, ngrams
-from r2med.text.word_hashes import hash_words, joined, normalise, raw_hash
+from r2med.lexical.hashes import hash_words, joined, normalise, raw_hash
+from r2med.lexical.shingles import inside, ngram_hashes, ngrams
 
 characters = st.one_of(st.characters(), st.sampled_from("aAbBzZ09_' -.,/\n\0ßİΣςﬁⅣ①é\u0301ﾊ東😀\ud800"))
 texts = st.text(characters, max_size=60)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from chat_server import ChatServer
 
-from r2med.llm import Model, Request, find_model
+from r2med.llm.cards import find_model
+from r2med.llm.types import Model, Request
 
 KEY = "sk-secret-0123456789"
 

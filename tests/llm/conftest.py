@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from chat_server import ChatServer, Plan, Say
 
-from r2med.llm import Client, Limits
+from r2med.llm.budget import Limits
+from r2med.llm.client import Client
 
 
 @pytest.fixture(autouse=True)

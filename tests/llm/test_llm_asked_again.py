@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "build"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "rag"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "review"))
-
 from building import brain, files_of, write_plan
+from r2med.answers.arms import make_arms
+from r2med.answers.report import make_report
+from r2med.answers.study import StudyOptions, run_study
+from r2med.cli.main import app
+from r2med.construction.builder import Builder
+from r2med.errors import R2medError, StoreWarning
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
+from r2med.llm.client import session
+from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.types import RawAnswer, Usage
+from r2med.pipeline.executor.local import quiet
+from r2med.reviews.model import ModelReviewer
 from ragging import asked, share, write_task
 from reviewing import make_project
-
-from r2med.build.builder import Builder
-from r2med.cli.main import app
-from r2med.errors import R2medError, StoreWarning
-from r2med.llm import RawAnswer, Usage, add_model, scripted, session
-from r2med.llm.reply_cache import ReplyCache
-from r2med.pipeline.engine import quiet
-from r2med.rag.arms import make_arms
-from r2med.rag.rag_report import make_report
-from r2med.rag.study import StudyOptions, run_study
-from r2med.review.model_reviewer import ModelReviewer
 
 FAULTS = {
     "content filter": RawAnswer("", finish="content_filter", usage=Usage(1, 1)),
@@ -170,9 +166,9 @@ def test_a_review_by_a_model_asks_again_for_grades_that_could_not_be_read(kind):
 
 
 def test_labels_and_estimates_follow_the_same_rule_and_so_does_clearing(tmp_path):
-    from r2med.data import load
-    from r2med.diagnose.labels import label_queries, scheme
-    from r2med.llm import current_client
+    from r2med.data.loader import load
+    from r2med.diagnosis.labelling import label_queries, scheme
+    from r2med.llm.client import current_client
 
     queries = load("sample/Biology").collection.queries
     body = scheme("body-system")
@@ -230,7 +226,7 @@ def test_paid_answers_go_only_after_a_question_and_models_are_named_by_their_car
     from dataclasses import replace
 
     add_model(replace(scripted(lambda request: "Scurvy.", "my-card"), id="id-of-the-server"))
-    from r2med.llm import find_model
+    from r2med.llm.cards import find_model
 
     with session() as client:
         client.ask_all([find_model("my-card").request("Why?")])
@@ -245,7 +241,7 @@ def test_paid_answers_go_only_after_a_question_and_models_are_named_by_their_car
 
 
 def test_a_figure_that_lacks_answers_has_a_star_and_the_share_that_was_decided(tmp_path):
-    from r2med.render.rag_tables import RAG_FORMATS, rag_sections
+    from r2med.answers.tables import RAG_FORMATS, rag_sections
 
     task = write_task(tmp_path / "task", 12)
     lost = [f"q{number} is" for number in (2, 5, 7)]

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from chat_server import Say
 
-from r2med.config.request_settings import RequestSettings, request_settings, requesting
 from r2med.errors import R2medError
-from r2med.llm import Limits, find_model
+from r2med.llm.budget import Limits
+from r2med.llm.cards import find_model
+from r2med.settings import RequestSettings, request_settings, requesting
 
 SOURCE = Path(__file__).parents[2] / "src"
 

@@ -15,8 +15,12 @@ from asking import KEY, model_at, questions
 from chat_server import ChatServer, Say
 
 from r2med.errors import R2medError
-from r2med.llm import Client, Failed, Reply, ServerError, account, find_model
+from r2med.llm.budget import account
+from r2med.llm.cards import find_model
+from r2med.llm.client import Client
 from r2med.llm.reply_cache import _USED
+from r2med.llm.types import Failed, Reply
+from r2med.models.http import ServerError
 
 FAULTS = {
     "rate limit": Say(status=429, headers={"Retry-After": "0.05"}),

@@ -14,22 +14,16 @@ from pathlib import Path
 import pytest
 
 import needs
-from r2med.engine.spreading import SpreadingEngine
 from r2med.errors import Postponed, SpecError
-from r2med.llm import (
-    Client,
-    Limits,
-    Message,
-    Reply,
-    Request,
-    Sampling,
-    ServerError,
-    account,
-    find_model,
-    spread_answers,
-)
-from r2med.llm import local_server as local_module
-from r2med.llm.spread_answers import worth_sending
+from r2med.llm import distributed as spread_answers
+from r2med.llm import local as local_module
+from r2med.llm.budget import Limits, account
+from r2med.llm.cards import find_model
+from r2med.llm.client import Client
+from r2med.llm.distributed import worth_sending
+from r2med.llm.types import Message, Reply, Request, Sampling
+from r2med.models.http import ServerError
+from r2med.pipeline.executor.distributed import SpreadingEngine
 from spreading import SentShards
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -158,8 +152,10 @@ def test_what_is_little_counted_or_asked_of_servers_is_asked_from_here():
 PROGRAM = """
     import os, sys
     from dataclasses import replace
-    from r2med.llm import Client, Sampling, find_model
-    import r2med.llm.local_server as local
+    from r2med.llm.client import Client
+    from r2med.llm.types import Sampling
+    from r2med.llm.cards import find_model
+    import r2med.llm.local as local
     real = local.LocalServer._address
     def spy(self, file):
         print(self._process.pid, flush=True)

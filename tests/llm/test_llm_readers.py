@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 
 import pytest
+from asking import model_at
 
-from llm.asking import model_at
-from llm.chat_server import Say
-from r2med.llm import Client, Failed, Limits, reading
-from r2med.llm.reading import (
+from chat_server import Say
+from r2med.llm import parsing as reading
+from r2med.llm.budget import Limits
+from r2med.llm.client import Client
+from r2med.llm.judge import read_verdict
+from r2med.llm.parsing import (
     read_cited_answer,
     read_class,
     read_grade,
     read_grades,
     read_permutation,
     read_tied_ranking,
-    read_verdict,
 )
+from r2med.llm.types import Failed
 from r2med.models.http import error_text
 
 

@@ -8,23 +8,13 @@ from dataclasses import replace
 import pytest
 
 from r2med.errors import SpecError
-from r2med.llm import (
-    AttemptError,
-    Failed,
-    Limits,
-    RawAnswer,
-    Reply,
-    Sampling,
-    Usage,
-    account,
-    current_client,
-    find_model,
-    scripted,
-    session,
-)
-from r2med.llm.types import Model
-from r2med.models.http import backoff, retry_after
-from r2med.models.prompts import Template
+from r2med.llm import scripted
+from r2med.llm.budget import Limits, account
+from r2med.llm.cards import find_model
+from r2med.llm.client import current_client, session
+from r2med.llm.types import Failed, Model, RawAnswer, Reply, Sampling, Usage
+from r2med.models.http import AttemptError, backoff, retry_after
+from r2med.models.templates import Template
 
 
 def test_a_function_answers_on_the_common_path(connect):

@@ -16,8 +16,9 @@ from asking import model_at
 from chat_server import Say
 
 from r2med.errors import R2medError
-from r2med.llm import LimitReached, Limits, Model, Reply, Request
+from r2med.llm.budget import Limits
 from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.types import LimitReached, Model, Reply, Request
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -106,7 +107,9 @@ def test_limits_that_make_no_sense_are_refused(bad):
 
 ASK = """
     import sys
-    from r2med.llm import Client, Limits, find_model
+    from r2med.llm.client import Client
+    from r2med.llm.budget import Limits
+    from r2med.llm.cards import find_model
     model = find_model(sys.argv[1])
     requests = [model.request(f"question {number}") for number in range(int(sys.argv[2]))]
     with Client(Limits(concurrency=4, grace=20, backoff=0.01, lease=float(sys.argv[3]))) as client:

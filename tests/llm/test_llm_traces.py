@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.llm import FORMATS, split_trace
-from r2med.llm.reasoning import CUT, EMPTY, REFUSED, UNCLOSED, detect
+from r2med.llm.reasoning import CUT, EMPTY, FORMATS, REFUSED, UNCLOSED, detect, split_trace
 
 MARKS = [
     mark

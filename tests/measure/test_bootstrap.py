@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from r2med.measure.bootstrap import (
-    average_intervals,
-    board_intervals,
-    exact_sums,
-    split_table,
-    task_intervals,
-    weights,
-)
+from r2med.measure.bootstrap import average_intervals, board_intervals, exact_sums, split_table, task_intervals, weights
 
 values = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 30)), elements=st.floats(0, 1))
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from r2med.measure.capture_recapture import estimate_population, share
+from r2med.measure.population import estimate_population, share
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import capture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 
 from r2med.errors import R2medError
-from r2med.measure.prediction_powered import prediction_powered_mean
+from r2med.measure.population import prediction_powered_mean
 
 
 @settings(max_examples=60)

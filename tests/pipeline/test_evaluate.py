@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.board.report_rows import Shown
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
 from r2med.errors import R2medError
@@ -23,7 +22,7 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
 from r2med.pipeline.system import System
-from r2med.render.report_text import format_report
+from r2med.render.scores.report import Shown, format_report
 from r2med.retrieve.bm25 import BM25
 from r2med.runs.ledger import Finished, Ledger
 
@@ -285,8 +284,8 @@ def test_the_sample_is_reasoning_driven() -> None:
     from r2med.data.tasks import groups
     from r2med.measure.metrics import Measure
     from r2med.measure.score import score
-    from r2med.pipeline.engine import quiet
-    from r2med.storage.cache import Cache
+    from r2med.pipeline.executor.local import quiet
+    from r2med.store.cache import Cache
 
     plain, told = [], []
     for task in groups()["sample"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 import r2med
-from r2med.citation import PAPER, citation_file
+from r2med.web.citation import PAPER, citation_file
 
 ROOT = Path(__file__).parents[2]
 

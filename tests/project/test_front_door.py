@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import r2med
-from r2med.board.leaderboard import View
-from r2med.board.leaderboard import board as ranked_board
+from r2med.leaderboard.board import board as ranked_board
+from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 
 TASK = "sample/Biology"
@@ -65,7 +65,7 @@ def test_importing_the_package_loads_nothing_else():
 
 def test_threads_of_numpy_do_not_spin_in_a_command_and_importing_the_package_sets_no_variable(monkeypatch):
     tell = (
-        "import os, sys; before = dict(os.environ); import r2med, r2med.verbs.studies"
+        "import os, sys; before = dict(os.environ); import r2med, r2med.api"
         "\nassert before == dict(os.environ)\nfrom r2med.cli import main, tasks; sys.argv = ['r2med', 'tasks']"
         "\ntasks.command.callback = lambda **_: print(os.environ['OPENBLAS_THREAD_TIMEOUT'])\nmain.main()"
     )
@@ -81,8 +81,8 @@ def test_recognising_an_encoder_loads_no_reranker():
     loaded = after("from r2med import System; System.parse('bge'); System.parse('hf:BAAI/bge-m3')")
     assert "r2med.retrieve.dense" in loaded
     assert [name for name in loaded if name.startswith("r2med.rerank.")] == [
-        "r2med.rerank.find_reranker",
-        "r2med.rerank.reranker_cards",
+        "r2med.rerank.cards",
+        "r2med.rerank.cards",
     ]
 
 
@@ -93,8 +93,8 @@ def test_a_verb_stays_a_verb_when_the_folder_of_its_name_is_loaded():
         for first in (f"import r2med.{name} as module; from r2med import {verb}", f"from r2med import {verb}"):
             code = f"import r2med; {first}; import r2med.{name} as module; {check}; import inspect"
             assert f"r2med.{name}" in after(f"{code}; assert inspect.signature({verb}).parameters")
-    code = "import r2med.board.model as model, r2med; assert type(r2med.board(limit=1)) is model.Board"
-    assert "r2med.verbs.studies" in after(code)
+    code = "import r2med.render.scores.model as model, r2med; assert type(r2med.board(limit=1)) is model.Board"
+    assert "r2med.api" in after(code)
 
 
 def test_every_public_name_has_an_example():

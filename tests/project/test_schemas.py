@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from schemas import SHAPES
 
-from r2med.build.builder import init
 from r2med.cli.main import VERBS, app
+from r2med.construction.builder import init
 from r2med.data.tasks import SAMPLE
-from r2med.review.review_rows import DraftDecision, Ruling
-from r2med.review.review_store import ReviewStore
+from r2med.reviews.rows import DraftDecision, Ruling
+from r2med.reviews.store import ReviewStore
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.citation import PAPER
+from r2med.web.citation import PAPER
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "r2med"

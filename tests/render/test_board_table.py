@@ -8,14 +8,14 @@ from io import StringIO
 
 import pytest
 
-from r2med.board.leaderboard import ranked
-from r2med.board.model import AVERAGE, Board, BoardRow
+from r2med.data.tasks import AVERAGE
+from r2med.leaderboard.board import ranked
 from r2med.measure.bootstrap import Interval
-from r2med.render.board_table import BEST, SECOND, board_table
-from r2med.render.board_terminal import show_board
-from r2med.render.board_text import FORMATS, markdown
-from r2med.render.consoles import written_to
-from r2med.render.latex import latex
+from r2med.render.scores.latex import latex
+from r2med.render.scores.model import Board, BoardRow
+from r2med.render.scores.table import BEST, SECOND, board_table
+from r2med.render.scores.text import FORMATS, markdown, show_board
+from r2med.render.table import written_to
 
 TASKS = ("Biology", "MedQA-Diag")
 
@@ -39,8 +39,8 @@ def board() -> Board:
 
 
 def page(board: Board) -> str:
+    from r2med.leaderboard.page_table import Hrefs, sorted_table
     from r2med.render.html import environment
-    from r2med.web.page_table import Hrefs, sorted_table
 
     macros = environment().get_template("_board.html").module
     return str(macros.board_table(sorted_table(board, board.lines), None, Hrefs(lambda name: "#")))

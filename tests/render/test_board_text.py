@@ -10,14 +10,14 @@ import re
 import pytest
 
 import r2med
-from r2med.board.leaderboard import View, board, ranked
-from r2med.board.model import Board, BoardRow
-from r2med.board.report_rows import Shown, boards_from_report
-from r2med.render.board_table import leaders
-from r2med.render.board_text import FORMATS, markdown
-from r2med.render.report_text import format_report
+from r2med.leaderboard.board import board, ranked
+from r2med.render.scores.model import Board, BoardRow, View
+from r2med.render.scores.report import Shown, boards_from_report, format_report
+from r2med.render.scores.table import leaders
+from r2med.render.scores.text import FORMATS, markdown
+from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.runs.report import Cost, Failure, Report
+from r2med.runs.report import Failure, Report
 
 TASKS = ("Biology", "MedQA-Diag")
 

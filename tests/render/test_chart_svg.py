@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from r2med.board.model import Board, BoardRow, Line
-from r2med.diagnose.causes import Cause
-from r2med.diagnose.frontier import Bill, Priced, frontier
-from r2med.render.chart_figures import chart_figures
-from r2med.render.chart_labels import CORNERS, number_corners
-from r2med.render.chart_svg import NARROW, WIDE, draw
-from r2med.render.charts import ChartPoint, DotChart, cause_chart, frontier_chart, heat_map, line_point, shade_of
+from r2med.diagnosis.causes import Cause
+from r2med.diagnosis.charts import cause_chart
+from r2med.leaderboard.charts import heat_map, line_point, shade_of
+from r2med.render.charts.kinds import ChartPoint, DotChart, FlowChart, FlowRow, Level, TrendChart, TrendPoint
+from r2med.render.charts.layout import NARROW, WIDE, shortened
+from r2med.render.charts.scale import CORNERS, Scale, number_corners
+from r2med.render.charts.svg import chart_figures, draw
 from r2med.render.palette import HATCHES, fills
-from r2med.render.rag_charts import FlowChart, FlowRow, Level, TrendChart, TrendPoint
-from r2med.render.scale import Scale
-from r2med.render.svg import shortened
+from r2med.render.scores.model import Board, BoardRow, Line
+from r2med.tuning.charts import frontier_chart
+from r2med.tuning.frontier import Bill, Priced, frontier
 
 names = st.text(max_size=60)
 shares = st.floats(0, 1)
@@ -96,7 +96,7 @@ def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
     pytest.importorskip("matplotlib")
     from matplotlib.colors import to_hex
 
-    from r2med.render import plots
+    from r2med.render.charts import plots
 
     chart = cause_chart({"a": {cause: 1 / len(Cause) for cause in Cause}}, "%")
     drawing = ElementTree.fromstring(draw(chart))

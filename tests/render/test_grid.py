@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from r2med.render.consoles import say, written_to
-from r2med.render.grid import Column, Figure, Table, key, numbers, percent
+from r2med.render.table import Column, Figure, Table, key, numbers, percent, say, written_to
 
 names = st.text(st.characters(whitelist_categories=["Lu", "Ll", "Nd", "Lo"], whitelist_characters="-/()_ "), min_size=1)
 names = names.map(str.strip).filter(bool)

@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 
 import needs
 import r2med
-from r2med.board.board_significance import about_marks
-from r2med.board.leaderboard import View, board, ranked
-from r2med.board.model import AVERAGE, Board, BoardRow, Line
-from r2med.board.report_rows import Shown
+from r2med.data.tasks import AVERAGE
+from r2med.leaderboard.board import board, ranked
 from r2med.measure.bootstrap import Interval
-from r2med.render.board_text import FORMATS
-from r2med.render.latex import breakable, escaped, latex, one_line, unprintable
-from r2med.render.report_text import format_report
+from r2med.render.scores.latex import latex
+from r2med.render.scores.model import Board, BoardRow, Line, View
+from r2med.render.scores.report import Shown, format_report
+from r2med.render.scores.significance import about_marks
+from r2med.render.scores.text import FORMATS
+from r2med.render.sections import breakable, escaped, one_line, unprintable
+from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.runs.report import Cost
 
 TASKS = (
     "Biology", "Bioinformatics", "Medical-Sciences", "MedXpertQA-Exam", "MedQA-Diag", "PMC-Treatment", "PMC-Clinical",

@@ -13,28 +13,23 @@ pytest.importorskip("matplotlib")
 
 import r2med
 from r2med.cli.main import app
-from r2med.data import load
-from r2med.diagnose.attribution import diagnose
-from r2med.diagnose.causes import mean_shares
-from r2med.diagnose.compare import compare
-from r2med.diagnose.frontier import Bill, Priced, price
-from r2med.diagnose.gap import measure_gap
-from r2med.diagnose.loaded_runs import load_runs
-from r2med.diagnose.score_series import ScoreSeries, board, complete_systems
+from r2med.comparison.charts import difference_chart
+from r2med.comparison.study import compare
+from r2med.data.loader import load
+from r2med.diagnosis.attribution import diagnose
+from r2med.diagnosis.causes import mean_shares
+from r2med.diagnosis.charts import cause_chart, gap_chart
+from r2med.diagnosis.gap import measure_gap
 from r2med.errors import R2medError
+from r2med.leaderboard.charts import ScoreSeries, average_chart, board, complete_systems, task_chart
 from r2med.measure.bootstrap import Interval
-from r2med.render import plots
-from r2med.render.chart_labels import legend_columns
-from r2med.render.charts import (
-    average_chart,
-    cause_chart,
-    difference_chart,
-    frontier_chart,
-    gap_chart,
-    task_chart,
-)
+from r2med.pipeline.loaded_runs import load_runs
+from r2med.render.charts import plots
+from r2med.render.charts.scale import legend_columns
 from r2med.render.palette import shades
 from r2med.runs.ledger import Ledger
+from r2med.tuning.charts import frontier_chart
+from r2med.tuning.frontier import Bill, Priced, price
 
 SYSTEMS = ["bm25", "bm25-classic", "oracle-answer >> bm25"]
 TASKS = ["sample/Biology", "sample/PMC-Clinical"]

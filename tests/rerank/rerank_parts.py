@@ -9,10 +9,9 @@ import numpy as np
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import folder_task
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
-from r2med.storage.home import home
+from r2med.store.cache import Cache, home
 
 DOCUMENTS = {
     "d1": "scurvy is a lack of vitamin",

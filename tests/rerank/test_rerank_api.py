@@ -9,7 +9,7 @@ from rerank_server import RerankServer, Say, fit
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import RequestLimits
 from r2med.pipeline.system import System
-from r2med.rerank.rerank_api import ApiRerank, api_model
+from r2med.rerank.api import ApiRerank, api_model
 
 pytest.importorskip("httpx")
 KEY = "secret-0123456789"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rerank_parts import collection, context, order, run_over
 
-from r2med.data.run import Run, rank
+from r2med.data.run import Run
 from r2med.errors import R2medError
-from r2med.rerank.candidate_lists import CandidateList, KeptOrder, candidates, checked, in_order, reranked
+from r2med.lexical.ranking import rank
+from r2med.rerank.candidates import CandidateList, KeptOrder, candidates, checked, in_order, reranked
 from r2med.rerank.listwise import Listwise
 
 STAGE = Listwise("gpt-4o")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,13 +15,15 @@ from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_ove
 import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
-from r2med.llm import AttemptError, RawAnswer, Request, Token, add_model, scripted
-from r2med.llm.llm_cards import find_model
+from r2med.llm import scripted
+from r2med.llm.cards import add_model, find_model
+from r2med.llm.types import RawAnswer, Request, Token
+from r2med.models.http import AttemptError
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
 from r2med.rerank.groupwise import GROUPINGS, Groupwise, make_groups
 from r2med.rerank.listwise import Listwise, windows
-from r2med.rerank.llm_reranker import ask
+from r2med.rerank.llm import ask
 from r2med.rerank.pointwise import Pointwise
 
 SHOWN = re.compile(r"^\[(\d+)\] (?:\(score ([-\d.e+]+)\) )?(.*)$", re.MULTILINE)
@@ -88,7 +89,7 @@ def test_windows_of_all_queries_are_asked_together(monkeypatch: pytest.MonkeyPat
         rounds.append(len(requests))
         return ask(requests, bar)
 
-    monkeypatch.setattr("r2med.rerank.listwise.ask", count)
+    monkeypatch.setattr("r2med.rerank.llm.ask", count)
     data = collection({f"q{n}": f"question {n}" for n in range(5)}, many(9))
     lists = {f"q{n}": (data.documents.ids[: 5 + n], [float(5 + n - place) for place in range(5 + n)]) for n in range(5)}
     Listwise(model(alphabetical, "alphabetical"), window=5, step=2).rerank(data, Run.from_lists(lists), context())
@@ -616,7 +617,6 @@ def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
 def test_a_real_server_with_log_probabilities() -> None:
     """The whole way over HTTP, with the shapes that servers send."""
     pytest.importorskip("aiohttp")
-    sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
     from chat_server import ChatServer, Say
 
     def plan(prompt: str, nth: int) -> Say:

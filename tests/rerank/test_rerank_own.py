@@ -17,10 +17,9 @@ from r2med.cli.main import app
 from r2med.errors import SpecError
 from r2med.pipeline.spec import Call
 from r2med.pipeline.system import System
+from r2med.rerank.cards import api_cards, card, cards, find_reranker
 from r2med.rerank.cross_encoder import CrossEncoder
-from r2med.rerank.find_reranker import find_reranker
-from r2med.rerank.reranker_cards import api_cards, card, cards
-from r2med.rerank.user_reranker import OwnReranker
+from r2med.rerank.user import OwnReranker
 
 DOCS = Path(__file__).parents[2] / "docs" / "rerankers.md"
 FAULTY = '''

@@ -22,8 +22,8 @@ from rerank_parts import DOCUMENTS, QUERIES, collection, context, run_over
 from needs import TRAINED
 from r2med.errors import R2medError
 from r2med.pipeline.system import System
+from r2med.rerank.cards import card
 from r2med.rerank.cross_encoder import CrossEncoder
-from r2med.rerank.reranker_cards import card
 
 PAIRS = [(query, document) for query in QUERIES.values() for document in DOCUMENTS.values()]
 LONG = {"q1": " ".join(["fever cough rash"] * 6), "q2": "what treat"}

@@ -18,7 +18,7 @@ import tiny
 
 import r2med
 from hubserver import HubServer, run_python
-from r2med.rerank.reranker_cards import card
+from r2med.rerank.cards import card
 
 ROWS = ("bge-reranker", "monobert", "rankllama")
 RUN = """

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import needs
-from r2med.models.devices import ROUNDING
+from r2med.models.memory import ROUNDING
 
 pytestmark = needs.packages("torch", "transformers")
 
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from r2med.models.loading import Build
+from r2med.encode.loading import Build
 from r2med.models.tokenizer import Padded
 from r2med.rerank.pair_models import TorchPairModel
 

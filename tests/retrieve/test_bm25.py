@@ -18,20 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import needs
-from r2med.data import load
 from r2med.data.dataset import Collection, Dataset, Generation, Texts
-from r2med.data.run import Run, rank
+from r2med.data.loader import load
+from r2med.data.run import Run
 from r2med.data.tasks import folder_task
 from r2med.errors import SpecError
-from r2med.pipeline.engine import quiet
+from r2med.lexical import search as postings_search
+from r2med.lexical.analyzer import analyze
+from r2med.lexical.builder import build_index
+from r2med.lexical.ranking import rank
+from r2med.lexical.scorers import Scorer
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve import postings_search
 from r2med.retrieve.bm25 import BM25, BM25Classic, _known_terms
-from r2med.retrieve.bm25_scorer import Scorer
-from r2med.retrieve.index_builder import build_index
-from r2med.storage.cache import Cache
-from r2med.text import analyze
+from r2med.store.cache import Cache
 
 FORMS = [BM25, BM25Classic]
 
@@ -325,7 +326,7 @@ def test_the_index_is_built_once(context: Context, monkeypatch: pytest.MonkeyPat
     def never(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr("r2med.retrieve.bm25.write_index", never)
+    monkeypatch.setattr("r2med.lexical.builder.write_index", never)
     again = made({"d1": "fever", "d2": "cough"}, {"q": "fever"})
     assert lists(BM25().retrieve(again, context)) == lists(first)
     BM25Classic(k1=2.0, b=1.0).retrieve(again, context)
@@ -360,7 +361,7 @@ def test_scores_do_not_depend_on_what_is_asked_beside(context: Context, monkeypa
     documents = {f"d{place}": drawn_text(drawn, 30) for place in range(200)}
     queries = {f"q{place}": drawn_text(drawn, 12) for place in range(9)}
     together = BM25(depth=7).retrieve(made(documents, queries), context)
-    monkeypatch.setattr("r2med.retrieve.postings_search._SCORES_AT_ONCE", 450)
+    monkeypatch.setattr("r2med.lexical.search._SCORES_AT_ONCE", 450)
     batches = BM25(depth=7).retrieve(made(documents, queries), context)
     for query, text in queries.items():
         alone = BM25(depth=7).retrieve(made(documents, {query: text}), context)
@@ -423,10 +424,10 @@ import json, sys
 from pathlib import Path
 from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import folder_task
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.retrieve.bm25 import BM25
 from r2med.pipeline.stage import Context
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 collection = Collection(folder_task(Path()), Texts(["d1"], ["fever"]), Texts(["q1"], ["fever"]))
 run = BM25().retrieve(collection, Context(Cache(Path(sys.argv[1])), quiet()))
 heavy = {"polars", "rich", "huggingface_hub"} & set(sys.modules)

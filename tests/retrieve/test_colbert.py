@@ -17,18 +17,18 @@ import r2med
 from late_models import reference, save_jina, save_native, save_plain, save_pylate, save_stanford
 from needs import TRAINED
 from r2med.cli.main import app
-from r2med.data.run import id_order
 from r2med.data.tasks import task
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.resolve import encoder_for
 from r2med.encode.text_hashes import text_hashes
-from r2med.encode.token_encoder import TokenEncoder
 from r2med.encode.token_store import TokenStore
+from r2med.encode.tokens import TokenEncoder
 from r2med.errors import R2medError
-from r2med.pipeline.engine import Engine
+from r2med.lexical.ranking import id_order
+from r2med.pipeline.executor.local import Engine
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
@@ -118,7 +118,7 @@ def test_a_document_is_encoded_once_whoever_asks_for_it(model, context, monkeypa
     facts = again.notes.facts[f"colbert({model})"]
     assert 0 < facts["documents"]["encoded"] < facts["documents"]["texts"]
     assert facts["queries"]["encoded"] == 0
-    monkeypatch.setattr("r2med.encode.token_encoder.LoadedTokenModel", None)  # nothing is left to encode
+    monkeypatch.setattr("r2med.encode.tokens.LoadedTokenModel", None)  # nothing is left to encode
     last = System.parse(f"colbert({model}, depth=30)").run(collection, Context(context.cache, Engine()))
     assert len(last) == len(collection.queries)
 

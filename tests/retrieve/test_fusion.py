@@ -11,11 +11,11 @@ from r2med.data.dataset import Collection, Generation, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import folder_task
 from r2med.errors import SpecError
-from r2med.pipeline.engine import quiet
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.fusion import RRF, CombMNZ, Views, WeightedSum
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 
 scores = st.floats(-50, 50, allow_nan=False).map(lambda value: round(value, 3))
 one_list = st.dictionaries(st.sampled_from([f"d{n}" for n in range(9)]), scores, min_size=1, max_size=9)

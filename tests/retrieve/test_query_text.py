@@ -9,8 +9,7 @@ import pytest
 from r2med.data.dataset import Collection, Generation, Texts
 from r2med.data.tasks import folder_task
 from r2med.errors import SpecError
-from r2med.pipeline.joins import TEXT_JOINS, query_copies
-from r2med.retrieve.query_text import join_of, joined_text, search_texts, usable
+from r2med.pipeline.joins import TEXT_JOINS, join_of, joined_text, query_copies, search_texts, usable
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import r2med
-from llm.chat_server import ChatServer, Say
+from chat_server import ChatServer, Say
 from r2med.data.run import Run
 from r2med.errors import SpecError
-from r2med.llm import RawAnswer, Usage, add_model, scripted
-from r2med.llm.http_server import guess_tokens, prompt_text
-from r2med.pipeline.engine import quiet
+from r2med.lexical.analyzer import analyze
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
+from r2med.llm.server import guess_tokens, prompt_text
+from r2med.llm.types import RawAnswer, Usage
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.plan import plan
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve.query_signals import NQC, Clarity, ListAgreement, Random
 from r2med.retrieve.routing import hardest
+from r2med.retrieve.signals import NQC, Clarity, ListAgreement, Random
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.storage.cache import Cache
-from r2med.text import analyze
+from r2med.store.cache import Cache
 
 TASK = "sample/Biology"
 

@@ -25,26 +25,27 @@ import r2med
 from needs import TRAINED
 from r2med.cli.main import app
 from r2med.data.dataset import Collection, Texts
-from r2med.data.run import Run, rank
+from r2med.data.run import Run
 from r2med.data.tasks import folder_task, task
+from r2med.encode.cards import SPARSE_POOLINGS, cards
 from r2med.encode.encoder import Role
-from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards
 from r2med.encode.resolve import encoder_for, sparse_encoder_for, sparse_names
-from r2med.encode.sparse_encoder import SparseTextEncoder
+from r2med.encode.sparse import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore
-from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.transformer import FUNCTIONS
 from r2med.errors import R2medError, SpecError
-from r2med.pipeline.engine import quiet
+from r2med.lexical import search as postings_search
+from r2med.lexical.builder import write_vector_index
+from r2med.lexical.index import InvertedIndex
+from r2med.lexical.ranking import rank
+from r2med.lexical.scorers import ImpactScorer, pruned
+from r2med.lexical.vectors import SparseVectors
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-from r2med.retrieve import postings_search
-from r2med.retrieve.index_builder import write_vector_index
-from r2med.retrieve.inverted_index import InvertedIndex
 from r2med.retrieve.sparse import Splade
-from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
-from r2med.storage.cache import Cache
+from r2med.store.cache import Cache
 from spreading import as_bytes, run_in_shards
 
 

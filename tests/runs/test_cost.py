@@ -17,13 +17,17 @@ from starlette.testclient import TestClient
 
 import r2med
 from r2med.cli.main import app
-from r2med.llm import Limits, RawAnswer, Usage, add_model, scripted, session
+from r2med.llm import scripted
+from r2med.llm.budget import Limits
+from r2med.llm.cards import add_model
+from r2med.llm.client import session
+from r2med.llm.types import RawAnswer, Usage
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
 from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Result
-from r2med.runs.step_record import StepRecord
+from r2med.runs.usage import StepRecord
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library

@@ -19,7 +19,7 @@ from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.runs.ledger import Entry, Finished, Ledger
 from r2med.runs.record import DataIdentity, RunRecord
-from r2med.storage.cache import cache_key
+from r2med.store.hashes import cache_key
 
 RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
 SCORES = {"nDCG@10": np.array([0.25, 0.75]), "Recall@100": np.array([1.0, 0.0])}

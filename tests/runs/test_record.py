@@ -7,7 +7,7 @@ import json
 import r2med
 from r2med.runs.cost import Cost
 from r2med.runs.record import DataIdentity, RunRecord
-from r2med.runs.step_record import Account
+from r2med.runs.usage import Account
 
 
 def test_a_run_of_this_version_says_everything_and_comes_back_equal() -> None:

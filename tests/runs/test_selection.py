@@ -10,10 +10,13 @@ from click.testing import CliRunner, Result
 
 import r2med
 from r2med.cli.main import app
-from r2med.data import load
-from r2med.diagnose.compare import compare
+from r2med.comparison.study import compare
+from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.llm import Limits, add_model, scripted, session
+from r2med.llm import scripted
+from r2med.llm.budget import Limits
+from r2med.llm.cards import add_model
+from r2med.llm.client import session
 from r2med.measure.metrics import Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.named_runs import select, share

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +13,17 @@ from click.testing import CliRunner
 
 import jsonserver
 import r2med
-from r2med.cli.main import app
-from r2med.config.prices import prices
-from r2med.errors import R2medError
-from r2med.llm import Limits, RawAnswer, Usage, add_model, scripted, session
-from r2med.pipeline.evaluate import Options
-from r2med.runs.report import Result
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "encode"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "rerank"))
-
 from embedding_server import EmbeddingServer
+from r2med.cli.main import app
+from r2med.errors import R2medError
+from r2med.llm import scripted
+from r2med.llm.budget import Limits
+from r2med.llm.cards import add_model
+from r2med.llm.client import session
+from r2med.llm.types import RawAnswer, Usage
+from r2med.pipeline.evaluate import Options
+from r2med.runs.prices import prices
+from r2med.runs.report import Result
 from rerank_server import RerankServer
 
 TASK = "sample/Biology"

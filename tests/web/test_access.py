@@ -20,11 +20,12 @@ from webparts import TOKEN, entered, served
 
 from r2med.cli.main import app as program
 from r2med.errors import R2medError
-from r2med.web import forms, page_server
+from r2med.web import addresses as forms
+from r2med.web import server as page_server
 from r2med.web.access import Access, Admitted, Entrance, Refused, Visit, Welcomed, without_token
 from r2med.web.app import create_app
 from r2med.web.library import Library
-from r2med.web.token_file import kept_token, token_path
+from r2med.web.server import kept_token, token_path
 
 HERE = "http://127.0.0.1:8421"
 BEARER = {"authorization": f"Bearer {TOKEN}"}

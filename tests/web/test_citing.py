@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from webparts import come_in, entered, served
 
 from ledgers import add_run
-from r2med.board.leaderboard import View, board
 from r2med.cli.main import app
 from r2med.data.published import find_published
+from r2med.leaderboard.board import board
+from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 from r2med.web.library import Library
 

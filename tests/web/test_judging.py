@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from test_review_desk import make_review
 from webparts import entered, faults, served
 
-from r2med.cli.main import app
-from r2med.review.review_store import ReviewStore
-from r2med.web.library import Library
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
-
 from chat_server import ChatServer, Say
+from r2med.cli.main import app
+from r2med.reviews.store import ReviewStore
+from r2med.web.library import Library
 
 TASK = "sample/MedQA-Diag"
 

@@ -17,13 +17,13 @@ from webparts import TOKEN, come_in, served
 
 import r2med
 from r2med.runs.ledger import Ledger
-from r2med.storage.progress import ended_work, in_progress
+from r2med.store.progress import ended_work, in_progress
 from r2med.web.jobs import DONE, FAILED, STOPPED, Jobs
 
 COMMAND = """
 import pathlib, signal, time
 import r2med
-from r2med.storage.progress import account
+from r2med.store.progress import account
 
 def slow(queries, k):
     number = int(account.current.task == "sample/MedQA-Diag")
@@ -143,7 +143,7 @@ def test_jobs_are_stopped_one_by_one(place, monkeypatch):
 def test_only_what_is_there_is_cancelled_and_only_from_here(place):
     import httpx
 
-    from r2med.storage.progress import account
+    from r2med.store.progress import account
 
     with account.working("bm25", "sample/Biology"), served(place / "home" / "ledger.sqlite") as own:
         (work,) = in_progress()
@@ -211,9 +211,9 @@ def test_only_what_has_changed_is_announced(place):
 
     import orjson
 
-    from r2med.storage import progress
+    from r2med.store import progress
     from r2med.web.library import Library
-    from r2med.web.live_feed import LiveFeed
+    from r2med.web.live import LiveFeed
 
     def end(name: str) -> None:
         with progress.account.command(name), progress.account.working("bm25", "sample/Biology"):

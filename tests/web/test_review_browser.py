@@ -10,7 +10,7 @@ from webparts import TOKEN, faults, served
 
 import r2med
 from r2med.cli.main import app as program
-from r2med.review.review_store import ReviewStore
+from r2med.reviews.store import ReviewStore
 
 playwright = pytest.importorskip("playwright.sync_api")
 DESKTOP = {"viewport": {"width": 1280, "height": 860}}

@@ -26,17 +26,16 @@ from webparts import ATTACK, TOKEN
 
 import r2med
 from r2med.cli.main import app as program
-from r2med.review.grading_scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
-from r2med.review.invitations import invite, join_path, withdraw
-from r2med.review.review_agreement import review_agreement
-from r2med.review.review_rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
-from r2med.review.review_store import ReviewStore, create_review
-from r2med.storage.child_process import ChildProcess
-from r2med.web import agreement_job
+from r2med.reviews import agreement_job
+from r2med.reviews.access import GuessLimit, ReviewDoor, invite, join_path, withdraw
+from r2med.reviews.agreement import review_agreement
+from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
+from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
+from r2med.reviews.store import ReviewStore, create_review
+from r2med.store.child_process import ChildProcess
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
-from r2med.web.review_door import GuessLimit, ReviewDoor
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

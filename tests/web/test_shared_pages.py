@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from r2med.errors import R2medError
-from r2med.web.shared_pages import SharedPages
+from r2med.web.server import SharedPages
 
 
 def test_those_who_wait_share_a_page_that_is_newer_than_all_of_them() -> None:

@@ -11,12 +11,12 @@ import pytest
 from webparts import ATTACK, TOKEN, faults, long_task, served
 
 import r2med
+from r2med.lexical.highlight import parts
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
-from r2med.text.highlight import parts
-from r2med.web import live_feed
+from r2med.web import live as live_feed
 from r2med.web.library import Library
-from r2med.web.query_sides import run_kinds
+from r2med.workbench.sides import run_kinds
 
 PHONE = {"width": 390, "height": 844}
 
@@ -457,7 +457,7 @@ def test_the_keyboard_reaches_the_content(visit, address):
 
 @pytest.fixture(scope="module")
 def report_file(filled, tmp_path_factory) -> Path:
-    from r2med.web.report_file import ReportChoice, report
+    from r2med.leaderboard.report_file import ReportChoice, report
 
     path = tmp_path_factory.mktemp("report") / "report.html"
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
@@ -542,7 +542,7 @@ def test_a_report_opens_from_a_file_and_browses(visit, report_file, filled):
 
 
 def test_a_report_with_markup_in_its_data_is_harmless(visit, filled, tmp_path):
-    from r2med.web.report_file import ReportChoice, report
+    from r2med.leaderboard.report_file import ReportChoice, report
 
     with Ledger(filled[0] / "ledger.sqlite") as ledger:
         runs = share(ledger, ["bm25", "bm25-classic"], [filled[1]])

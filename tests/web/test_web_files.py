@@ -21,9 +21,9 @@ from webparts import ATTACK
 import r2med
 from ledgers import add_everywhere
 from r2med.cli.main import app
+from r2med.leaderboard.report_file import ReportChoice, TaskBlock, pack_all, report
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Finished, Ledger
-from r2med.web.report_file import ReportChoice, TaskBlock, pack_all, report
 
 
 class Links(HTMLParser):

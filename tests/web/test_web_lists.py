@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from r2med.board.board_order import ordered
-from r2med.board.model import BoardRow, Line
+from r2med.leaderboard.order import ordered
+from r2med.render.scores.model import BoardRow, Line
 from r2med.web.addresses import Pages
 
 

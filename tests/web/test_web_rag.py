@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from webparts import entered
 
 from r2med.cli.main import app
-from r2med.llm import add_model, scripted
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
 from r2med.web.library import Library
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "rag"))
-
 from ragging import rates_model, write_run, write_task
 
 EVIL = "<script>alert(1)</script>"

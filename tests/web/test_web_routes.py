@@ -12,7 +12,8 @@ from webparts import ATTACK, entered, hostile_task
 
 import r2med
 from ledgers import add_everywhere, add_run
-from r2med.board.leaderboard import View, board
+from r2med.leaderboard.board import board
+from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 from r2med.web.library import Library
 

@@ -17,14 +17,15 @@ from webparts import entered, faults, long_task, served
 
 import r2med
 from r2med.cli.main import app
-from r2med.diagnose.attribution import load_cached_diagnosis
-from r2med.diagnose.causes import moves
+from r2med.comparison.page import TaskRow
+from r2med.diagnosis.attribution import load_cached_diagnosis
+from r2med.diagnosis.causes import moves
 from r2med.expand.agents import SearchR1
-from r2med.llm import add_model, scripted
+from r2med.llm import scripted
+from r2med.llm.cards import add_model
 from r2med.measure.significance import difference
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import current_runs
-from r2med.web.compare_page import TaskRow
 from r2med.web.library import Library
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -19,7 +19,7 @@ import r2med
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
-from r2med.web.page_server import page_server
+from r2med.web.server import page_server
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 TOKEN = "a-token-of-the-tests"

@@ -1,1 +1,1 @@
-"""The command line: one thin file a verb."""
+"""The command line: the program, its options and output, and the verbs that belong to no study."""

@@ -8,27 +8,26 @@ from contextlib import contextmanager
 
 import click
 
-from r2med.cli.options import json_option, output, write_json
-from r2med.encode.encoder_cards import cards as encoder_cards
+from r2med.cli.options import json_option, write_json
+from r2med.encode.cards import cards as encoder_cards
 from r2med.encode.vector_store import clear as clear_vectors
 from r2med.encode.vector_store import sizes
-from r2med.errors import R2medError, counted, suggest
-from r2med.llm import find_model
+from r2med.errors import R2medError, suggest
+from r2med.formatting import counted, human_size
+from r2med.llm.cards import find_model
 from r2med.llm.reply_cache import ReplyCache
-from r2med.render.grid import Column, Table, numbers
+from r2med.render.table import Column, Table, numbers, output
+from r2med.rerank.cards import api_cards
+from r2med.rerank.cards import cards as reranker_cards
 from r2med.rerank.pair_scores import clear_scores, kept_scores
-from r2med.rerank.reranker_cards import api_cards
-from r2med.rerank.reranker_cards import cards as reranker_cards
-from r2med.retrieve.engine_replies import clear_replies, kept_replies
-from r2med.storage.cache import Cache
-from r2med.storage.files import human_size
-from r2med.storage.home import home
+from r2med.store.cache import Cache, home
+from r2med.store.engine_replies import clear_replies, kept_replies
 
 
 @click.group("cache", invoke_without_command=True)
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def cache_command(ctx: click.Context, as_json: bool) -> None:
     """Sizes of what is kept beside the ledger: indexes, vectors, scores, answers of language models, replies of
     search engines.
     """
@@ -90,7 +89,7 @@ def _answers() -> Iterator[ReplyCache | None]:
         answers.close()
 
 
-@command.command("clear", short_help="Remove vectors, answers, scores or replies.")
+@cache_command.command("clear", short_help="Remove vectors, answers, scores or replies.")
 @click.argument("what", required=False, metavar="MODEL|answers|scores|replies")
 @click.option("--model", help="Of answers or scores, those of this model.")
 @click.option(

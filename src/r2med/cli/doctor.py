@@ -1,16 +1,75 @@
-"""`r2med doctor`: is everything here, and if not, how to get it."""
+"""What this installation can do, and what it lacks."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
+import sys
+
 import click
 
+import r2med
 from r2med.cli.options import json_option, write_json
-from r2med.doctor import examine
+from r2med.errors import EXTRAS, R2medError
+from r2med.formatting import human_size
+from r2med.runs.ledger import Ledger
+from r2med.runs.record import version_of
+from r2med.store.cache import Cache, home
+
+KEYS: tuple[str, ...] = (
+    "HF_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY",
+    "JINA_API_KEY", "R2MED_LLM_KEY", "R2MED_RERANK_KEY",
+)  # fmt: skip
+"""Environment variables that some stage reads; only whether they are set is ever shown."""
+_CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platformdirs")
+
+
+def examine() -> dict[str, dict[str, str]]:
+    """All findings, by heading."""
+    versions = {"r2med": r2med.__version__, "python": f"{platform.python_version()} ({sys.executable})"}
+    versions |= {name: version_of(name) or "missing: pip install r2med" for name in _CORE}
+    keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}
+    found = {"versions": versions, "extras": _extras(), "devices": _devices(), "keys": keys, "storage": _storage()}
+    return {heading: facts for heading, facts in found.items() if facts}
+
+
+def _extras() -> dict[str, str]:
+    def state(extra: str, modules: tuple[str, ...]) -> str:
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        return f"not installed: pip install 'r2med[{extra}]'" if missing else "installed"
+
+    return {extra: state(extra, modules) for extra, modules in EXTRAS.items()}
+
+
+def _devices() -> dict[str, str]:
+    devices = {"cpu": f"{os.cpu_count()} cores, {platform.machine()}"}
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        for place in range(torch.cuda.device_count()):
+            devices[f"cuda:{place}"] = torch.cuda.get_device_name(place)
+        if torch.backends.mps.is_available():
+            devices["mps"] = "available"
+    return devices
+
+
+def _storage() -> dict[str, str]:
+    folder = home()
+    facts = {"R2MED_HOME": str(folder)}
+    try:
+        with Ledger() as ledger:
+            facts["ledger"] = f"{len(ledger.entries())} runs, {human_size(ledger.path.stat().st_size)}"
+    except R2medError as error:
+        facts["ledger"] = str(error)
+    for kind, (entries, size) in Cache.default().sizes().items():
+        facts[f"cache: {kind}"] = f"{entries} entries, {human_size(size)}"
+    return facts
 
 
 @click.command("doctor")
 @json_option()
-def command(as_json: bool) -> None:
+def doctor_command(as_json: bool) -> None:
     """Versions, extras, devices, caches, and what is missing with the command that brings it."""
     found = examine()
     if as_json:

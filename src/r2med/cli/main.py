@@ -16,8 +16,9 @@ from typing import Any
 import click
 
 import r2med
-from r2med.errors import R2medError, StoreWarning, debug, one_line, set_debugging, suggest
-from r2med.storage.foreign_output import foreign_output
+from r2med.errors import R2medError, StoreWarning, debug, set_debugging, suggest
+from r2med.formatting import one_line
+from r2med.store.foreign_output import foreign_output
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",
@@ -59,7 +60,46 @@ VERBS = {
     "cache": "Sizes of indexes and vectors, and how to let go of them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }
-"""Every verb with the line that `--help` shows; the verb's module has the same name."""
+"""Every verb with the line that `--help` shows."""
+
+
+_HOMES = {
+    "run": "cli.run",
+    "eval": "exchange.cli",
+    "import": "exchange.cli",
+    "compare": "comparison.cli",
+    "board": "leaderboard.cli",
+    "reproduce": "leaderboard.cli",
+    "export": "exchange.cli",
+    "submit": "exchange.cli",
+    "verify": "exchange.cli",
+    "answers": "answers.cli",
+    "rag": "answers.cli",
+    "search": "cli.search",
+    "inspect": "workbench.cli",
+    "diagnose": "diagnosis.cli",
+    "audit": "audit.cli",
+    "review": "reviews.cli",
+    "frontier": "tuning.cli",
+    "sensitivity": "diagnosis.cli",
+    "tune": "tuning.cli",
+    "label": "diagnosis.cli",
+    "report": "leaderboard.cli",
+    "serve": "cli.serve",
+    "site": "leaderboard.cli",
+    "plot": "leaderboard.plot",
+    "build": "construction.cli",
+    "train": "training.cli",
+    "nano": "nano.cli",
+    "leakage": "leakage.cli",
+    "runs": "cli.runs",
+    "models": "cli.models",
+    "index": "engines.cli",
+    "engines": "engines.cli",
+    "cache": "cli.cache",
+    "doctor": "cli.doctor",
+}
+"""Modules of the verbs; those of others are in `cli.data`."""
 
 
 class Verbs(click.Group):
@@ -73,7 +113,8 @@ class Verbs(click.Group):
         """A verb, imported now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"r2med.cli.{cmd_name}").command
+        module = _HOMES.get(cmd_name, "cli.data")
+        command: click.Command = getattr(import_module(f"r2med.{module}"), f"{cmd_name}_command")
         return command
 
     def resolve_command(
@@ -143,7 +184,7 @@ def _announced(arguments: list[str]) -> AbstractContextManager[None]:
     if verb == "serve":
         return nullcontext()
     typed = shlex.join(["r2med", *arguments])
-    announced: AbstractContextManager[None] = import_module("r2med.storage.progress").account.command(typed)
+    announced: AbstractContextManager[None] = import_module("r2med.store.progress").account.command(typed)
     return announced
 
 

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import json_option, output, write_json
+from r2med.cli.options import json_option, write_json
 from r2med.data.tasks import task as find_task
 from r2med.encode.late_cards import late_cards
 from r2med.encode.resolve import describe_model, export_model, list_models
 from r2med.errors import SpecError, nearest
-from r2med.llm.llm_cards import find_model, model_names
-from r2med.models.prompts import Template, bundled
-from r2med.render.grid import Column, Table, key, numbers
-from r2med.rerank.reranker_cards import api_cards, cards
-from r2med.rerank.served_models import served_cards
+from r2med.llm.cards import find_model, model_names
+from r2med.models.templates import Template, bundled
+from r2med.render.table import Column, Table, key, numbers, output
+from r2med.rerank.cards import api_cards, cards, served_cards
 
 if TYPE_CHECKING:
-    from r2med.encode.encoder_cards import EncoderCard
+    from r2med.encode.cards import EncoderCard
 
 
 @click.group("models", invoke_without_command=True)
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--all", "kind", flag_value="all", help="Models of every kind.")
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
+def models_command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
     """List the embedding models that have a card; `show NAME` tells all about one, `export NAME` writes ONNX.
 
     Any other model works too: hf:ORG/NAME, a local folder, my.module:MyEncoder, NAME@http://host:port/v1.
@@ -149,7 +148,7 @@ def _plain(card: EncoderCard) -> dict[str, Any]:
     return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
 
 
-@command.command("show", short_help="Show one model and the exact strings it reads.")
+@models_command.command("show", short_help="Show one model and the exact strings it reads.")
 @click.argument("model")
 @click.option("--task", default="MedQA-Diag", show_default=True, help="The task whose words the prompts are made of.")
 @json_option()
@@ -223,7 +222,7 @@ def _show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo("as published; the checkpoint's own files decide, and r2med run ... --dry-run shows what they say")
 
 
-@command.command("export")
+@models_command.command("export")
 @click.argument("model")
 @click.option("--int8", is_flag=True, help="Quantise dynamically to int8, per channel.")
 @click.option("--out", type=click.Path(path_type=Path), help="A new folder; by default where backend=onnx looks.")

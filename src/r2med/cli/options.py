@@ -9,14 +9,14 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 import orjson
 
-from r2med.config.limits import parse_size
-from r2med.render.consoles import messages, output
+from r2med.settings import parse_size
 
 if TYPE_CHECKING:
     Whole = click.ParamType[int]
     Decimal = click.ParamType[float]
 else:
     Whole = Decimal = click.ParamType  # older versions of click have no type in brackets
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "Percent",
     "Size",
     "json_option",
-    "messages",
-    "output",
     "remark",
     "typed_command",
     "write_json",

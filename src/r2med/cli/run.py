@@ -2,33 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
-from r2med.board.report_rows import Shown
-from r2med.cli.asking import asking_options, one_client
-from r2med.cli.engine_option import close_batch, open_engine
-from r2med.cli.options import DROP_SELF, ManyValues, Size, json_option, output, write_json
-from r2med.config.experiment import read_experiment
-from r2med.config.limits import memory_limit, memory_limited
-from r2med.config.request_settings import RequestSettings, requesting
-from r2med.exchange.export import write_results
+from r2med.cli.execution import asking_options, close_batch, one_client, open_engine
+from r2med.cli.options import DROP_SELF, ManyValues, Size, json_option, write_json
+from r2med.data.loader import load
+from r2med.data.run import Run
+from r2med.data.run_files import write_run
+from r2med.errors import DataError
+from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.metrics import DEFAULT, parse_all
-from r2med.pipeline.engine import Engine
 from r2med.pipeline.evaluate import Options, evaluate
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
-from r2med.render.plan_text import show_plan
-from r2med.render.report_text import format_report, show_report
-from r2med.runs.report import failure_lines
+from r2med.render.scores.report import Shown, format_report, show_report
+from r2med.render.table import output
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Report, Result, failure_lines
+from r2med.settings import RequestSettings, memory_limit, memory_limited, requesting
+from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
-    from r2med.runs.report import Report
+    from r2med.pipeline.plan import Plan, PlannedStage, PlannedTask
+
+
+def write_results(report: Report, folder: Path) -> None:
+    """Write results.json, per_query.csv, and for each system and task a run file and what its expanders wrote.
+
+    Folders have short names in all of them: the files are for others, who do not have them at the same place.
+    """
+    report = report.with_task_names()
+    write_file(folder / "results.json", orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), parents=True)
+    write_file(folder / "per_query.csv", report.per_query().write_csv())
+    with Ledger() as ledger:
+        for result in report.results:
+            if result.run_id:
+                entry = ledger.get(result.run_id)
+                _write_run_lists(ledger.run(entry), result, folder / "runs")
+                if generations := ledger.generations(entry):
+                    place = folder / "generations" / _name(result) / HYDOC
+                    queries = load(entry.task).collection.queries
+                    write_file(place, hydoc_rows(queries, generations), parents=True)
+
+
+def _name(result: Result) -> str:
+    """Return the name of a result's files."""
+    return f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
+
+
+def _write_run_lists(run: Run, result: Result, folder: Path) -> None:
+    """A TREC file, or jsonl where an id cannot be written in one."""
+    name = _name(result)
+    try:
+        write_run(run, folder / f"{name}.trec", tag=file_name(result.system))
+    except DataError:
+        write_run(run, folder / f"{name}.jsonl")
+
+
+_PROMPT = "first prompt"
+_WIDTH = 100
+
+
+def show_plan(plan: Plan, *, prompts: bool = False) -> None:
+    """Print the plan of one system, with the first prompt of each of its stages, or with that of every task."""
+    shown: set[str] = set()
+    click.secho(plan.system, bold=True)
+    for number, stage in enumerate(plan.stages, 1):
+        click.echo(f"  {number}. {stage.spec} ({stage.kind})")
+        _list({name.replace("_", " "): value for name, value in stage.settings.items()} | _needs(stage))
+    for state, tasks in _by_state(plan.tasks).items():
+        names = ", ".join(task.task for task in tasks)
+        click.echo(textwrap.fill(f"{names}: {state}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
+        for task in tasks:
+            _forecast(task, len(tasks) > 1, set() if prompts else shown)
+    for spec, facts in _totals(plan.tasks).items():
+        click.echo(f"  in all, {spec}: {_facts(facts)}")
+    click.echo()
+
+
+def _by_state(tasks: Sequence[PlannedTask]) -> dict[str, list[PlannedTask]]:
+    """Tasks of which the same is to be said, in the order of the first of them."""
+    found: dict[str, list[PlannedTask]] = {}
+    for task in tasks:
+        found.setdefault(task.state, []).append(task)
+    return found
+
+
+def _forecast(task: PlannedTask, several: bool, shown: set[str]) -> None:
+    """What is left to do on a task; the prompts of stages that were shown before are left out."""
+    for spec, facts in task.forecast.items():
+        click.echo(f"    {f'{task.task}, ' if several else ''}{spec}: {_facts(facts)}")
+        if _PROMPT in facts and spec not in shown:
+            shown.add(spec)
+            click.echo(textwrap.indent(str(facts[_PROMPT]), "      | ", lambda line: True))
+
+
+def _totals(tasks: Sequence[PlannedTask]) -> dict[str, dict[str, float]]:
+    """What a stage takes on all tasks together, of stages that have work on several."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        for spec, facts in task.forecast.items():
+            found.setdefault(spec, []).append(facts)
+    return {
+        spec: {name: sum(facts[name] for facts in several) for name in several[0] if _countable(name, several)}
+        for spec, several in found.items()
+        if len(several) > 1 and any(_countable(name, several) for name in several[0])
+    }
+
+
+def _countable(name: str, several: Sequence[Mapping[str, Any]]) -> bool:
+    return all(type(facts.get(name)) in (int, float) for facts in several)
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_said(fact) or '?'}" for name, fact in facts.items() if name != _PROMPT)
+
+
+def _needs(stage: PlannedStage) -> dict[str, str]:
+    """What must be at hand, in words."""
+    needs = stage.needs
+    words = [f"pip install 'r2med[{needs['extra']}]'"] if "extra" in needs else []
+    words += [f"the key {needs['key']}"] if "key" in needs else []
+    words += [f"{repository} from the hub" for repository in needs.get("hub", ())]
+    words += ["a GPU"] if "gpu" in needs else []
+    return {"needs": ", ".join(words)} if words else {}
+
+
+def _list(facts: Mapping[str, Any]) -> None:
+    shown = {name: text for name, value in facts.items() if (text := _said(value))}
+    wide = max(map(len, shown), default=0)
+    for name, text in shown.items():
+        lead = f"     {name:<{wide}}  "
+        click.echo(textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)))
+
+
+def _said(value: Any) -> str:
+    """A value in words; nothing for what is not set."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in value.items())
+    if isinstance(value, str):
+        return "\\n".join(value.splitlines()) if value.strip() else ""
+    return ", ".join(_items(value)) if isinstance(value, Sequence) else f"{value:,}" if value is not None else ""
+
+
+def _items(values: Sequence[Any]) -> Iterator[str]:
+    return (text for value in values if (text := _said(value)))
 
 
 @dataclass(frozen=True)
@@ -90,7 +222,7 @@ class RunRequest:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--prompts", is_flag=True, help="With --dry-run: the first prompt of every task, not of one.")
 @json_option()
-def command(**given: Any) -> None:
+def run_command(**given: Any) -> None:
     """Run retrieval systems over tasks and print one table.
 
     A SYSTEM is a short description such as bm25, "bm25(k1=1.2, b=0.75)" or "rrf(bm25, bm25-classic)"; an

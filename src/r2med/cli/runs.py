@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import Function, json_option, output, write_json
+from r2med.cli.options import Function, json_option, write_json
 from r2med.data.run_files import write_run
 from r2med.data.task_names import task_names
-from r2med.exchange.export import file_name
 from r2med.pipeline.named_runs import Filter, filtered
-from r2med.render.grid import Column, Table, numbers, percent
+from r2med.render.table import Column, Table, numbers, output, percent
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import with_words
+from r2med.store.files import file_name
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
@@ -38,7 +38,7 @@ def filters(function: Function) -> Function:
 @filters
 @json_option()
 @click.pass_context
-def command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **wanted: Any) -> None:
+def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **wanted: Any) -> None:
     """List the runs of the ledger, the last one made or used first; `show ID` and `rm ID` take the start of an id.
 
     \b
@@ -91,7 +91,7 @@ def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
     table.show(output())
 
 
-@command.command("show", short_help="Show everything recorded of a run.")
+@runs_command.command("show", short_help="Show everything recorded of a run.")
 @click.argument("run")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the ranked lists to this run file.")
 @json_option()
@@ -116,7 +116,7 @@ def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
     write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
 
-@command.command("rm", short_help="Remove runs.")
+@runs_command.command("rm", short_help="Remove runs.")
 @click.argument("runs", nargs=-1)
 @filters
 @click.option("--yes", is_flag=True, help="Do not ask before removing what the options choose.")

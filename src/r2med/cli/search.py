@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from r2med.cli.options import ManyValues, json_option, output, write_json
-from r2med.render.grid import Column, Table, key, numbers
-from r2med.verbs.measurement import search
+from r2med.api import search
+from r2med.cli.options import ManyValues, json_option, write_json
+from r2med.render.table import Column, Table, key, numbers, output
 
 _BEGINNING = 300  # characters of a text; --whole shows all of it
 
@@ -18,7 +18,7 @@ _BEGINNING = 300  # characters of a text; --whole shows all of it
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many documents to show.")
 @click.option("--whole", is_flag=True, help="Show whole texts, not only how they begin.")
 @json_option()
-def command(system: str, question: str, task: str, k: int, whole: bool, as_json: bool) -> None:
+def search_command(system: str, question: str, task: str, k: int, whole: bool, as_json: bool) -> None:
     """Search the documents of a task with a question of your own.
 
     Any system can be asked: also one that expands the question by a language model or reranks what it finds.

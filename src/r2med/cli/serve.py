@@ -53,7 +53,9 @@ _SHORTEST = 8
     metavar="ADDRESS",
     help="Believe what a reverse proxy at this address says of who asks, and whether they ask by https.",
 )
-def command(port: int, host: str, token: str | None, no_token: bool, hosts: tuple[str, ...], trust_proxy: str) -> None:
+def serve_command(
+    port: int, host: str, token: str | None, no_token: bool, hosts: tuple[str, ...], trust_proxy: str
+) -> None:
     """Look at the ledger in a browser: board, comparisons, queries, live search, runs, and the review desk.
 
     The address that it prints ends in a token: open it once, and the browser is known for 30 days. Without the token
@@ -100,7 +102,7 @@ def _access(host: str, token: str | None, no_token: bool, hosts: Sequence[str]) 
 
 def _token(wanted: str | None) -> str:
     """The token that was asked for, or the one of this home."""
-    from r2med.web.token_file import kept_token
+    from r2med.web.server import kept_token
 
     if wanted is not None and len(wanted) < _SHORTEST:
         raise R2medError(

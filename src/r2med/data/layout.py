@@ -13,7 +13,6 @@ from r2med.data.problems import Findings
 from r2med.errors import DataError
 
 DEFAULT_SPLIT = "test"
-
 PATTERNS: Mapping[str, Sequence[str]] = {
     "documents": (
         "corpus.jsonl",
@@ -46,7 +45,6 @@ PATTERNS: Mapping[str, Sequence[str]] = {
 """The files each part may lie in, the first that is there is read. R2MED's own files come first, then BEIR's, then
 parquet: one file a part, or a folder a part as the hub's configs are written. Text files may end in .gz, a
 `{split}.parquet` may be cut into `{split}-00000-of-00002.parquet` and so on."""
-
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 

@@ -6,9 +6,81 @@ from dataclasses import replace
 from pathlib import Path
 
 from r2med.data.dataset import Dataset
+from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
 from r2med.data.reader import read_dataset
-from r2med.data.tasks import Task, resolve
-from r2med.errors import DataError
+from r2med.data.tasks import HUB_PREFIX, Task, other_tasks, registry, resolve
+from r2med.errors import DataError, suggest
+from r2med.settings import local_copies
+from r2med.store.hub import Hub, Snapshot
+
+HUB = Hub("dataset", DataError)
+
+
+def fetch_task(task: Task) -> Snapshot:
+    """The files of a task, downloaded unless they are on this machine already."""
+    cached = cached_task(task)
+    if cached is not None:
+        return cached
+    revision = revision_of(task)
+    names = HUB.names(task.hub, revision)
+    parts = choose(names, task.split, task.files)
+    for part in PATTERNS:
+        if not getattr(parts, part):
+            raise DataError(f"{task.hub} at {revision}: {missing(part, names, task.split, task.files)}")
+    return HUB.download(task.hub, revision, parts.files)
+
+
+def revision_of(task: Task) -> str:
+    """The revision to ask for. A branch is the commit it led to when this machine first fetched something of it, so
+    that tasks of one repository never come from different states of it."""
+    cached = HUB.cached(task.hub, task.revision)
+    return task.revision if cached is None else cached.commit
+
+
+def cached_task(task: Task) -> Snapshot | None:
+    """Return the files of a task if all of them are on this machine already; no request is made.
+
+    A copy that the settings name comes before the hub's cache.
+    """
+    copy = _local_copy(task)
+    if copy is not None:
+        return copy
+    cached = HUB.cached(task.hub, task.revision)
+    if cached is None:
+        return None
+    parts = choose(listing(cached.folder, *folders_of(task.files)), task.split, task.files)
+    return cached if parts.complete and all((cached.folder / name).is_file() for name in parts.files) else None
+
+
+def _local_copy(task: Task) -> Snapshot | None:
+    """Return the folder that `[data]` of the settings names for a task, or for the group that it belongs to."""
+    folders = local_copies()
+    tasks = [each for each in (*registry().values(), *other_tasks().values()) if each.hub]
+    known = {name for each in tasks for name in (each.name, each.group)}
+    for name in folders:
+        if name not in known and not name.startswith(HUB_PREFIX):
+            raise DataError(f"[data] of the settings: no task or group {name!r}{suggest(name, known)}")
+    folder = folders.get(task.name) or (folders[task.group] / task.base if task.group in folders else None)
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; [data] of the settings names it for {task.name}")
+    return Snapshot(folder, "local copy")
+
+
+def fetch_config(task: Task, config: str) -> list[Path]:
+    """The files of a further config of a task's repository, downloaded unless they are on this machine already."""
+    cached = HUB.cached(task.hub, task.revision)
+    if cached is not None:
+        names = config_files(config, listing(cached.folder, config), task.split)
+        if names and all((cached.folder / name).is_file() for name in names):
+            return [cached.folder / name for name in names]
+    revision = revision_of(task)
+    names = config_files(config, sorted(HUB.names(task.hub, revision)), task.split)
+    if not names:
+        raise DataError(f"{task.hub} at {revision} has no config {config!r} for {task.split}")
+    folder = HUB.download(task.hub, revision, names).folder
+    return [folder / name for name in names]
 
 
 def load(
@@ -32,7 +104,7 @@ def load(
         if revision is not None:
             raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
         return read_dataset(chosen, chosen.folder, strict=strict)
-    from r2med.data.hub_tasks import fetch_task  # folders do without the hub
+    # MOVED
 
     chosen = replace(chosen, revision=revision or chosen.revision)
     snapshot = fetch_task(chosen)

@@ -14,10 +14,11 @@ import orjson
 from r2med.data.dataset import Qrels
 from r2med.data.layout import DEFAULT_SPLIT, choose_part, listing, missing
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Row, Rows, describe, json_rows, lines, not_utf8, parquet_rows, shorten
+from r2med.data.rows import Row, Rows, json_rows, lines, not_utf8, parquet_rows
 from r2med.data.texts import identifier_of
 from r2med.errors import DataError
-from r2med.storage.files import expanded
+from r2med.formatting import describe, shorten
+from r2med.store.files import expanded
 
 QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
 DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")
@@ -42,7 +43,6 @@ REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
 """The names of a column that says who judged; only `read_label_sets` asks for it."""
 _GRADE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _LARGEST = 999_999_999
-
 _COLUMNS: Mapping[int, Sequence[str]] = {
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),

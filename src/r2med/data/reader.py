@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, overload
 
 import orjson
 
-from r2med.config.limits import memory_limit
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.layout import TaskFiles, listing, locate, splits
 from r2med.data.problems import Findings, Problem, Spot
@@ -23,13 +22,13 @@ from r2med.data.rows import Digests
 from r2med.data.tasks import Task
 from r2med.data.texts import TextTable, fill_documents, gold_extras, read_documents, read_queries
 from r2med.errors import DataError
-from r2med.storage.cache import Cache, cache_key
-from r2med.storage.file_hashes import FileHashes, Stamp, stamp
-from r2med.storage.files import draft_folder, sweep, unwritable
+from r2med.settings import memory_limit
+from r2med.store.cache import Cache
+from r2med.store.files import draft_folder, sweep, unwritable
+from r2med.store.hashes import FileHashes, Stamp, cache_key, stamp
 
 FORMAT = 3
 """Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
-
 _KIND = "documents"
 _KEPT = "documents.json"
 _STORED = "corpus"
@@ -94,7 +93,7 @@ def is_huge(files: Sequence[Path]) -> bool:
 
 def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
     """The documents of huge files, from where they were stored before, or stored now."""
-    from r2med.data.corpus_store import open_corpus  # most corpora are not huge
+    from r2med.data.large_corpus import open_corpus  # most corpora are not huge
 
     key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
     if key and cache.has(_STORED, key):
@@ -121,7 +120,7 @@ def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpu
 
 def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
-    from r2med.data.corpus_store import StoredTable, open_corpus, seal, stored_documents
+    from r2med.data.large_corpus import StoredTable, open_corpus, seal, stored_documents
 
     errors, start, digests = found.errors, len(found.problems), Digests()
     before = [stamp(file) for file in files]

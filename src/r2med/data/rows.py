@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 
-from r2med.config.limits import memory_limit
 from r2med.data.problems import Findings
-from r2med.errors import first_line
-from r2med.storage.file_hashes import stamp
+from r2med.formatting import describe, first_line, shorten
+from r2med.settings import memory_limit
+from r2med.store.hashes import stamp
 
 if TYPE_CHECKING:
     import polars
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row]]
 """Rows with their numbers, counted from 1."""
-
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -248,26 +247,6 @@ def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
         yield part
         start += rows
         rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
-
-
-def describe(value: object) -> str:
-    """A value as an error message names it.
-
-    >>> describe(None), describe([1]), describe(0.5)
-    ('null', 'a list', 'the number 0.5')
-    """
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return f"the text {shorten(value)!r}"
-    return {"dict": "an object", "list": "a list"}.get(type(value).__name__, type(value).__name__)
-
-
-def shorten(text: str) -> str:
-    """A text short enough to stand in one line of a message."""
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def opened(path: Path, digests: Digests | None = None) -> BinaryIO:

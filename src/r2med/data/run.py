@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.stored_texts import StoredIds
 from r2med.errors import R2medError
-
-Scores = NDArray[np.floating]
+from r2med.lexical.ranking import Scores, rank
 
 
 class Ranking(NamedTuple):
@@ -26,69 +24,6 @@ class Ranking(NamedTuple):
 
     documents: Sequence[str]
     scores: Scores
-
-
-def as_float32(scores: Scores) -> NDArray[np.float32]:
-    """Scores as the ranking rule compares them; what lies beyond single precision becomes infinite, as in trec_eval.
-
-    >>> as_float32(np.array([0.5, 1e300])).tolist()
-    [0.5, inf]
-    """
-    with np.errstate(over="ignore"):
-        return np.asarray(scores).astype(np.float32, copy=False)
-
-
-def rank(documents: Sequence[str], scores: Scores) -> NDArray[np.intp]:
-    """The order of a list by the one rule: positions, best first.
-
-    >>> rank(["a", "b", "c"], np.array([1.0, 2.0, 2.0])).tolist()
-    [2, 1, 0]
-    """
-    compared = as_float32(scores)
-    order = np.argsort(-compared, kind="stable")
-    ordered = compared[order]
-    edges = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, [len(ordered)]))
-    groups = np.flatnonzero(edges[1:] - edges[:-1] > 1)
-    # Strings are compared only inside groups of equal scores, which are few.
-    for start, stop in zip(edges[groups].tolist(), edges[groups + 1].tolist(), strict=True):
-        order[start:stop] = sorted(order[start:stop].tolist(), key=documents.__getitem__, reverse=True)
-    return order
-
-
-def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
-    """Each document's place when ids are sorted descending: the tie-breaker in a form numpy can sort by.
-
-    >>> id_order(["a", "c", "b"]).tolist()
-    [2, 0, 1]
-    """
-    if isinstance(ids, StoredIds):
-        return ids.descending_ranks()
-    order = np.empty(len(ids), dtype=np.int64)
-    order[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
-    return order
-
-
-def top(scores: Scores, depth: int, tie_order: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Positions of the `depth` best scores, exactly by the one rule.
-
-    >>> top(np.array([1.0, 3.0, 3.0, 2.0]), 2, id_order(["a", "b", "c", "d"])).tolist()
-    [2, 1]
-    """
-    compared = as_float32(scores)
-    if depth <= 0:
-        return np.empty(0, dtype=np.intp)
-    if depth < len(compared):
-        threshold = np.partition(compared, len(compared) - depth)[len(compared) - depth]
-        above = np.flatnonzero(compared > threshold)
-        tied = np.flatnonzero(compared == threshold)
-        # A query that matches little ties nearly the whole collection: only those that win the tie are sorted.
-        needed = depth - len(above)
-        if needed < len(tied):
-            tied = tied[np.argpartition(tie_order[tied], needed - 1)[:needed]]
-        candidates = np.concatenate((above, tied))
-    else:
-        candidates = np.arange(len(compared))
-    return candidates[np.lexsort((tie_order[candidates], -compared[candidates]))]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,11 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from r2med.data import json_format, parquet_format, trec_format
-from r2med.data.run import Run, as_float32
-from r2med.data.run_rows import FileRows, assemble
-from r2med.errors import DataError, counted
-from r2med.storage.files import write_file
+from r2med.data.run import Run
+from r2med.data.run_formats import json as json_format
+from r2med.data.run_formats import parquet as parquet_format
+from r2med.data.run_formats import trec as trec_format
+from r2med.data.run_formats.rows import FileRows, assemble
+from r2med.errors import DataError
+from r2med.formatting import counted
+from r2med.lexical.ranking import as_float32
+from r2med.store.files import write_file
 
 
 class RunFormat(NamedTuple):
@@ -33,7 +37,6 @@ FORMATS: Mapping[str, RunFormat] = {
     "parquet": RunFormat((".parquet", ".pq"), parquet_format.read, parquet_format.write),
 }
 """Every format of run files."""
-
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from r2med.data.tasks import TASK_FILE, registry
-from r2med.storage.file_hashes import Stamp, stamp
+from r2med.store.hashes import Stamp, stamp
 
 GROUP_TITLES = {
     "sample": "bundled sample",

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from r2med.data import layout
-from r2med.data.nano_manifest import read_manifest
-from r2med.data.translations import read_translation
+from r2med.data.manifests import read_manifest, read_translation
 from r2med.errors import DataError, suggest
-from r2med.storage.files import expanded
+from r2med.store.files import expanded
 
+AVERAGE = ""
+"""The name of the average's column, as in `Report.intervals`."""
 HUB_PREFIX = "hf:"
 """How the name of a dataset on the hub begins, and of a model."""
 GROUPS = ("full", "nano", "sample")

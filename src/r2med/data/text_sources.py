@@ -20,7 +20,6 @@ from r2med.errors import DataError
 
 DAMAGED = "damaged"
 """A file of this name beside a stored corpus says that it must not be used again."""
-
 _AT_ONCE = 1 << 26
 """The most bytes that are read in one go."""
 

@@ -13,7 +13,8 @@ import orjson
 
 from r2med.data.dataset import Texts
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Cursor, Digests, Row, describe, read_rows, shorten
+from r2med.data.rows import Cursor, Digests, Row, read_rows
+from r2med.formatting import describe, shorten
 
 ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from r2med.data.dataset import Dataset
-from r2med.data.hub_tasks import fetch_task
+from r2med.data.loader import fetch_task
 from r2med.data.problems import ERROR, KINDS, WARNING, Findings, Problem
 from r2med.data.qrels import read_judgements
 from r2med.data.reader import Contents, read_contents, read_corpus
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
-from r2med.errors import DataError, counted
-from r2med.storage.files import expanded
+from r2med.errors import DataError
+from r2med.formatting import counted
+from r2med.store.files import expanded
 
 
 class Group(NamedTuple):
@@ -216,7 +217,7 @@ class Stats:
 def stats(dataset: Dataset) -> Stats:
     """Count and measure a dataset.
 
-    >>> from r2med.data import load
+    >>> from r2med.data.loader import load
     >>> figures = stats(load("sample/Biology"))
     >>> figures.documents >= figures.distinct_texts > 0, figures.empty_documents
     (True, 0)

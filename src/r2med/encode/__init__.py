@@ -1,1 +1,1 @@
-"""Texts to vectors: encoders, the loop that runs them, the store that keeps what they made, and exact search."""
+"""Encoders: texts to vectors, the loop that runs them, the store of vectors, and exact search."""

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
 from r2med.encode.vector_search import Similarity, VectorHits, VectorRows, rescore, search, unit
-from r2med.errors import R2medError, SpecError, first_line, require_extra, suggest
+from r2med.errors import R2medError, SpecError, require_extra, suggest
+from r2med.formatting import first_line
 from r2med.pipeline.spec import Call, Value, parse
 
 _BLOCK = 16_384

@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
+from r2med.encode.distributed import SpreadEncoder, TextWorker
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.sparse_store import SparseStore, StoredSparse
-from r2med.encode.spread_encoding import SpreadEncoder, TextWorker
 from r2med.encode.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 from r2med.encode.vector_search import finite
 from r2med.encode.vector_shards import ShardWriter
 from r2med.encode.vector_store import StoredVectors, VectorStore
-from r2med.engine.spreading import spread_of
 from r2med.errors import R2medError
-from r2med.models.devices import out_of_memory, release_memory
+from r2med.models.memory import out_of_memory, release_memory
+from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
-from r2med.runs.step_record import Account
-from r2med.storage.scratch import rows_at, spans
+from r2med.runs.usage import Account
+from r2med.store.scratch import rows_at, spans
 
 SHOWN = 500
 """Characters of the first string that a result remembers."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.pipeline.stage import Requirements
-from r2med.runs.step_record import Account
+from r2med.runs.usage import Account
 
 Vectors = NDArray[np.float32]
 """One row a text."""

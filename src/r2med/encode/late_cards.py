@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from r2med.errors import R2medError, SpecError
-from r2med.models.card_registry import CardRegistry
+from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
 
 EXPANSIONS = ("off", "fixed", "min")

@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.config.limits import thread_count
 from r2med.encode.encoder import Vectors
 from r2med.encode.token_store import TokenVectors, as_single, codes_and_scales
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError, require_extra
-from r2med.models.devices import fix_rounding
+from r2med.models.memory import fix_rounding
+from r2med.settings import thread_count
 
 MEMORY = 1 << 29
 """Working memory unless told otherwise, in bytes."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.embedding_api import ApiEncoder, ApiModel, model_at
-from r2med.encode.encoder import Encoder, Prompts, Role
-from r2med.encode.encoder_cards import (
+from r2med.encode.api import ApiEncoder, ApiModel, model_at
+from r2med.encode.cards import (
     BACKENDS,
     DTYPES,
     POOLINGS,
@@ -24,21 +23,21 @@ from r2med.encode.encoder_cards import (
     sparse_card_of,
     stated_modules,
 )
-from r2med.encode.onnx_runtime import OnnxEncoder, export, exported_card
-from r2med.encode.sparse_encoder import SparseTextEncoder
+from r2med.encode.encoder import Encoder, Prompts, Role
+from r2med.encode.onnx import OnnxEncoder, export, exported_card
+from r2med.encode.sparse import SparseTextEncoder
 from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
-from r2med.encode.user_encoder import OwnEncoder
+from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.prompts import Template
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
-from r2med.models.user_class import is_class
-from r2med.storage.files import expanded
+from r2med.pipeline.user_code import is_class
+from r2med.store.files import expanded
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
-
 
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.vector_shards import Entries, Shard, ShardWriter
 from r2med.encode.vector_store import VectorStore
+from r2med.lexical.vectors import SparseVectors
 
 _BLOCK = 4096
 """Vectors gathered at a time."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.errors import MissingExtra, R2medError
 from r2med.pipeline.stage import Requirements
-from r2med.runs.provenance import version_of
+from r2med.runs.record import version_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.storage.scratch import places_where, rows_at, scratch_column, spans
+from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
 TextHashes = NDArray[np.uint64]
 """A row of two numbers a text."""

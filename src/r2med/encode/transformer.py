@@ -15,13 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from r2med.encode.cards import SPARSE_POOLINGS, EncoderCard
 from r2med.encode.encoder import Prompts, Role, Vectors
-from r2med.encode.encoder_cards import SPARSE_POOLINGS, EncoderCard
-from r2med.encode.local_encoder import ModelEncoder
-from r2med.encode.workers import Pool
-from r2med.errors import R2medError, require_extra
-from r2med.models.devices import find_devices, release_memory
-from r2med.models.loading import (
+from r2med.encode.loading import (
     Build,
     accepted,
     inference,
@@ -30,7 +26,10 @@ from r2med.models.loading import (
     load_transformer,
     positions_of,
 )
-from r2med.models.model_cache import MODEL_CACHE, Closable
+from r2med.encode.local import ModelEncoder
+from r2med.encode.workers import Pool
+from r2med.errors import R2medError, require_extra
+from r2med.models.memory import MODEL_CACHE, Closable, find_devices, release_memory
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from r2med.models.tokenizer import Padded, Tokenizer
-
+    from r2med.models.tokenizer import Padded
 
 _PROCESSOR_TOKENS = 4096  # larger batches do not fit the caches of a processor and are slower, not faster
 _DEVICE_TOKENS = 16_384

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from r2med.encode.encoder import Vectors
 from r2med.encode.text_hashes import TextHashes
 from r2med.errors import R2medError
-from r2med.storage.files import lock_open_file
-from r2med.storage.scratch import is_short, places_where, rows_at
+from r2med.store.files import lock_open_file
+from r2med.store.scratch import is_short, places_where, rows_at
 
 _MAGIC = b"r2medvec"
 _HEADER = struct.Struct("<8sIIII4xI")  # magic, version, numbers a row, bytes a number, layout, checksum
@@ -46,7 +46,6 @@ _MIX = np.array(
     [0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D, 0xFD7046C5, 0xB55A4F09, 0x8F1BBCDD],
     dtype=np.uint32,
 )
-
 Entries = NDArray[Any]
 """Rows of `ENTRY` or `SPAN`."""
 

@@ -27,10 +27,10 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.text_hashes import SortedHashes, TextHashes
 from r2med.encode.vector_shards import ENTRY, Entries, Shard, ShardWriter, entry_count, merge_shards, read_shard
 from r2med.errors import R2medError, suggest
-from r2med.storage.cache import cache_key
-from r2med.storage.files import lock_open_file, make_private, write_file
-from r2med.storage.home import home
-from r2med.storage.scratch import is_short, scratch_column, spans
+from r2med.store.cache import home
+from r2med.store.files import lock_open_file, make_private, write_file
+from r2med.store.hashes import cache_key
+from r2med.store.scratch import is_short, scratch_column, spans
 
 PRECISIONS = ("float32", "float16")
 _SETTINGS = "settings.json"

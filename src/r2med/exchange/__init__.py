@@ -1,1 +1,1 @@
-"""Other people's formats: run files scored, results exported, submissions packed and verified."""
+"""Formats of other tools: run files scored and imported, results exported, submissions packed and verified."""

@@ -1,59 +1,156 @@
-"""Results as files: what a colleague, a script or a paper needs, in one folder."""
+"""Runs of the ledger written in the formats of other tools: which runs, measured how, into which files."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import orjson
-
-from r2med.data import load
+from r2med.data.dataset import Dataset, Generation
+from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_files import write_run
-from r2med.errors import DataError
-from r2med.expand.generation_files import HYDOC, hydoc_rows
-from r2med.runs.ledger import Ledger
-from r2med.runs.report import Report, Result
-from r2med.storage.files import write_file
+from r2med.data.run_files import FORMATS
+from r2med.data.task_names import task_names
+from r2med.data.tasks import registry
+from r2med.errors import DataError, R2medError
+from r2med.exchange import formats
+from r2med.exchange.formats import Measured, Named
+from r2med.expand.replay import HYDOC, hydoc_rows
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.pipeline.named_runs import select
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import check_data, each_once, require_all
+from r2med.store.files import file_name, write_file
+
+GROUPS: Mapping[str, str] = {"trec": "", "jsonl": "", "hydoc": "", "mteb": "full", "r2med": "full", "hakari": "nano"}
+"""Every format, and the only group of tasks that it knows; empty for any."""
+_LISTS = ("trec", "jsonl")
+"""The formats of ranked lists."""
+_RESULTS = ("mteb", "r2med", "hakari")
+"""The formats of results."""
 
 
-def file_name(text: str) -> str:
-    """A system or task as part of a file name.
+@dataclass(frozen=True)
+class Target:
+    """Where the files go, and under which name."""
 
-    >>> file_name("bm25(k1=1.2) >> x"), file_name("sample/Biology")
-    ('bm25-k1-1.2-x', 'sample-Biology')
-    """
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "run"
-
-
-def write_results(report: Report, folder: Path) -> None:
-    """Write results.json, per_query.csv, and for each system and task a run file and what its expanders wrote.
-
-    Folders have short names in all of them: the files are for others, who do not have them at the same place.
-    """
-    report = report.with_task_names()
-    write_file(folder / "results.json", orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), parents=True)
-    write_file(folder / "per_query.csv", report.per_query().write_csv())
-    with Ledger() as ledger:
-        for result in report.results:
-            if result.run_id:
-                entry = ledger.get(result.run_id)
-                _write_run_lists(ledger.run(entry), result, folder / "runs")
-                if generations := ledger.generations(entry):
-                    place = folder / "generations" / _name(result) / HYDOC
-                    queries = load(entry.task).collection.queries
-                    write_file(place, hydoc_rows(queries, generations), parents=True)
+    folder: Path
+    name: str = ""
+    """What the model is called in them; empty for a name made of the system's spec."""
+    revision: str = ""
 
 
-def _name(result: Result) -> str:
-    """Return the name of a result's files."""
-    return f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
+def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, tasks: Sequence[str] = ()) -> list[Path]:
+    """Write the runs that are named by spec or id, and return the files; all of them or none."""
+    _check_tasks(form, tasks)
+    chosen = select(ledger, names, tasks)
+    require_all(chosen)
+    files: dict[Path, bytes] = {}
+    for entry in _fitting(each_once(chosen), form):
+        found = Exported(entry, ledger.run(entry))
+        if form == "hydoc":
+            files |= _generations(found, ledger, files)
+        else:
+            files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
+    for path, content in files.items():
+        write_file(target.folder / path, content, parents=True)
+    return [target.folder / path for path in files]
 
 
-def _write_run_lists(run: Run, result: Result, folder: Path) -> None:
-    """A TREC file, or jsonl where an id cannot be written in one."""
-    name = _name(result)
+def _check_tasks(form: str, tasks: Sequence[str]) -> None:
+    """Refuse tasks that a format has no place for."""
+    group, known = GROUPS[form], registry()
+    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
+    if strange:
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
+        )
+
+
+def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
+    """The runs that a format has a place for; none, or one that is no result, is an error."""
+    group = GROUPS[form]
+    fitting = [entry for entry in entries if group in ("", entry.group)]
+    if not fitting:
+        systems = ", ".join(dict.fromkeys(entry.system for entry in entries))
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
+        )
+    for entry in fitting:
+        if form in _RESULTS and entry.oracle:
+            raise R2medError(
+                f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
+            )
+    return fitting
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run on its way into a file."""
+
+    entry: Entry
+    run: Run
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data that it was made on."""
+        return data_of_run(self.entry)
+
+    def measured(self, measures: Iterable[Measure]) -> Measured:
+        """What a result file says of it."""
+        scores = score(self.run, self.dataset.gold.qrels, measures)
+        values = {measure: scores.mean(measure) for measure in scores.measures}
+        return Measured(self.entry, self.dataset.task, values, len(scores.queries))
+
+
+def data_of_run(entry: Entry) -> Dataset:
+    """The data of a run's task, refused when it is not what the run was made on."""
+    dataset = load(entry.task)
+    check_data(entry, dataset)
+    return dataset
+
+
+def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The ranked lists of a run as a file."""
+    entry, label = found.entry, file_name(target.name or found.entry.system)
+    path = Path(f"{file_name(task_names([entry.task])[entry.task])}.{label}.{entry.id}.{form}")
     try:
-        write_run(run, folder / f"{name}.trec", tag=file_name(result.system))
-    except DataError:
-        write_run(run, folder / f"{name}.jsonl")
+        return {path: FORMATS[form].write(found.run, label)}
+    except DataError as error:
+        raise R2medError(f"run {entry.id} on {entry.task}: {error}; nothing was written, use --format jsonl") from error
+
+
+def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return the texts that expanders of a run wrote, laid out as the benchmark's are."""
+    entry = found.entry
+    by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
+    for query, texts in ledger.generations(entry).items():
+        for one in texts:
+            by_writer.setdefault((one.method, one.model), {}).setdefault(query, []).append(one)
+    if not by_writer:
+        raise R2medError(f"run {entry.id} of {entry.system}: no stage of it writes texts; nothing was written")
+    files = {}
+    for writer, generations in by_writer.items():
+        parts = [file_name(part) for part in (found.dataset.task.base, *writer) if part]
+        path, rows = Path(*parts, HYDOC), hydoc_rows(found.dataset.collection.queries, generations)
+        if written.get(path, rows) != rows:
+            raise R2medError(f"two of these runs wrote different texts for {path.parent}; export one at a time")
+        files[path] = rows
+    return files
+
+
+def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+    """The files in which another tool keeps the results of a run."""
+    longest = max((len(ranking.documents) for _, ranking in found.run), default=0)
+    named = Named(target.name or f"r2med/{file_name(found.entry.system)}", target.revision)
+    if form == "mteb":
+        files = formats.mteb(found.measured(formats.mteb_measures(longest)), named)
+    elif form == "r2med":
+        named = Named(target.name or found.entry.system)
+        files = formats.r2med(found.measured(formats.R2MED_MEASURES), named)
+    else:
+        measured = found.measured(formats.HAKARI_MEASURES)
+        files = formats.hakari(measured, named, found.run, found.dataset.gold.qrels)
+    return {Path(path): content for path, content in files.items()}

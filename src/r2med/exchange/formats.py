@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 import r2med as package
-from r2med.board.local_rows import parts_of
 from r2med.data.run import Run
 from r2med.data.tasks import Task
-from r2med.exchange.export import file_name
 from r2med.measure.metrics import Measure
 from r2med.measure.score import positive
 from r2med.pipeline.registry import STAGES
+from r2med.render.scores.report import parts_of
 from r2med.runs.ledger import Entry
 from r2med.runs.record import Machine
+from r2med.store.files import file_name
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Qrels
 
 Files = dict[str, bytes]
-
 _SPELLED = {"nDCG": "ndcg", "MAP": "map", "MRR": "mrr", "Recall": "recall", "P": "precision", "Hit": "acc"}
 
 
@@ -119,7 +118,6 @@ _AUTHORS_NAMES = {
     "PMC-Treatment": "PMC-Treat", "PMC-Clinical": "PMCPatients", "IIYi-Clinical": "IIYiPatients-EN",
 }  # fmt: skip
 """Tasks that have another name in the authors' result files."""
-
 R2MED_MEASURES = (*_grid(("nDCG", "MAP", "Recall", "P"), (1, 3, 5, 10, 25, 50, 100)), Measure("MRR"))
 """What the authors' files hold, of dense systems and of BM25 together."""
 

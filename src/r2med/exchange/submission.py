@@ -34,12 +34,11 @@ import r2med
 from r2med.data.run_files import FORMATS
 from r2med.data.tasks import groups, registry
 from r2med.errors import DataError, R2medError
-from r2med.exchange.export import file_name
 from r2med.pipeline.named_runs import select
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import each_once, require_all
-from r2med.storage.files import write_file
+from r2med.store.files import file_name, write_file
 
 FORMAT = "r2med submission"
 VERSION = 1

@@ -13,12 +13,11 @@ from typing import Any
 
 import orjson
 
-from r2med.data import load
 from r2med.data.dataset import Dataset
-from r2med.data.rows import describe
+from r2med.data.loader import load
 from r2med.data.run import Run
 from r2med.data.run_files import FORMATS
-from r2med.data.run_rows import assemble
+from r2med.data.run_formats.rows import assemble
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange.submission import (
@@ -34,6 +33,7 @@ from r2med.exchange.submission import (
     sha256,
     unzipped,
 )
+from r2med.formatting import describe
 from r2med.measure.metrics import Measure
 from r2med.measure.score import QueryScores, score
 from r2med.pipeline.evaluate import identity_of

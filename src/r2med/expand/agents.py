@@ -21,11 +21,12 @@ from r2med.errors import SpecError
 from r2med.expand.conversation import LATER, NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
 from r2med.expand.expander import ModelExpander, attach_generations
 from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
-from r2med.llm import Failed, Reply, Request, current_client
 from r2med.llm.budget import Estimate, FollowUp
-from r2med.llm.http_server import guess_tokens
-from r2med.llm.model_stage import estimate_requests, money_facts, note_account
-from r2med.models.prompts import Template, bundled, numbered
+from r2med.llm.client import current_client
+from r2med.llm.server import guess_tokens
+from r2med.llm.stage import estimate_requests, money_facts, note_account
+from r2med.llm.types import Failed, Reply, Request
+from r2med.models.templates import Template, bundled, numbered
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from r2med.llm import FORMATS, Failed, Message, Model, Reply, Request, chat, split_trace
-from r2med.llm.reasoning import REFUSED, TraceFormat
+from r2med.llm.reasoning import FORMATS, REFUSED, TraceFormat, split_trace
+from r2med.llm.types import Failed, Message, Model, Reply, Request, chat
 
 NO_TOKENS = "the token limit came before an answer"
 NO_TURNS = "no answer within the turns allowed"

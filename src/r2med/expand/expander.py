@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
-from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.model_stage import AskingStage, estimate_requests, note_account, was_cut
-from r2med.models.prompts import FAMILIES, Template, own_template, task_values, templates
+from r2med.llm.client import current_client
+from r2med.llm.stage import AskingStage, estimate_requests, note_account, was_cut
+from r2med.llm.types import Failed, Reply, Request
+from r2med.models.templates import FAMILIES, Template, own_template, task_values, templates
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.stage import Context, Expander
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Collection, Generation
+    from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
-    from r2med.pipeline.stage import Context, Stage
+    from r2med.pipeline.stage import Stage
 
 
 @dataclass(frozen=True)

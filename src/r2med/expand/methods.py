@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
 from r2med.expand.expander import Writer, attach_generations
-from r2med.llm.model_stage import estimate_requests
-from r2med.models.prompts import numbered
+from r2med.llm.stage import estimate_requests
+from r2med.models.templates import numbered
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.registry import build_stage, build_system, spec_of
 from r2med.pipeline.spec import Call
@@ -22,8 +22,6 @@ from r2med.pipeline.system import System
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Gold
-    from r2med.pipeline.stage import Context
-
 
 PASSAGE_WORDS = 512
 """How much of a passage a model is shown, as published."""

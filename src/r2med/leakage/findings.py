@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.index import IndexedTask
+from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings
 from r2med.leakage.lookup import LeakHits
-from r2med.leakage.settings import KINDS, METHODS, Settings
-from r2med.text.hash_table import Places, distinct
+from r2med.lexical.arrays import Places
+from r2med.lexical.shingles import distinct
 
 _DOCUMENT = KINDS.index("document")
 _NOT_FOUND = len(METHODS)

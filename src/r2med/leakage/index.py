@@ -10,7 +10,7 @@ Columns of numbers that are kept in the cache and read from their files as they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +20,94 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Dataset
-from r2med.leakage.gram_table import gram_table, text_portions
-from r2med.leakage.near_duplicates import SEED, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
-from r2med.leakage.settings import COMMON, GRAM, KINDS, SHINGLE, Settings
-from r2med.pipeline.engine import Engine, Progress
-from r2med.storage.cache import Cache, cache_key
-from r2med.text.hash_table import HashTable, Places
-from r2med.text.portions import by_size
-from r2med.text.ragged import ragged
-from r2med.text.shingles import ngram_hashes, ngrams
-from r2med.text.word_hashes import Hashes, Words, hash_words, joined, raw_hash
+from r2med.errors import R2medError, suggest
+from r2med.lexical.arrays import Places, by_size, ragged
+from r2med.lexical.hashes import Hashes, Words, hash_words, joined, raw_hash
+from r2med.lexical.near_duplicates import SEED, SHINGLE, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
+from r2med.lexical.shingles import HashTable, ngram_counts, ngram_hashes, ngrams
+from r2med.pipeline.executor.local import Engine, Progress
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
+
+METHODS = ("exact", "normalised", "near", "ngram")
+"""How a text may be found, the surest way first; a pair is reported under the first that applies."""
+KINDS = ("query", "positive", "document")
+"""What a text of a task is; a positive is a document that is relevant to some query."""
+GRAM = 13
+"""How many words in a row two texts must share to be found by `ngram`."""
+COMMON = 20
+"""A run of words that more texts of a task than this have is a formula (a licence, a heading), nobody's content."""
+LEAST_THRESHOLD = 0.5
+"""Below this, so many pairs would have to be compared that hashing gains nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to look for."""
+
+    methods: tuple[str, ...] = METHODS
+    threshold: float = 0.6
+    """The least Jaccard similarity of the shingles of near-duplicates. A text with a tenth of its words replaced has
+    about 0.68, one with its sentences in another order 0.8 and more, two different abstracts 0.01."""
+    overlap: float = 0.0
+    """The least share of a text's runs of 13 words that must be found; at 0, one run is enough."""
+    min_words: int = 5
+    """Texts with fewer words are not compared: `A` or `Introduction` in training data says nothing."""
+    fields: tuple[str, ...] = ()
+    """The fields of training rows to look at; all of them when none is named."""
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            if method not in METHODS:
+                raise R2medError(f"no method {method!r}{suggest(method, METHODS)}")
+        if not self.methods:
+            raise R2medError(f"name a method: {', '.join(METHODS)}")
+        if not LEAST_THRESHOLD <= self.threshold <= 1:
+            raise R2medError(f"the threshold must be from {LEAST_THRESHOLD} to 1, not {self.threshold}")
+        if not 0 <= self.overlap <= 1:
+            raise R2medError(f"the overlap must be from 0 to 1, not {self.overlap}")
+        if self.min_words < 1:
+            raise R2medError(f"min_words must be 1 or more, not {self.min_words}")
+
+
+_WORDS_AT_ONCE = 1_000_000
+_TOP = np.uint64(60)
+
+
+def gram_table(words: Words, texts: Places) -> HashTable:
+    """Every run of 13 words of these texts, once a text, without those that more than `COMMON` of them have."""
+    total = int(ngram_counts(words, GRAM)[texts].sum())
+    keys, owners = np.empty(total, dtype=np.uint64), np.empty(total, dtype=np.int32)
+    done = 0
+    for some in text_portions(words, texts):
+        made = ngrams(words.select(some), GRAM)
+        part = slice(done, done + len(made.hashes))
+        keys[part], owners[part] = made.hashes, np.repeat(some, made.counts)
+        done = part.stop
+    # Sorted a sixteenth at a time: a sort of the whole would need three times the memory.
+    sixteenths = (np.flatnonzero(keys >> _TOP == top) for top in range(16))
+    parts = [_rare(keys[here], owners[here]) for here in sixteenths]
+    return HashTable(np.concatenate([part.keys for part in parts]), np.concatenate([part.owners for part in parts]))
+
+
+def _rare(keys: Hashes, owners: NDArray[np.int32]) -> HashTable:
+    """A table of runs, each once a text, without those of too many texts."""
+    found = HashTable.of(keys, owners)
+    # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
+    new = np.ones(len(found), dtype=bool)
+    new[1:] = (found.keys[1:] != found.keys[:-1]) | (found.owners[1:] != found.owners[:-1])
+    keys, owners = found.keys[new], found.owners[new]
+    edges = np.flatnonzero(np.diff(keys, prepend=keys[:1] + np.uint64(1)))
+    held = np.diff(edges, append=len(keys))
+    rare = np.repeat(held <= COMMON, held)
+    return HashTable(keys[rare], owners[rare])
+
+
+def text_portions(words: Words, texts: Places) -> Iterator[Places]:
+    """Successive texts, about a million words at a time."""
+    for portion in by_size(texts.tolist(), words.counts.__getitem__, _WORDS_AT_ONCE):
+        yield np.array(portion, dtype=np.int64)
+
 
 _FORMAT = 1
 """Changes whenever the same texts would give other numbers."""

@@ -16,10 +16,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.settings import METHODS
-from r2med.text.hash_table import HashTable, Places
-from r2med.text.portions import row_slices_up_to, slices_up_to
-from r2med.text.word_hashes import Hashes
+from r2med.leakage.index import METHODS
+from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
+from r2med.lexical.hashes import Hashes
+from r2med.lexical.shingles import HashTable
 
 
 @dataclass(frozen=True)

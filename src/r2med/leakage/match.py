@@ -13,15 +13,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.leakage.index import IndexedTask
+from r2med.leakage.index import GRAM, METHODS, IndexedTask, Settings
 from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gathered, joined, strongest
-from r2med.leakage.near_duplicates import agree, band_keys, rows_of_band, signatures
-from r2med.leakage.settings import GRAM, METHODS, SHINGLE, Settings
 from r2med.leakage.training import Block
-from r2med.text.hash_table import HashTable, Places, distinct
-from r2med.text.portions import row_slices_up_to, slices_up_to
-from r2med.text.shingles import inside, ngram_hashes, ngrams, similarities
-from r2med.text.word_hashes import Words, hash_words, raw_hash
+from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
+from r2med.lexical.hashes import Words, hash_words, raw_hash
+from r2med.lexical.near_duplicates import SHINGLE, agree, band_keys, rows_of_band, signatures
+from r2med.lexical.shingles import HashTable, distinct, inside, ngram_hashes, ngrams, similarities
 
 AT_ONCE = 1 << 20
 """How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""

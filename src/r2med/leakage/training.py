@@ -11,9 +11,9 @@ import numpy as np
 
 from r2med.data.problems import ERROR, Findings
 from r2med.data.rows import lines, not_utf8, parsed
-from r2med.errors import DataError, first_line, suggest
-from r2med.text.hash_table import Places
-from r2med.text.portions import by_size
+from r2med.errors import DataError, suggest
+from r2med.formatting import first_line
+from r2med.lexical.arrays import Places, by_size
 
 BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""
@@ -22,7 +22,6 @@ LONGEST = 1_000_000
 _SHARED = 2_000
 """How many characters two slices share: more than 13 words have."""
 _ROWS_AT_ONCE = 4096
-
 Item = TypeVar("Item")
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from r2med.errors import R2medError
-from r2med.llm.http_server import guess_tokens, prompt_text
-from r2med.llm.replies import usable_reply
+from r2med.llm.reasoning import usable_reply
 from r2med.llm.reply_cache import ReplyCache, TypicalUsage
+from r2med.llm.server import guess_tokens, prompt_text
 from r2med.llm.types import Failed, LimitReached, Model, Reply, Request, Usage
 from r2med.models.http import RequestLimits
-from r2med.runs.step_record import Account
-from r2med.storage import progress
-from r2med.storage.work import MoneySpent
+from r2med.runs.usage import Account
+from r2med.store import progress
+from r2med.store.jobs import MoneySpent
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""

@@ -12,25 +12,22 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.engine.spreading import current_spread, every_share
-from r2med.engine.work_blocks import Spread
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, FollowUp, Limits, estimate, estimate_follow_up
-from r2med.llm.endpoint import Endpoint
-from r2med.llm.event_loop import Loop
-from r2med.llm.grouped_writes import GroupedWrites
-from r2med.llm.http_server import HttpServer, Server
-from r2med.llm.local_server import LocalServer
-from r2med.llm.replies import to_reply, usable_reply
-from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.distributed import Answered, SpreadAnswers, can_be_sent, worth_sending
+from r2med.llm.endpoint import Endpoint, Loop
+from r2med.llm.local import LocalServer
+from r2med.llm.reasoning import to_reply, usable_reply
+from r2med.llm.reply_cache import GroupedWrites, ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.spread_answers import Answered, SpreadAnswers, can_be_sent, worth_sending
+from r2med.llm.server import HttpServer, Server
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
-from r2med.models.http import AttemptError
-from r2med.models.servers import ServerError
-from r2med.pipeline.engine import Progress, at_command_start
-from r2med.storage.home import home
-from r2med.storage.sqlite import warn
+from r2med.models.http import AttemptError, ServerError
+from r2med.pipeline.executor.blocks import Spread
+from r2med.pipeline.executor.distributed import current_spread, every_share
+from r2med.pipeline.executor.local import Progress, at_command_start
+from r2med.store.cache import home
+from r2med.store.sqlite import warn
 
 Value = TypeVar("Value")
 _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from r2med.errors import SpecError
-from r2med.llm.http_server import clean, guess_tokens, prompt_text
+from r2med.llm.server import clean, guess_tokens, prompt_text
 from r2med.llm.types import Model, RawAnswer, Request, Sampling, Usage
 from r2med.models.http import AttemptError
 

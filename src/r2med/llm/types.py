@@ -10,7 +10,7 @@ import orjson
 
 from r2med.errors import R2medError
 from r2med.pipeline.stage import Requirements
-from r2med.storage.cache import cache_key
+from r2med.store.hashes import cache_key
 
 SYSTEM = "You are a helpful assistant."
 """The system prompt of the published protocol: nothing in particular."""

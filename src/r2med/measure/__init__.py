@@ -1,1 +1,1 @@
-"""Measuring: runs against judgements."""
+"""Measures, intervals, tests and agreement."""

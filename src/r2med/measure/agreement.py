@@ -22,10 +22,8 @@ from r2med.measure.bootstrap import percentile_ends, weights
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
-
 MOST_GRADES = 32
 """What has more grades than this is a score and no scale: its table is too large to read, and to resample."""
-
 _NUMBERS = 1 << 20
 """Numbers in memory at a time while questions are resampled."""
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Name = TypeVar("Name")
-
 RESAMPLES = 10_000
 SEED = 20250514
 """The one seed of everything that is drawn by chance in measuring."""

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from r2med.measure.bootstrap import percentile_ends, weights
+from r2med.measure.bootstrap import percentile_ends, resampled_means, weights
 
 _PAIRS_AT_ONCE = 1 << 20
 _LEAST = 4
 """Points below which an interval says nothing."""
-
 _EQUAL = 1e-9
 """Values that differ by less are the same."""
-
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -185,3 +183,127 @@ def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) 
     products = [np.einsum("ij,ij,ij->i", shares, a, b) for a, b in ((x, y), (x, x), (y, y))]
     size = np.sqrt(products[1] * products[2])
     return np.asarray(np.clip(products[0] / np.where(size > least, size, np.nan), -1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Discrimination:
+    """How often a value is lower where something happened than where it did not; a tie counts half."""
+
+    events: int
+    """How often it happened."""
+    others: int
+    auc: float | None = None
+    """None where it always happened, or never."""
+    low: float | None = None
+    high: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrimination:
+    """The area under the curve of low values as a warning, from each task's values and what happened.
+
+    >>> found = discrimination([(np.array([0.1, 0.9, 0.3, 0.8]), np.array([True, False, True, False]))])
+    >>> found.auc, found.events, found.others
+    (1.0, 2, 2)
+    >>> discrimination([(np.array([0.1, 0.9]), np.array([True, True]))]).auc is None
+    True
+    """
+    events = sum(int(happened.sum()) for _, happened in tasks)
+    others = sum(len(happened) for _, happened in tasks) - events
+    parts = [
+        _resampled_systems(values, happened, place) for place, (values, happened) in enumerate(tasks) if len(values)
+    ]
+    won, pairs = (np.sum([part[column] for part in parts], axis=0) for column in (0, 1)) if parts else (None, None)
+    if won is None or pairs is None or not pairs[0]:
+        return Discrimination(events, others)
+    drawn = won[1:] / np.where(pairs[1:] > 0, pairs[1:], np.nan)
+    ends = percentile_ends(drawn, [len(values) for values, _ in tasks])
+    return Discrimination(events, others, float(won[0] / pairs[0]), *(ends or (None, None)))
+
+
+def _resampled_systems(values: Floats, happened: NDArray[np.bool_], stratum: int) -> tuple[Floats, Floats]:
+    """Pairs in which the event has the lower value, and all pairs: first as observed, then in every resample."""
+    below = values[happened][:, None] - values[~happened][None]
+    wins = np.where(below < 0, 1.0, np.where(below == 0, 0.5, 0.0))
+    won, pairs = [np.array([wins.sum()])], [np.array([float(wins.size)])]
+    for shares in weights(len(values), stratum):
+        counts = shares * len(values)
+        events, others = counts[:, happened], counts[:, ~happened]
+        won.append(((events @ wins) * others).sum(axis=1))
+        pairs.append(events.sum(axis=1) * others.sum(axis=1))
+    return np.concatenate(won), np.concatenate(pairs)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The rise of y for a rise of x by 1; None where x does not vary."""
+
+    points: int
+    slope: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
+    """The slope through the systems' means over tasks, from a table of systems x queries for each task.
+
+    >>> found = slope_over_systems([np.array([[0.2, 0.4], [0.4, 0.6]])], [np.array([[0.0, 0.0], [1.0, 0.0]])])
+    >>> found.points, round(found.slope, 2)
+    (2, 2.5)
+    """
+    points = len(x[0]) if x else 0
+    if points < 2:
+        return Slope(points)
+    means = [np.mean([table.mean(axis=1) for table in side], axis=0)[:, None] for side in (x, y)]
+    drawn = [np.mean([resampled_means(t, place) for place, t in enumerate(side)], axis=0) for side in (x, y)]
+    return _slope(points, _fit(*means)[0], _fit(*drawn), [table.shape[1] for table in x])
+
+
+def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
+    """The slope over the systems of each query, pooled over all queries of all tasks.
+
+    >>> found = slope_within_queries([np.array([[0.0, 0.5], [1.0, 0.5]])], [np.array([[0.0, 1.0], [1.0, 1.0]])])
+    >>> found.points, found.slope
+    (2, 1.0)
+    """
+    if not x or len(x[0]) < 2:
+        return Slope(sum(table.shape[1] for table in x))
+    sums = [np.stack(_products(one, other)) for one, other in zip(x, y, strict=True)]
+    drawn = np.sum([_drawn(part, place) for place, part in enumerate(sums)], axis=0)
+    together = np.sum([part.sum(axis=1) for part in sums], axis=0)
+    counts = [table.shape[1] for table in x]
+    return _slope(sum(counts), _ratio(together[0], together[1]), _ratio(drawn[0], drawn[1]), counts)
+
+
+def _products(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """For each query the sum over systems of x times y and of x times x, each about the query's own mean."""
+    a, b = (side - side.mean(axis=0) for side in (x, y))
+    return (a * b).sum(axis=0), (a * a).sum(axis=0)
+
+
+def _drawn(sums: Floats, stratum: int) -> Floats:
+    count = sums.shape[1]
+    return np.concatenate([(shares @ sums.T) * count for shares in weights(count, stratum)]).T
+
+
+def _fit(x: Floats, y: Floats) -> Floats:
+    """The least-squares slope through the points of each column."""
+    a, b = (side - side.mean(axis=0) for side in (x, y))
+    return _ratio((a * b).sum(axis=0), (a * a).sum(axis=0))
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    return np.asarray(part / np.where(whole > 1e-12, whole, np.nan))
+
+
+def _slope(points: int, value: Floats, drawn: Floats, queries: Sequence[int]) -> Slope:
+    if np.isnan(value):
+        return Slope(points)
+    return Slope(points, float(value), *(percentile_ends(drawn, queries) or (None, None)))

@@ -7,7 +7,7 @@ answered and is not averaged; trec_eval would average it as 0, and the loaders l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -104,3 +104,26 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
     for row, grades in enumerate(positives.values()):
         ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
     return Gains(found, ideal, relevant)
+
+
+Place = tuple[int, str]
+"""Which third, and its name."""
+
+
+def thirds(values: Sequence[float], unit: str) -> Callable[[float], Place]:
+    """A namer of thirds.
+
+    >>> name = thirds([1, 2, 3, 4, 5, 6], "{:.0f} words")
+    >>> name(1), name(3), name(9)
+    ((0, 'up to 2 words'), (1, 'over 2 words, up to 4 words'), (2, 'over 4 words'))
+    """
+    low, high = np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").tolist()
+
+    def name(value: float) -> Place:
+        if value <= low:
+            return 0, f"up to {unit.format(low)}"
+        if value <= high:
+            return 1, f"over {unit.format(low)}, up to {unit.format(high)}"
+        return 2, f"over {unit.format(high)}"
+
+    return name

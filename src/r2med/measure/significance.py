@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from r2med.measure.bootstrap import SEED, Interval, exact_sums, split_table
 
 Floats = NDArray[np.float64]
-
 PERMUTATIONS = 100_000
 """Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
 _FEWER = 10_000
@@ -251,26 +250,6 @@ def difference_interval(tasks: Sequence[Floats]) -> Interval:
     """
     flips = Flips.of(tasks, _FEWER)
     return Interval(flips.mean, *flips.interval())
-
-
-def p_text(probability: float) -> str:
-    """A p-value as tables show it.
-
-    >>> p_text(0.0123), p_text(0.0), p_text(1 / 10_001)
-    ('0.0123', '<0.0001', '<0.0001')
-    """
-    return "<0.0001" if probability < 0.0001 else f"{probability:.4f}"
-
-
-def p_words(probability: float, *, at_floor: bool = False) -> str:
-    """A p-value as a sentence says it; at the floor of a test it is a bound.
-
-    >>> p_words(0.0123), p_words(1 / 10_001), p_words(3 / 10_001, at_floor=True)
-    ('p = 0.0123', 'p < 0.0001', 'p ≤ 0.0003')
-    """
-    if probability < 0.0001:
-        return "p < 0.0001"
-    return f"p {'≤' if at_floor else '='} {probability:.4f}"
 
 
 def shown_words(found: Difference, lead: str = "") -> str:

@@ -1,1 +1,1 @@
-"""What any model needs: cards, files, loading, tokenizers, prompts, and the address of a server."""
+"""Parts of every model: cards, sources, prompts, HTTP, tokenizers."""

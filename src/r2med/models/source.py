@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from r2med.errors import R2medError
-from r2med.storage.files import expanded, spelled
-from r2med.storage.hub_client import Hub
+from r2med.store.files import expanded, spelled
+from r2med.store.hub import Hub
 
 _HUB = Hub("model", R2medError)
 _UNUSED = ("onnx/*", "openvino/*", "*.onnx", "*.gguf", "*.h5", "*.msgpack", "*.ot", "*.md", "*.png", "*.jpg", ".git*")

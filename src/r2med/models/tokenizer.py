@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import R2medError, first_line
+from r2med.errors import R2medError
+from r2med.formatting import first_line
 
 if TYPE_CHECKING:
     from pathlib import Path

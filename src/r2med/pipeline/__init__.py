@@ -1,1 +1,1 @@
-"""From a line of text to a measured run: the spec language, stages, systems, the registry, plans, and evaluate."""
+"""From a line of text to a measured run: specs, stages, systems, the registry, plans, and evaluate."""

@@ -8,27 +8,53 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from r2med.data import load
 from r2med.data.dataset import Dataset
+from r2med.data.loader import load
 from r2med.data.tasks import Task, resolve
-from r2med.errors import Postponed, R2medError, debug, one_line
+from r2med.errors import Postponed, R2medError, debug
+from r2med.formatting import one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
-from r2med.pipeline.engine import Engine, begin_command, quiet
-from r2med.pipeline.list_depth import shallow_lists
+from r2med.pipeline.executor.local import Engine, begin_command, quiet
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
+from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context, Stage
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Entry, Finished, Ledger
-from r2med.runs.provenance import provenance
-from r2med.runs.record import DataIdentity, RunRecord, StageRecord
+from r2med.runs.record import DataIdentity, RunRecord, StageRecord, provenance
 from r2med.runs.report import Failure, Report, Result
-from r2med.storage.cache import Cache
-from r2med.storage.file_digests import steady_digests
-from r2med.storage.progress import account
-from r2med.storage.sqlite import DamagedError, StoreError, warn
-from r2med.storage.work_states import DONE, FAILED, KEPT, POSTPONED
+from r2med.store.cache import Cache
+from r2med.store.hashes import steady_digests
+from r2med.store.jobs import DONE, FAILED, KEPT, POSTPONED
+from r2med.store.progress import account
+from r2med.store.sqlite import DamagedError, StoreError, warn
+
+
+def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> list[str]:
+    """The sentence about measures that look deeper than lists of a depth; lists of all documents are as deep as can be.
+
+    >>> shallow_lists([Measure("nDCG", 10), Measure("Recall", 1000)], depth=100, documents=5000)
+    ['Recall@1000 measured on lists of 100 documents; give the retriever depth=...']
+    """
+    deeper = [str(measure) for measure in measures if measure.cutoff is None or measure.cutoff > depth]
+    if not deeper or documents <= depth:
+        return []
+    return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]
+
+
+def shallow_run(measure: Measure, entry: Entry) -> list[str]:
+    """The same for a run of the ledger; nothing where it does not say how deep its lists or how many the documents."""
+    depth, documents = _depth(entry), entry.record.documents
+    return [] if depth is None or documents is None else shallow_lists([measure], depth, documents)
+
+
+def _depth(entry: Entry) -> int | None:
+    """The depth of the one retriever that is not inside another stage."""
+    outer = {str(call) for call in parse(entry.system).calls}
+    stages = [stage for stage in entry.record.stages or () if stage.kind == "retriever" and stage.spec in outer]
+    depth = stages[-1].settings.get("depth") if stages else None
+    return depth if isinstance(depth, int) else None
 
 
 @dataclass(frozen=True)

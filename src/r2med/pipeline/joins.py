@@ -8,9 +8,11 @@ retriever's business.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
+from r2med.data.dataset import Collection, Generation
 from r2med.errors import SpecError
 
 TEXT_JOINS: Mapping[str, str] = MappingProxyType(
@@ -26,10 +28,8 @@ TEXT_JOINS: Mapping[str, str] = MappingProxyType(
     }
 )
 """How a retriever that searches with words joins each method's text, as published; any other method replaces."""
-
 DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
 """How a dense retriever joins each method's text, as published; any other method's is averaged with the query's."""
-
 _REPEAT = re.compile(r"repeat\(([1-9]\d{0,2})\)")
 
 
@@ -56,3 +56,73 @@ def check_join(stage: str, join: str) -> None:
             query_copies(join)
         except SpecError as error:
             raise SpecError(f'{stage}: join must be replace, concat, mean or "repeat(n)", not {join!r}') from error
+
+
+_SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
+_REWRITTEN = "replay"  # the method of a text that is the whole query
+
+
+def usable(generations: Iterable[Generation]) -> list[Generation]:
+    """The generations that a query can be searched with: complete, and not blank."""
+    return [generation for generation in generations if not generation.incomplete and generation.text.strip()]
+
+
+def join_of(generation: Generation, override: str, protocol: Mapping[str, str], default: str = "replace") -> str:
+    """The join for a generation: the stage's own, else the one it was made with, else the protocol's for its method."""
+    return override or generation.join or protocol.get(generation.method, default)
+
+
+def joined_text(query: str, generations: Iterable[Generation], override: str = "") -> str:
+    """The text to search with for a query and what was generated for it.
+
+    Generations that ask for different joins share the query's most frequent use. With none usable, the query stands
+    for itself.
+
+    >>> joined_text("why pale?", [Generation("anaemia", "query2doc"), Generation("cut", "hyde", incomplete="cut off")])
+    'why pale? why pale? anaemia'
+    """
+    found = usable(generations)
+    if not found:
+        return query
+    copies = max(query_copies(join_of(generation, override, TEXT_JOINS)) for generation in found)
+    return " ".join([query] * copies + [generation.text for generation in found])
+
+
+def search_texts(collection: Collection, override: str = "") -> list[str]:
+    """The text to search with for each query of a collection."""
+    queries = collection.queries.texts
+    if not collection.generations:
+        return list(queries)
+    return [joined_text(query, made, override) for query, made in zip(queries, collection.generations, strict=True)]
+
+
+class TextParts(NamedTuple):
+    """The texts whose embeddings are averaged for a query."""
+
+    query: str
+    """The query, with what is read in one go with it; empty where generated texts replace it."""
+    passages: tuple[str, ...] = ()
+    """Generated texts with an embedding of their own."""
+
+
+def parts(query: str, generations: Iterable[Generation], override: str = "") -> TextParts:
+    """What a dense retriever encodes for a query and what was generated for it.
+
+    A replayed text that replaces the query is a query, with a query's prompt; any other text that does so is a
+    passage.
+
+    >>> parts("why pale?", [Generation("anaemia", "hyde")])
+    TextParts(query='why pale?', passages=('anaemia',))
+    >>> parts("why pale?", [Generation("anaemia", "query2doc")])
+    TextParts(query='why pale?[SEP]anaemia', passages=())
+    """
+    found = [(made, join_of(made, override, DENSE_JOINS, "mean")) for made in usable(generations)]
+    if found and all(join == "replace" for _, join in found):
+        rewritten = [made.text for made, _ in found if made.method == _REWRITTEN]
+        return TextParts(" ".join(rewritten), tuple(made.text for made, _ in found if made.method != _REWRITTEN))
+    apart = tuple(made.text for made, join in found if join in ("mean", "replace"))
+    beside = [(made.text, query_copies(join)) for made, join in found if join not in ("mean", "replace")]
+    if not beside:
+        return TextParts(query, apart)
+    copies = max(count for _, count in beside)
+    return TextParts(_SEPARATOR.join([" ".join([query] * copies), *(text for text, _ in beside)]), apart)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from r2med.config.experiment import read_experiment
 from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
 from r2med.pipeline.system import System, canonical_spec
@@ -21,6 +20,46 @@ from r2med.runs.selection import (
     refuse_choice,
     refuse_content,
 )
+from r2med.settings import names_under, read_toml
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named set of systems over tasks, as a researcher keeps one for a paper."""
+
+    systems: Mapping[str, str]
+    """The name of each row and its system."""
+    tasks: tuple[str, ...] = ()
+    """Empty where the file has none."""
+    metrics: tuple[str, ...] = ()
+    path: Path = field(default_factory=Path)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment file.
+
+    tasks = ["sample"]
+    metrics = ["nDCG@10", "Recall@100"]
+
+    [[system]]
+    name = "baseline"
+    spec = "bm25"
+    """
+    found = read_toml(path, ("tasks", "metrics", "system"))
+    systems: dict[str, str] = {}
+    entries = found.get("system")
+    if not isinstance(entries, list) or not entries:
+        raise R2medError(f"{path}: no [[system]] in it")
+    for place, entry in enumerate(entries, 1):
+        spec = entry.get("spec")
+        if not isinstance(spec, str) or set(entry) - {"name", "spec"}:
+            raise R2medError(f'{path}: [[system]] number {place} must have spec = "..." and may have name = "..."')
+        name = str(entry.get("name", spec))
+        if name in systems:
+            raise R2medError(f"{path}: two systems are called {name!r}")
+        systems[name] = spec
+    return Experiment(systems, names_under(path, found, "tasks", ()), names_under(path, found, "metrics", ()), path)
+
 
 _LONG_ENOUGH = 4
 """So many signs of an id are taken for one before a spec is thought of: `e5` is a model."""

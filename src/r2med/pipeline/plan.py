@@ -7,16 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import r2med
-from r2med.data import load
 from r2med.data.dataset import Dataset
-from r2med.data.hub_tasks import cached_task
+from r2med.data.loader import cached_task, load
 from r2med.data.tasks import Task, resolve
-from r2med.errors import HubUnreachable, R2medError, one_line
-from r2med.pipeline.engine import quiet
+from r2med.errors import HubUnreachable, R2medError
+from r2med.formatting import one_line
+from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context, Requirements, Stage
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
-from r2med.storage.cache import Cache, cache_key
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
 
 
 @dataclass(frozen=True)

@@ -11,36 +11,36 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from r2med.config.names import aliases
 from r2med.errors import SpecError, suggest
+from r2med.pipeline.arguments import KINDS, settings_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.pipeline.stage import Stage
-from r2med.pipeline.stage_arguments import KINDS, settings_of
 from r2med.pipeline.system import System
+from r2med.settings import aliases
 
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
     "bm25-classic": "r2med.retrieve.bm25:BM25Classic",
     "splade": "r2med.retrieve.sparse:Splade",
-    "candidates": "r2med.retrieve.stored_lists:StoredLists",
-    "http": "r2med.retrieve.http_engine:HttpEngine",
-    "sql": "r2med.retrieve.sql_engine:SqlEngine",
+    "candidates": "r2med.retrieve.given_lists:StoredLists",
+    "http": "r2med.engines.http:HttpEngine",
+    "sql": "r2med.engines.sql:SqlEngine",
     "rrf": "r2med.retrieve.fusion:RRF",
     "wsum": "r2med.retrieve.fusion:WeightedSum",
     "combmnz": "r2med.retrieve.fusion:CombMNZ",
     "views": "r2med.retrieve.fusion:Views",
     "route": "r2med.retrieve.routing:Route",
     "cascade": "r2med.retrieve.routing:Cascade",
-    "top-score": "r2med.retrieve.query_signals:TopScore",
-    "score-gap": "r2med.retrieve.query_signals:ScoreGap",
-    "nqc": "r2med.retrieve.query_signals:NQC",
-    "wig": "r2med.retrieve.query_signals:WIG",
-    "clarity": "r2med.retrieve.query_signals:Clarity",
-    "query-length": "r2med.retrieve.query_signals:QueryLength",
-    "agreement": "r2med.retrieve.query_signals:ListAgreement",
-    "random": "r2med.retrieve.query_signals:Random",
-    "answer-agreement": "r2med.retrieve.asked_signals:AnswerAgreement",
-    "confidence": "r2med.retrieve.asked_signals:Confidence",
+    "top-score": "r2med.retrieve.signals:TopScore",
+    "score-gap": "r2med.retrieve.signals:ScoreGap",
+    "nqc": "r2med.retrieve.signals:NQC",
+    "wig": "r2med.retrieve.signals:WIG",
+    "clarity": "r2med.retrieve.signals:Clarity",
+    "query-length": "r2med.retrieve.signals:QueryLength",
+    "agreement": "r2med.retrieve.signals:ListAgreement",
+    "random": "r2med.retrieve.signals:Random",
+    "answer-agreement": "r2med.retrieve.llm_signals:AnswerAgreement",
+    "confidence": "r2med.retrieve.llm_signals:Confidence",
     "hyde": "r2med.expand.methods:HyDE",
     "query2doc": "r2med.expand.methods:Query2Doc",
     "lamer": "r2med.expand.methods:LameR",
@@ -54,25 +54,23 @@ STAGES: Mapping[str, str] = {
     "listwise": "r2med.rerank.listwise:Listwise",
     "groupwise": "r2med.rerank.groupwise:Groupwise",
     "pointwise": "r2med.rerank.pointwise:Pointwise",
-    "api-rerank": "r2med.rerank.rerank_api:ApiRerank",
+    "api-rerank": "r2med.rerank.api:ApiRerank",
 }
 """Every stage that is known by a name of its own, and where it lives; nothing is imported until it is used."""
-
 FAMILIES = (
-    "r2med.rerank.find_reranker:find_reranker",
-    "r2med.retrieve.user_engine:find_engine",
-    "r2med.retrieve.imported_lists:find_imported",
+    "r2med.rerank.cards:find_reranker",
+    "r2med.engines.user:find_engine",
+    "r2med.retrieve.given_lists:find_imported",
     "r2med.retrieve.sparse:find_sparse",
-    "r2med.retrieve.find_late:find_late",
+    "r2med.retrieve.colbert:find_late",
     "r2med.retrieve.dense:find_dense",
 )
 """Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
-_FROM_OBJECT = "r2med.retrieve.user_engine:from_object"
+_FROM_OBJECT = "r2med.engines.user:from_object"
 """Who makes a stage of a user's own function or object."""
 _ENCODER = "r2med.retrieve.dense:Dense"
 """What searches with an object that encodes."""
-_CARDS = ("r2med.rerank.reranker_cards:cards", "r2med.encode.encoder_cards:cards")
-
+_CARDS = ("r2med.rerank.cards:cards", "r2med.encode.cards:cards")
 Bound = TypeVar("Bound", bound=Stage)
 _WHOLE = 1e15
 """Below this a float without a fraction is written as an integer, so that k=60 and k=60.0 are one spec."""

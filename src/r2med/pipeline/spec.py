@@ -20,7 +20,6 @@ from typing import Union
 from r2med.errors import SpecError
 
 Value = Union[str, int, float, bool, None, "Call", "Chain", "Condition", tuple["Value", ...]]
-
 _NAME = r"[A-Za-z_./~][\w.:/@+~-]*"
 _TOKEN = re.compile(
     rf"""\s*(?:

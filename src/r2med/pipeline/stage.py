@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from r2med.errors import R2medError, counted
-from r2med.pipeline.stage_arguments import StageType
-from r2med.runs.step_record import Account, StepRecord
-from r2med.runs.user_source import user_code
-from r2med.storage.cache import Cache, cache_key
-from r2med.storage.progress import account
+from r2med.errors import R2medError
+from r2med.formatting import counted
+from r2med.pipeline.arguments import StageType
+from r2med.pipeline.user_code import user_code
+from r2med.runs.usage import Account, StepRecord
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
+from r2med.store.progress import account
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from r2med.data.dataset import Collection, Generation, Gold
     from r2med.data.run import Run
-    from r2med.pipeline.engine import Engine
+    from r2med.pipeline.executor.local import Engine
     from r2med.pipeline.spec import Call
     from r2med.pipeline.system import System
 

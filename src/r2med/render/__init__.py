@@ -1,1 +1,1 @@
-"""How results look on a terminal: the consoles and the one table."""
+"""Rendering: the one table, sections, text formats, charts and HTML. It knows no study."""

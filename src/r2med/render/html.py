@@ -8,23 +8,64 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import resources
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import r2med
-from r2med.board.model import percent
 from r2med.data.task_names import GROUP_TITLES, called, task_headings
 from r2med.data.tasks import registry
+from r2med.encode.late_interaction import TokenMatch
+from r2med.formatting import harmless, percent, signed, start_of
+from r2med.lexical.highlight import Kinds, excerpt, parts
 from r2med.render.palette import style_sheet
-from r2med.render.token_marks import matched, shown_tokens
 from r2med.runs.cost import Cost
-from r2med.text.highlight import Kinds, excerpt, parts
-from r2med.text.unprintable import harmless
+
+_SHOWN = 12
+"""Pairs of tokens in a line."""
+
+
+def shown_tokens(matches: Sequence[TokenMatch]) -> str:
+    """The best matches of the query's own tokens, the closest first, and what its markers and masks add together.
+
+    >>> shown_tokens([TokenMatch("wrist", "wrist", 0.9, True, 4, 9), TokenMatch("[MASK]", "nerve", 0.5, False, 0, 5)])
+    'wrist → wrist 0.90; 1 marker or mask adds 0.5'
+    """
+    written = sorted((each for each in matches if each.written), key=lambda each: -each.similarity)
+    shown = [f"{each.query} → {each.document} {each.similarity:.2f}" for each in written[:_SHOWN]]
+    rest = len(written) - len(shown)
+    words = ", ".join([*shown, *([f"{rest} more"] if rest else [])])
+    others = [each.similarity for each in matches if not each.written]
+    several = "1 marker or mask adds" if len(others) == 1 else f"{len(others)} markers and masks add"
+    return "; ".join([*([words] if words else []), *([f"{several} {sum(others):.3g}"] if others else [])])
+
+
+def matched(text: str, matches: Sequence[TokenMatch]) -> Markup:
+    """A text with the tokens marked that tokens of the query fit best, each saying which and how well; all escaped.
+
+    >>> matched("<i> wrist", [TokenMatch("wrist", "wrist", 0.9, True, 4, 9)])
+    Markup('&lt;i&gt; <mark class="query" title="wrist 0.90">wrist</mark>')
+    """
+    places: dict[tuple[int, int], list[TokenMatch]] = {}
+    for match in matches:
+        if match.start >= 0:
+            places.setdefault((match.start, match.end), []).append(match)
+    pieces, done = [], 0
+    for (start, end), found in sorted(places.items()):
+        if start < done:
+            continue
+        said = ", ".join(f"{each.query} {each.similarity:.2f}" for each in found)
+        pieces.append(str(escape(harmless(text[done:start]))))
+        inner = escape(harmless(text[start:end]))
+        kind = "query" if any(each.written for each in found) else "generated"
+        pieces.append(f'<mark class="{kind}" title="{escape(harmless(said))}">{inner}</mark>')
+        done = end
+    return Markup("".join([*pieces, str(escape(harmless(text[done:])))]))
+
 
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 
@@ -50,10 +91,23 @@ class Frame:
     """Who the page is for, where it is for one person."""
 
 
+STYLE = "render/style.css"
+"""The style sheet of every page."""
+
+
+def bundled_file(kind: str, name: str) -> str:
+    """Return a file of a package by the package's name and its own: `reviews/item.html` of the kind `templates`."""
+    package, _, file = name.partition("/")
+    return resources.files(f"r2med.{package}").joinpath(kind, file).read_text("utf-8")
+
+
 def static(name: str) -> str:
-    """A static file's text; the style sheet begins with the colours of the palette."""
-    text = resources.files("r2med.render").joinpath("static", name).read_text("utf-8")
-    return style_sheet() + text if name == "style.css" else text
+    """Return a static file's text; the style sheet begins with the colours of the palette.
+
+    Names are of a package and a file in its folder `static`: `render/style.css`.
+    """
+    text = bundled_file("static", name)
+    return style_sheet() + text if name == STYLE else text
 
 
 def inlined(links: Mapping[str, str], *files: str) -> Frame:
@@ -65,7 +119,7 @@ def inlined(links: Mapping[str, str], *files: str) -> Frame:
     True
     """
     style, script = (
-        "".join(static(name) for name in ("style.css", *files) if name.endswith(ending)) for ending in (".css", ".js")
+        "".join(static(name) for name in (STYLE, *files) if name.endswith(ending)) for ending in (".css", ".js")
     )
     allowed = f"script-src {_digest(script)}; " if script else ""
     images = "data: blob:" if script else "data:"
@@ -75,7 +129,7 @@ def inlined(links: Mapping[str, str], *files: str) -> Frame:
 
 def _icon() -> str:
     """The icon as an address that holds it."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(static('icon.svg').encode()).decode('ascii')}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(static('render/icon.svg').encode()).decode('ascii')}"
 
 
 def _digest(text: str) -> str:
@@ -143,7 +197,7 @@ def ticks(text: str) -> Markup:
 def environment() -> Environment:
     """The templates with everything that they use."""
     made = Environment(
-        loader=PackageLoader("r2med.render"),
+        loader=FunctionLoader(partial(bundled_file, "templates")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -181,16 +235,6 @@ def environment() -> Environment:
 def _finalize(value: Any) -> Any:
     """Characters that no page may hold are replaced in every text."""
     return harmless(value) if type(value) is str else value
-
-
-def signed(value: float) -> str:
-    """A difference x 100 with its sign.
-
-    >>> signed(0.1234), signed(-0.1), signed(0.0)
-    ('+12.34', '−10.00', '0.00')
-    """
-    shown = f"{100 * value:+.2f}".replace("-", "\N{MINUS SIGN}")
-    return "0.00" if shown[1:] == "0.00" else shown
 
 
 def spent(cost: Cost | None) -> dict[str, str]:
@@ -232,17 +276,6 @@ def shown_part(text: str, kinds: Kinds, words: int) -> str:
 @lru_cache(maxsize=2048)
 def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> str:
     return excerpt(text, dict(pairs), words)
-
-
-def start_of(text: str, letters: int) -> str:
-    """Return a short text whole, and of a longer one the first words with an ellipsis.
-
-    >>> start_of("swollen, bleeding gums", 18), start_of("swollen gums", 18)
-    ('swollen, bleeding …', 'swollen gums')
-    """
-    if len(text) <= letters:
-        return text
-    return re.sub(r"\s+\S{0,40}$", "", text[: letters + 1]) + " …"
 
 
 def places(text: str) -> list[tuple[str, str]]:

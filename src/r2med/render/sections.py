@@ -2,15 +2,142 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from r2med.render.grid import Cell, Figure, Table, key, numbers
-from r2med.render.latex import escaped
+from r2med.formatting import money
+from r2med.render.table import Cell, Figure, Table, key, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from r2med.llm.steps import Foreseen
+
+PRICED = (
+    "Steps are priced as if every question got through and every pool were as large as it can be; replies that are"
+    " asked for again come on top. ? is a price that is not known."
+)
+
+
+def show_estimate(steps: Sequence[Foreseen], console: Console, note: str = PRICED) -> None:
+    """Print what each step that asks a model would take."""
+    headings = ("items", "requests", "answered already", "tokens read", "tokens written", "dollars", "at most")
+    table = Table(key("step"), *numbers(*headings))
+    for step in steps:
+        guess = step.guess
+        counts = (step.items, guess.requests, guess.cached, guess.prompt_tokens, guess.completion_tokens)
+        table.add(step.step, *(f"{count:,}" for count in counts), money(guess.cost), money(guess.cost_limit))
+    table.rule()
+    table.add("sum", *[""] * 5, *(money(_total([getattr(s.guess, name) for s in steps])) for name in _MONEY))
+    table.show(console)
+    console.print(note, style="dim")
+    if assumed := [step.step for step in steps if step.guess.is_default]:
+        console.print(
+            f"No reply to such requests is kept yet, so that tokens written are a default: {', '.join(assumed)}.",
+            style="dim",
+        )
+
+
+_MONEY = ("cost", "cost_limit")
+
+
+def _total(costs: Sequence[float | None]) -> float | None:
+    return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+
+_SIGNS = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\texttt{\char34}", "`": r"\textasciigrave{}", "†": r"$\dagger$", "‡": r"$\ddagger$",
+    "≠": r"$\neq$", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$", "±": r"$\pm$", "×": r"$\times$",
+    "→": r"$\rightarrow$", "←": r"$\leftarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "°": r"$^{\circ}$",
+    "µ": r"$\mu$", "–": "--{}", "—": "---{}", "…": r"\ldots{}", "‘": "`{}", "’": "'{}", "“": "``{}", "”": "''{}",
+    "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "Œ": r"\OE{}", "ø": r"\o{}", "Ø": r"\O{}",
+    "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "ο": "o", "§": r"\S{}", "²": "$^{2}$", "³": "$^{3}$",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c", "\u0323": "d", "\u0331": "b",
+}  # fmt: skip
+_LIGATURES = "-',"
+"""Two of these in a row would become another sign."""
+_BREAKS = "/_,()=:"
+"""What a name may be broken after; TeX itself breaks after hyphens."""
+_UNBROKEN = 14
+
+
+def escaped(text: str) -> str:
+    r"""Text that LaTeX prints as it is; a sign that its fonts lack is named by its code point.
+
+    >>> escaped("hyde(gpt-4o) >> my_model & 5%")
+    'hyde(gpt-4o) \\textgreater{}\\textgreater{} my\\_model \\& 5\\%'
+    >>> escaped("café ≥ 中")
+    "caf\\'{e} $\\geq$ \\texttt{[U+4E2D]}"
+    """
+    return "".join(_pieces(text))
+
+
+def breakable(text: str) -> str:
+    r"""The same for a narrow column: it may be broken after signs such as a slash, and inside what has none.
+
+    >>> breakable("BAAI/bge-m3")
+    'BAAI/\\allowbreak{}bge-m3'
+    """
+    pieces = _pieces(text)
+    parts: list[str] = []
+    length = 0
+    for piece, after in zip_longest(pieces, pieces[1:], fillvalue=" "):
+        parts.append(piece)
+        length += len("[U+0000]") if piece.startswith(r"\texttt{[") else 1
+        if after == " " or piece in (" ", "-"):
+            length = 0
+        elif length >= _UNBROKEN or piece[-1] in _BREAKS:
+            parts.append(r"\allowbreak{}")
+            length = 0
+    return "".join(parts)
+
+
+def unprintable(text: str) -> list[str]:
+    """The signs of a text that are named by their code points, each once.
+
+    >>> unprintable("é 中 中")
+    ['中']
+    """
+    signs = dict.fromkeys(unicodedata.normalize("NFC", text))
+    return [sign for sign in signs if not sign.isspace() and _named(sign) == _sign(sign)]
+
+
+def one_line(text: str) -> str:
+    """A text that cannot leave a comment or a cell: all white space single blanks."""
+    return " ".join(text.split())
+
+
+def _pieces(text: str) -> list[str]:
+    """What each sign becomes."""
+    plain = one_line(unicodedata.normalize("NFC", text))
+    return [
+        "{}" * (before == sign and sign in _LIGATURES) + _sign(sign)
+        for before, sign in zip(" " + plain, plain, strict=False)
+    ]
+
+
+def _sign(sign: str) -> str:
+    if sign in _SIGNS:
+        return _SIGNS[sign]
+    if " " <= sign <= "~":
+        return sign
+    parts = unicodedata.normalize("NFD", sign)
+    base, accent = parts[0], _ACCENTS.get(parts[1:])
+    if accent and base.isascii() and base.isalpha():
+        return rf"\{accent}{{{chr(92) + base if base in 'ij' else base}}}"
+    return _named(sign)
+
+
+def _named(sign: str) -> str:
+    return rf"\texttt{{[U+{ord(sign):04X}]}}"
 
 
 @dataclass(frozen=True)

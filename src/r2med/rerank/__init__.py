@@ -1,1 +1,1 @@
-"""Second stages: a ranked list in, the same documents in a better order out."""
+"""Rerankers: a ranked list in, the same documents in a better order out."""

@@ -11,31 +11,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.engine.spreading import spread_of
+from r2med.encode.loading import Build
 from r2med.errors import R2medError, SpecError, require_extra, suggest
-from r2med.models.devices import find_devices
-from r2med.models.loading import Build
-from r2med.models.model_cache import MODEL_CACHE
+from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
+from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
-from r2med.rerank.candidate_lists import candidates, check_depth, reranked
+from r2med.rerank.candidates import candidates, check_depth, reranked
+from r2med.rerank.cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
+from r2med.rerank.distributed import PairWorker, SpreadScoring
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
 from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
-from r2med.rerank.reranker_cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
-from r2med.rerank.spread_scoring import PairWorker, SpreadScoring
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
     from r2med.data.tasks import Task
-    from r2med.engine.work_blocks import Spread
     from r2med.models.tokenizer import Tokenizer
-    from r2med.rerank.reranker_cards import RerankerCard
-
+    from r2med.pipeline.executor.blocks import Spread
 
 BACKENDS = ("torch", "onnx")
 _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.run import Scores
 from r2med.errors import SpecError, suggest
-from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.model_stage import money_facts
-from r2med.llm.reading import TOP_GRADE, excerpt, read_grades
+from r2med.lexical.ranking import Scores
+from r2med.llm.client import current_client
+from r2med.llm.parsing import TOP_GRADE, excerpt, read_grades
+from r2med.llm.stage import money_facts
+from r2med.llm.types import Failed, Reply, Request
 from r2med.pipeline.stage import Context, note_incomplete
-from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
+from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
+from r2med.rerank.llm import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from r2med.errors import SpecError
-from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.reading import Permutation, excerpt, read_permutation, read_tied_ranking
-from r2med.models.prompts import Template
+from r2med.llm.client import current_client
+from r2med.llm.parsing import Permutation, excerpt, read_permutation, read_tied_ranking
+from r2med.llm.types import Failed, Reply, Request
+from r2med.models.templates import Template
 from r2med.pipeline.stage import Context, note_incomplete
-from r2med.rerank.candidate_lists import CandidateList, Outcome, candidates, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, trouble
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, reranked
+from r2med.rerank.llm import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

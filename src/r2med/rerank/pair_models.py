@@ -17,18 +17,18 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from r2med.encode.loading import Build, accepted, load_errors, positions_of, quietly
+from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph
 from r2med.errors import R2medError, require_extra
-from r2med.models.devices import fix_rounding
-from r2med.models.loading import Build, accepted, load_errors, positions_of, quietly
-from r2med.models.onnx_export import CHECKED, compared, example_tokens, export_graph
+from r2med.models.memory import fix_rounding
 from r2med.models.tokenizer import Padded
-from r2med.storage.cache import Cache, cache_key
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
 
 if TYPE_CHECKING:
     import torch
 
-    from r2med.models.tokenizer import Padded, Tokenizer
-
+    from r2med.models.tokenizer import Tokenizer
 
 Columns = NDArray[np.float32]
 """One row a pair."""

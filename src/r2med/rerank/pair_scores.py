@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 import orjson
 
-from r2med.errors import R2medError, first_line
-from r2med.models.devices import out_of_memory, release_memory
-from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, checked
+from r2med.errors import R2medError
+from r2med.formatting import first_line
+from r2med.models.memory import out_of_memory, release_memory
+from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
-from r2med.storage.cache import cache_key
-from r2med.storage.home import home
-from r2med.storage.sqlite import Database, Format, StoreError, seal, warn
+from r2med.store.cache import home
+from r2med.store.hashes import cache_key
+from r2med.store.sqlite import Database, Format, StoreError, seal, warn
 
 if TYPE_CHECKING:
-    from r2med.pipeline.engine import Progress
-
+    from r2med.pipeline.executor.local import Progress
 
 WINDOW = 1024
 """Pairs that are tokenized and sorted before the next are."""

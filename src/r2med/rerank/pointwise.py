@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
-from r2med.llm import Failed, Reply, Request, current_client
-from r2med.llm.reading import excerpt, read_grade, true_or_false, whole_number, yes_or_no
-from r2med.llm.types import Token
-from r2med.models.prompts import Template
-from r2med.rerank.candidate_lists import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm_reranker import ModelReranker, ask, count_of, trouble
+from r2med.llm.client import current_client
+from r2med.llm.judge import true_or_false, whole_number, yes_or_no
+from r2med.llm.parsing import excerpt, read_grade
+from r2med.llm.types import Failed, Reply, Request, Token
+from r2med.models.templates import Template
+from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
+from r2med.rerank.llm import ModelReranker, ask, count_of, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

@@ -1,1 +1,1 @@
-"""Searching: queries in, run out."""
+"""Retrievers: queries in, ranked lists out; fusion and routing."""

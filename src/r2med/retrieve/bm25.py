@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError
-from r2med.pipeline.joins import query_copies
+from r2med.lexical.analyzer import ANALYZER, ANALYZER_VERSION, analyze
+from r2med.lexical.builder import write_index
+from r2med.lexical.index import FORMAT, DamagedIndex, InvertedIndex
+from r2med.lexical.scorers import Scorer
+from r2med.lexical.search import BestDocuments, Weights
+from r2med.pipeline.joins import query_copies, search_texts
 from r2med.pipeline.stage import Context, Retriever
-from r2med.retrieve.bm25_scorer import Scorer
-from r2med.retrieve.index_builder import write_index
-from r2med.retrieve.inverted_index import FORMAT, DamagedIndex, InvertedIndex
-from r2med.retrieve.postings_search import BestDocuments, Weights
-from r2med.retrieve.query_text import search_texts
-from r2med.storage.cache import cache_key
-from r2med.text import ANALYZER, ANALYZER_VERSION, analyze
+from r2med.store.hashes import cache_key
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2med.data.dataset import Texts
-from r2med.data.run import Run, id_order
+from r2med.data.run import Run
 from r2med.encode.encoder import Role
+from r2med.encode.late_cards import source_is_late
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import MaxSimIndex
-from r2med.encode.token_encoding import encode_tokens, tokens_to_encode
+from r2med.encode.token_batches import encode_tokens, tokens_to_encode
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import SpecError
-from r2med.pipeline.joins import query_copies
-from r2med.pipeline.registry import named
+from r2med.lexical.ranking import id_order
+from r2med.models.source import folder_is
+from r2med.pipeline.joins import query_copies, search_texts
+from r2med.pipeline.registry import bind, named
+from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker, Retriever
-from r2med.retrieve.dense import run_of_hits
-from r2med.retrieve.query_text import search_texts
-from r2med.retrieve.searchable_documents import searchable, with_text
+from r2med.retrieve.documents import run_of_hits, searchable, with_text
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
 
-_RERANKER = "r2med.rerank.colbert_reranker:ColBERTReranker"
+_RERANKER = "r2med.rerank.colbert:ColBERTReranker"
 
 
 @dataclass(frozen=True)
@@ -97,3 +99,11 @@ class ColBERT(LateInteraction, Retriever):
 
     def _queries(self, collection: Collection) -> Texts:
         return Texts(collection.queries.ids, search_texts(collection, self.join))
+
+
+def find_late(call: Call) -> Retriever | None:
+    """The stage of a call whose name is the folder of a late-interaction model, or None."""
+    if not folder_is(call.name, source_is_late):
+        return None
+    kind: type[Retriever] = named("r2med.retrieve.colbert:ColBERT")
+    return bind(kind, Call("colbert", (call.name, *call.args), call.options))

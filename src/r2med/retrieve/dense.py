@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
-from r2med.data.run import Run, id_order
+from r2med.data.run import Run
 from r2med.data.tasks import Task
+from r2med.encode.api import ApiEncoder
 from r2med.encode.approximate import ApproximateSettings, engine_call
 from r2med.encode.batching import encode_all, to_encode
-from r2med.encode.embedding_api import ApiEncoder
+from r2med.encode.cards import cards
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.encoder_cards import cards
 from r2med.encode.quantize import (
     QUANTIZED,
     BinaryIndex,
@@ -28,20 +28,21 @@ from r2med.encode.quantize import (
     first_dimensions,
 )
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
-from r2med.encode.user_encoder import TwoMethods, address_of, find_class, state_of
+from r2med.encode.user import TwoMethods, address_of, find_class, state_of
 from r2med.encode.vector_search import Similarity, VectorHits, search
 from r2med.encode.vector_store import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
+from r2med.lexical.ranking import id_order
 from r2med.models.source import existing_folder, looks_like_path, spelled_folder
-from r2med.models.user_class import is_class, option_names
-from r2med.pipeline.joins import query_copies
-from r2med.pipeline.registry import bind, spec_of
+from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.joins import TextParts, parts, query_copies
+from r2med.pipeline.registry import bind, build_system, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
-from r2med.retrieve.query_text import TextParts, parts
-from r2med.retrieve.recall_lost import measured_loss
-from r2med.retrieve.searchable_documents import searchable, with_text
-from r2med.storage.cache import cache_key
+from r2med.pipeline.user_code import is_class, option_names
+from r2med.retrieve.documents import measured_loss, run_of_hits, searchable, with_text
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -385,15 +386,6 @@ def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts
     return columns[0], columns[1]
 
 
-def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
-    """Hits as ranked lists; they are in the order of the one rule already."""
-    ids = collection.documents.ids
-    rows, width = hits.places.shape
-    documents = [ids[place] for place in hits.places.ravel().tolist()]
-    offsets = np.arange(rows + 1, dtype=np.int64) * width
-    return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())
-
-
 def find_dense(call: Call) -> Dense | None:
     """The stage of a call whose name is an encoder's, or None."""
     if not known(call.name):
@@ -401,3 +393,35 @@ def find_dense(call: Call) -> Dense | None:
     if ("dim", 0) in call.options:
         raise SpecError(f"{call}: dim must be at least 1; leave it out to use the whole vector")
     return Dense.from_call(call)
+
+
+ENCODER = "wordllama"
+"""Whose embeddings are compared unless another is asked for: it needs no torch and no download."""
+Floats = NDArray[np.float64]
+
+
+def cosines(
+    spec: str, task: Task, ones: Sequence[str], others: Sequence[str], engine: Engine | None = None
+) -> list[float]:
+    """How near each text is to the other in its place, by an encoder that takes both for passages."""
+    if not ones:
+        return []
+    model, context = _dense(spec).encoder(task).for_passages(), Context(Cache.default(), engine or quiet())
+    sides = []
+    for texts in (ones, others):
+        column = Texts([str(place) for place in range(len(texts))], list(texts))
+        sides.append(_unit(encode_all(model, column, Role.QUERY, context, label="texts")[:]))
+    return [float(value) for value in (sides[0] * sides[1]).sum(axis=1)]
+
+
+def _dense(spec: str) -> Dense:
+    found = build_system(spec).stages
+    if len(found) == 1 and isinstance(found[0], Dense):
+        return found[0]
+    raise R2medError(f"{spec} is not an encoder; embeddings are compared by a dense model such as {ENCODER}")
+
+
+def _unit(vectors: NDArray[np.float32]) -> Floats:
+    rows = vectors.astype(np.float64)
+    scaled: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Ranking, Run
-from r2med.engine.spreading import every_share
 from r2med.errors import SpecError, suggest
+from r2med.pipeline.executor.distributed import every_share
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, Stage
@@ -26,10 +26,8 @@ from r2med.pipeline.system import System
 
 Part = System | Stage | str
 """A system to fuse, in any form."""
-
 _LARGEST = 1e6
 """The largest weight, and the largest k: beyond, sums of scores lose the differences between them."""
-
 Contribution = Callable[[Ranking], NDArray[np.float64]]
 """What each document of a list adds to its fused score."""
 

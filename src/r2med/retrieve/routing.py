@@ -20,11 +20,10 @@ from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call, Condition, parse
 from r2med.pipeline.stage import Context, Retriever, Signal, Stage
 from r2med.pipeline.system import System, as_step, foreseeing
-from r2med.retrieve.query_signals import ScoreGap, TextSignal
+from r2med.retrieve.signals import ScoreGap, TextSignal
 
 Part = System | Stage | str
 """A system, in any form."""
-
 SHARE = 0.3
 """The share of the queries that is sent on when nothing is said."""
 ENDS = ("low", "high")

@@ -15,27 +15,26 @@ from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.encode.batching import encode_sparse, to_encode
+from r2med.encode.cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
 from r2med.encode.encoder import Role
-from r2med.encode.encoder_cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
 from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
-from r2med.encode.sparse_encoder import SparseTextEncoder
+from r2med.encode.sparse import SparseTextEncoder
 from r2med.encode.sparse_store import SparseStore, StoredSparse
-from r2med.encode.sparse_vectors import SparseVectors
 from r2med.encode.text_hashes import text_hashes
-from r2med.errors import SpecError, counted, suggest
+from r2med.errors import SpecError, suggest
+from r2med.formatting import counted
+from r2med.lexical.builder import write_vector_index
+from r2med.lexical.index import FORMAT, InvertedIndex
+from r2med.lexical.scorers import ImpactScorer, pruned
+from r2med.lexical.search import BestDocuments, Weights
+from r2med.lexical.vectors import SparseVectors
 from r2med.models.source import existing_folder, folder_is, looks_like_path, spelled_folder
-from r2med.pipeline.joins import query_copies
+from r2med.pipeline.joins import query_copies, search_texts
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
-from r2med.retrieve.index_builder import write_vector_index
-from r2med.retrieve.inverted_index import FORMAT, InvertedIndex
-from r2med.retrieve.postings_search import BestDocuments, Weights
-from r2med.retrieve.query_text import search_texts
-from r2med.retrieve.recall_lost import measured_loss
-from r2med.retrieve.searchable_documents import searchable, with_text
-from r2med.retrieve.sparse_scorer import ImpactScorer, pruned
-from r2med.storage.cache import cache_key
+from r2med.retrieve.documents import measured_loss, searchable, with_text
+from r2med.store.hashes import cache_key
 
 
 def _override() -> Any:

@@ -1,1 +1,1 @@
-"""Finished runs: their record, the ledger that keeps them, their cost, which ones are meant, and the report."""
+"""Finished runs: their record, the ledger that keeps them, usage and cost, selection, and the report."""

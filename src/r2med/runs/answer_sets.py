@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from r2med.storage.sqlite import Database, seal, warn
+from r2med.store.sqlite import Database, seal, warn
 
 ANSWER_TABLES = """
 CREATE TABLE answer_sets (

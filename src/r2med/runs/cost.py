@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from r2med.config.prices import prices
+from r2med.formatting import dollars_text, seconds_text
+from r2med.runs.prices import prices
 from r2med.runs.record import RunRecord, StageRecord
 
 if TYPE_CHECKING:
@@ -138,35 +139,6 @@ def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> fl
     if hour is None or dollars is None:
         return dollars
     return None if None in seconds else dollars + hour * sum(each for each in seconds if each is not None) / 3600
-
-
-def dollars_text(value: float) -> str:
-    """Dollars with two places, more for what would be nothing.
-
-    >>> dollars_text(1.234), dollars_text(0.00421), dollars_text(0.0)
-    ('1.23', '0.0042', '0.00')
-    """
-    return f"{value:.2f}" if value >= 0.01 or not value else f"{value:.2g}"
-
-
-def money(cost: float | None) -> str:
-    """Dollars for people; a price that is not known is a question mark.
-
-    >>> money(None), money(1.5), money(0.00012)
-    ('?', '1.50', '0.0001')
-    """
-    if cost is None:
-        return "?"
-    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
-
-
-def seconds_text(value: float) -> str:
-    """Seconds with three places, more for what would be nothing.
-
-    >>> seconds_text(1.25), seconds_text(0.00042)
-    ('1.250', '0.00042')
-    """
-    return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
 
 
 def _unpriced(record: RunRecord) -> bool:

@@ -30,8 +30,8 @@ from r2med.data.run import Run
 from r2med.errors import DataError, R2medError
 from r2med.runs.answer_sets import ANSWER_TABLES, AnswerSets
 from r2med.runs.record import RunRecord
-from r2med.storage.home import home
-from r2med.storage.sqlite import DamagedError, Database, Format, seal, warn
+from r2med.store.cache import home
+from r2med.store.sqlite import DamagedError, Database, Format, seal, warn
 
 _MAGIC = b"r2med run 1\n"
 _COUNT = np.dtype("<u4")

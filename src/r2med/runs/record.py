@@ -1,18 +1,23 @@
 """The record of a finished run: everything that could change its result, and what it took.
 
-It is read from JSON and written to JSON here, its steps in `r2med.runs.step_record`, and nowhere else. What a
+It is read from JSON and written to JSON here, its steps in `r2med.runs.usage`, and nowhere else. What a
 submission does not state of a run is None: unknown, and not zero.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import metadata
 from typing import Any, Self
 
-from r2med.runs.step_record import Account, Json, Spending, StepRecord, known_fields
+import r2med
+from r2med.runs.usage import Account, Json, Spending, StepRecord, known_fields
 
 
 @dataclass(frozen=True)
@@ -245,3 +250,29 @@ def _under(name: str, notes: Any) -> Iterator[Any]:
                 yield value
             else:
                 yield from _under(name, value)
+
+
+_WATCHED = (
+    "numpy", "polars", "wordllama", "torch", "transformers", "sentence-transformers",
+    "tokenizers", "onnxruntime", "aiohttp", "peft",
+)  # fmt: skip
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of a package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def provenance() -> Provenance:
+    """Versions of r2med, Python and what computes the scores, and the machine, for a result's record."""
+    found = {package: version_of(package) for package in _WATCHED}
+    return Provenance(
+        r2med.__version__,
+        platform.python_version(),
+        {package: version for package, version in found.items() if version},
+        Machine(sys.platform, platform.machine(), os.cpu_count()),
+    )

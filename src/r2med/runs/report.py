@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.task_names import task_names
-from r2med.errors import Postponed, counted
+from r2med.errors import Postponed
+from r2med.formatting import counted
 from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord

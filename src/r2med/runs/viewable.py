@@ -17,4 +17,4 @@ class Viewable:
 
 
 def _notebook() -> Any:
-    return importlib.import_module("r2med.render.notebook")
+    return importlib.import_module("r2med.render.scores.report")

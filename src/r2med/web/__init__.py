@@ -1,1 +1,1 @@
-"""Pages for people: the live ledger in a browser, a report in one file, and a static site, from one set of views."""
+"""The server and the frame of its pages: access, jobs, the live feed, addresses."""

@@ -19,32 +19,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from r2med.board.leaderboard import View
+from r2med.answers import page as rag_page
+from r2med.comparison import page as compare_page
 from r2med.errors import R2medError
+from r2med.leaderboard import page as board_page
+from r2med.leaderboard import published_page
 from r2med.render.html import Frame, environment, inlined, render, static
-from r2med.storage.progress import anybody_works
-from r2med.web import (
-    board_page,
-    compare_page,
-    document_page,
-    progress_page,
-    published_page,
-    query_page,
-    rag_page,
-    run_page,
-    search_page,
-    system_page,
-)
-from r2med.web.access import Access, Refused
-from r2med.web.addresses import SIZE, NotThere, search_address, system_address
-from r2med.web.forms import TooLong, read_form
-from r2med.web.guard import Guard
+from r2med.render.scores.model import View
+from r2med.reviews.access import ReviewDoor
+from r2med.reviews.page import review_routes
+from r2med.store.progress import anybody_works
+from r2med.web import live as progress_page
+from r2med.web.access import Access, Guard, Refused
+from r2med.web.addresses import SIZE, NotThere, TooLong, read_form, search_address, system_address
 from r2med.web.library import Library
-from r2med.web.live_feed import LiveFeed
-from r2med.web.page_server import page_server
-from r2med.web.review_door import ReviewDoor
-from r2med.web.review_pages import review_routes
-from r2med.web.shared_pages import SharedPages
+from r2med.web.live import LiveFeed
+from r2med.web.server import SharedPages, page_server
+from r2med.workbench import query_page, run_page, search_page
+from r2med.workbench import run_page as system_page
+from r2med.workbench import search_page as document_page
 
 MENU = {
     "Board": "/",
@@ -57,14 +50,14 @@ MENU = {
     "In progress": "/progress",
 }
 _FILES = {
-    "style.css": "text/css",
-    "app.js": "text/javascript",
-    "workbench.css": "text/css",
-    "workbench.js": "text/javascript",
-    "slopes.js": "text/javascript",
-    "desk.css": "text/css",
-    "desk.js": "text/javascript",
-    "icon.svg": "image/svg+xml",
+    "render/style.css": "text/css",
+    "web/app.js": "text/javascript",
+    "workbench/workbench.css": "text/css",
+    "workbench/workbench.js": "text/javascript",
+    "workbench/slopes.js": "text/javascript",
+    "reviews/desk.css": "text/css",
+    "reviews/desk.js": "text/javascript",
+    "render/icon.svg": "image/svg+xml",
 }
 _HEADINGS = {
     400: "That cannot be done",
@@ -118,7 +111,7 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         Route("/progress/events", _events(feed)),
         Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
         *review_routes(door, MENU),
-        *(Route(f"/static/{name}", _file(name, kind)) for name, kind in _FILES.items()),
+        *(Route(f"/static/{name.partition('/')[2]}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
     middleware = [
         Middleware(Guard, access=access, page=_refusal),
@@ -163,7 +156,7 @@ def _made(library: Library, view: Page, current: str, request: Request) -> tuple
 def _error(status: int, message: str, current: str = "", back: str = "", choices: Choices = ()) -> str:
     """A page that says what is wrong, with a way back and what was probably meant."""
     values = {"heading": _HEADINGS[status], "message": message, "back": back, "choices": choices}
-    return render("error.html", frame(current), **values)
+    return render("web/error.html", frame(current), **values)
 
 
 @cache
@@ -172,7 +165,7 @@ def _refusal(refused: Refused) -> HTMLResponse:
     if not refused.stranger:
         return HTMLResponse(_error(403, refused.why), 403)
     around = inlined({})
-    page = render("error.html", around, heading=_HEADINGS[403], message=refused.why, back="", choices=())
+    page = render("web/error.html", around, heading=_HEADINGS[403], message=refused.why, back="", choices=())
     headers = {"content-security-policy": f"{around.policy}; frame-ancestors 'none'", "cache-control": "no-store"}
     return HTMLResponse(page, 403, headers)
 
@@ -275,7 +268,7 @@ def _missing(request: Request, error: Exception) -> Response:
         # A reviewer may see the pages of one desk, and no board.
         desk = "/".join(request.url.path.split("/")[:3])
         around = Frame({"Desk": desk}, root="/static/", live=True)
-        return HTMLResponse(render("review_error.html", around, message="there is no such page", back=desk), 404)
+        return HTMLResponse(render("reviews/error.html", around, message="there is no such page", back=desk), 404)
     return HTMLResponse(_error(404, "there is no such page", back=_before(request)), 404)
 
 
@@ -283,7 +276,14 @@ def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     _made(library, board_page.board_page, "Board", Request(scope))
-    for name in ("query.html", "search.html", "compare.html", "system.html", "run.html", "review_item.html"):
+    for name in (
+        "workbench/query.html",
+        "workbench/search.html",
+        "comparison/compare.html",
+        "workbench/system.html",
+        "workbench/run.html",
+        "reviews/item.html",
+    ):
         environment().get_template(name)
 
 

@@ -1,11 +1,12 @@
 """Work that a page starts and does not wait for: one job after another, each in a process of its own.
 
 A process can be stopped at any moment, gives its memory back, and tells how far it is as every command does
-(`r2med.storage.progress`). Nothing that it finished is lost: whoever starts the same job again goes on from there.
+(`r2med.store.progress`). Nothing that it finished is lost: whoever starts the same job again goes on from there.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -13,10 +14,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
+
+from r2med.errors import R2medError
+from r2med.llm.budget import Estimate
+from r2med.llm.cards import model_names
+from r2med.web.addresses import whole_number
 
 WAITING, RUNNING, STOPPING, DONE, FAILED, STOPPED = "waiting", "running", "stopping", "done", "failed", "stopped"
 _KEPT = 20
@@ -172,3 +178,51 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
     # Commands take SIGTERM for Ctrl-C; SIGINT itself is ignored by what a server in the background starts.
     with suppress(OSError):
         process.send_signal(number)
+
+
+_LEAST = 0.5
+"""US dollars that are offered as a limit at least: one long reply must fit in."""
+
+
+@dataclass(frozen=True)
+class JudgingOffer:
+    """A model that may judge, and what that would take; nothing has been asked yet."""
+
+    llm: str = ""
+    name: str = ""
+    """What it is called among the reviewers; empty for the model's own name."""
+    estimate: Estimate | None = None
+    """None where no model was named yet, or none that can be asked."""
+    problem: str = ""
+
+    @property
+    def known(self) -> Sequence[str]:
+        """Models to choose from."""
+        return model_names()
+
+    @property
+    def limit(self) -> float | None:
+        """US dollars that are offered as a limit; None where no price is known, so that none could be kept.
+
+        >>> JudgingOffer(estimate=Estimate(10, 0, 5000, 4000, 0.4, 2.0)).limit
+        0.8
+        """
+        if self.estimate is None or self.estimate.cost is None:
+            return None
+        return math.ceil(100 * max(_LEAST, 2 * self.estimate.cost)) / 100
+
+
+def _limits(form: Mapping[str, str]) -> list[str]:
+    """What may be spent, as a command is told it."""
+    dollars, tokens = form.get("max_cost", "").strip(), form.get("max_tokens", "").strip()
+    if dollars:
+        try:
+            found = float(dollars)
+        except ValueError:
+            found = math.nan
+        if not (math.isfinite(found) and found >= 0):
+            raise R2medError(f"{dollars!r} is no limit: write dollars as in 2.50")
+        return [f"--max-cost={found:.6f}"]
+    if tokens and not whole_number(tokens):
+        raise R2medError(f"{tokens!r} is no limit: write a number of tokens")
+    return [f"--max-tokens={tokens}"] if tokens else []

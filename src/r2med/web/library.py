@@ -9,24 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r2med.board.board_significance import Sample, intervals, unbeaten
-from r2med.board.leaderboard import View, board
-from r2med.board.model import Board, Line
-from r2med.data import load
 from r2med.data.dataset import Dataset
-from r2med.data.hub_tasks import cached_task
-from r2med.data.present_data import present_fingerprints
+from r2med.data.loader import cached_task, load
+from r2med.data.present import present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
-from r2med.diagnose.attribution import load_cached_diagnosis
-from r2med.diagnose.causes import Diagnosis, QueryCause
-from r2med.diagnose.loaded_runs import HEADLINE, LoadedRun
+from r2med.diagnosis.attribution import load_cached_diagnosis
+from r2med.diagnosis.causes import Diagnosis, QueryCause
 from r2med.errors import R2medError
+from r2med.leaderboard.board import board
 from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
+from r2med.render.scores.model import Board, Line, View
+from r2med.render.scores.significance import Sample, intervals, unbeaten
+from r2med.reviews.agreement_job import AgreementJobs
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
-from r2med.storage.home import home
-from r2med.web.agreement_job import AgreementJobs
+from r2med.store.cache import home
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")

@@ -1,0 +1,1 @@
+"""Answers with and without passages: does retrieval change them, and are they right?"""

@@ -1,0 +1,299 @@
+"""Answer accuracy: does what a model wrote for a query hold the right answer, and does that go with retrieval?
+
+A judge model compares each generated text with the gold answer; beside it stands a comparison of the words, which is
+free. A verdict that cannot be read and a text that was never finished are neither right nor wrong: they are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.loader import load
+from r2med.errors import R2medError
+from r2med.llm.budget import account
+from r2med.llm.cards import find_model
+from r2med.llm.client import current_client
+from r2med.llm.judge import judge_text, unwavering, verdict_of
+from r2med.llm.types import Failed, Model, Reply, Request
+from r2med.measure.answers import matches
+from r2med.measure.correlation import Correlation, correlate
+from r2med.pipeline.executor.distributed import every_share, postponed_as
+from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.joins import usable
+from r2med.pipeline.loaded_runs import query_values
+from r2med.pipeline.named_runs import select
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Chosen, check_data, each_once
+from r2med.runs.usage import Account
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Dataset, Generation, Gold
+    from r2med.models.templates import Template
+
+Generations = Mapping[str, Sequence["Generation"]]
+"""Query id to what was written for it, as `Ledger.generations` gives it."""
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """One generated text beside the gold answer."""
+
+    query: str
+    answer: str
+    gold: str
+    exact: bool
+    """Whether the words are the same."""
+    contained: bool
+    """Whether the gold answer's words stand in the text."""
+    verdict: bool | None = None
+    """What the judge says; None when it was not asked or could not be understood."""
+    problem: str = ""
+    """Why there is no verdict: the text is incomplete, or what the judge said instead."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many answers of one system on one task are right."""
+
+    system: str
+    task: str
+    judged: Sequence[JudgedAnswer]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Queries with a gold answer for which nothing usable was written, and why."""
+    account: Account = field(default_factory=Account)
+    """What the judge took."""
+    retrieval: Mapping[str, float] = field(default_factory=dict)
+    """The measure by which answers are compared with retrieval, by query."""
+
+    @cached_property
+    def right(self) -> dict[str, float]:
+        """The share of right answers of each query that has a verdict; with one sample a query, 0 or 1."""
+        verdicts: dict[str, list[bool]] = {}
+        for each in self.judged:
+            if each.verdict is not None:
+                verdicts.setdefault(each.query, []).append(each.verdict)
+        return {query: sum(found) / len(found) for query, found in verdicts.items()}
+
+    @property
+    def queries(self) -> int:
+        """Queries with a gold answer."""
+        return len({each.query for each in self.judged}) + len(self.missing)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The mean over the queries with a verdict; None where there is none."""
+        return float(np.mean(list(self.right.values()))) if self.right else None
+
+    @property
+    def unparsable(self) -> int:
+        """Answers whose verdict could not be read."""
+        return sum(bool(each.problem) for each in self.judged)
+
+    def share(self, name: str) -> float:
+        """The share of texts that are `exact` or `contained`, over all queries with a gold answer."""
+        hits: dict[str, list[bool]] = {}
+        for each in self.judged:
+            hits.setdefault(each.query, []).append(getattr(each, name))
+        return sum(sum(found) / len(found) for found in hits.values()) / max(1, self.queries)
+
+    @cached_property
+    def correlation(self) -> Correlation:
+        """Right answers against retrieval over this task's queries."""
+        shared = [query for query in self.right if query in self.retrieval]
+        return correlate([self.right[query] for query in shared], [self.retrieval[query] for query in shared])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "system": self.system,
+            "task": self.task,
+            "queries": self.queries,
+            "accuracy": self.accuracy,
+            "exact": self.share("exact"),
+            "contained": self.share("contained"),
+            "judged": len(self.right),
+            "unparsable": self.unparsable,
+            "missing": dict(self.missing),
+            "correlation": self.correlation.as_dict(),
+            "account": self.account.as_json(),
+        }
+
+
+def judge_answers(
+    dataset: Dataset,
+    generations: Generations,
+    judge: str | Model = "",
+    system: str = "",
+    prompt: Template | None = None,
+    engine: Engine | None = None,
+) -> Accuracy:
+    """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
+    gold = _gold_answers(dataset)
+    if not gold:
+        raise R2medError(f"{dataset.name} has no gold answers to compare with")
+    if not any(generations.get(query) for query in gold):
+        raise R2medError(
+            f"nothing was generated in {system or 'this run'} for {dataset.name}, so there is no answer to judge"
+        )
+    texts = [(query, each.text) for query in gold for each in usable(generations.get(query, ()))]
+    answered = {query for query, _ in texts}
+    missing = {query: _why(generations.get(query, ())) for query in gold if query not in answered}
+    judged = [_compared(query, text, dataset.gold) for query, text in texts]
+    if not judge:
+        return Accuracy(system, dataset.name, judged, missing)
+    model = find_model(judge) if isinstance(judge, str) else judge
+    asked = _requests(model, judged, dict(dataset.collection.queries), prompt)
+    with (
+        (engine or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar,
+        postponed_as(dataset.name),
+    ):
+        replies = current_client().ask_all(asked, bar)
+    decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
+    current_client().reject(r for r, each in zip(replies, decided, strict=True) if each.verdict is None)
+    return Accuracy(system, dataset.name, decided, missing, account(replies))
+
+
+def _compared(query: str, text: str, gold: Gold) -> JudgedAnswer:
+    answer = gold.answers[query]
+    return JudgedAnswer(query, text, answer, *matches(text, answer, gold.synonyms.get(query, ())))
+
+
+def _gold_answers(dataset: Dataset) -> dict[str, str]:
+    return {query: answer for query, answer in dataset.gold.answers.items() if answer.strip()}
+
+
+def _why(generations: Sequence[Generation]) -> str:
+    return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
+
+
+def _requests(
+    model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str], prompt: Template | None
+) -> list[Request]:
+    """What the judge is asked, an answer at a time, without chance where the model has a say in that."""
+    judge = unwavering(model)
+    texts = (judge_text(queries[each.query], each.gold, each.answer, prompt) for each in judged)
+    return [judge.request(text) for text in texts]
+
+
+def _decided(judged: JudgedAnswer, reply: Reply | Failed) -> JudgedAnswer:
+    verdict, problem = verdict_of(reply)
+    return replace(judged, verdict=verdict, problem=problem)
+
+
+@dataclass(frozen=True)
+class AnswerReport:
+    """The answers of several runs: one line each, and how answers go with retrieval over queries and over systems."""
+
+    results: Sequence[Accuracy]
+    measure: str
+    notes: Sequence[str] = ()
+    """Tasks that are left out, and why."""
+
+    @cached_property
+    def over_queries(self) -> Correlation:
+        """All queries of all runs together."""
+        pairs = [
+            (right, result.retrieval[query])
+            for result in self.results
+            for query, right in result.right.items()
+            if query in result.retrieval
+        ]
+        return correlate([right for right, _ in pairs], [value for _, value in pairs])
+
+    @cached_property
+    def systems(self) -> dict[str, tuple[float, float]]:
+        """Each system's accuracy and retrieval, both averaged over tasks; only systems with every task are in it."""
+        tasks = {result.task for result in self.results}
+        found: dict[str, tuple[float, float]] = {}
+        for system in dict.fromkeys(result.system for result in self.results):
+            own = [result for result in self.results if result.system == system and result.accuracy is not None]
+            if {result.task for result in own} == tasks:
+                accuracy = float(np.mean([result.accuracy for result in own if result.accuracy is not None]))
+                found[system] = accuracy, float(np.mean([np.mean(list(result.retrieval.values())) for result in own]))
+        return found
+
+    @property
+    def too_few(self) -> str:
+        """Why systems cannot be correlated; empty when they can be, or when their answers are all alike."""
+        if not any(result.right for result in self.results):
+            return "only a --judge says which answers are right"
+        named = {result.system for result in self.results}
+        if len(self.systems) == len(named):
+            return "" if len(named) > 1 else "it takes several systems"
+        tasks = len({result.task for result in self.results})
+        return f"{len(self.systems)} of {len(named)} systems have all {tasks} tasks; choose tasks with --tasks"
+
+    @cached_property
+    def over_systems(self) -> Correlation:
+        """One point a system."""
+        points = list(self.systems.values())
+        return correlate([accuracy for accuracy, _ in points], [value for _, value in points])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "measure": self.measure,
+            "results": [result.as_dict() for result in self.results],
+            "over_queries": self.over_queries.as_dict(),
+            "over_systems": self.over_systems.as_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def judge_runs(
+    names: Sequence[str],
+    judge: str = "",
+    measure: str = "nDCG@10",
+    tasks: Sequence[str] = (),
+    prompt: Template | None = None,
+    engine: Engine | None = None,
+) -> AnswerReport:
+    """The answers of runs in the ledger, named as `selection.select` says, in the order given.
+
+    Runs on tasks without gold answers are left out with a note; so is said which prompt of one's own the judge had.
+    """
+    notes = [f"The judge was asked with {prompt.source} ({prompt.hash})."] if prompt is not None else []
+    with Ledger() as ledger:
+        chosen = select(ledger, names, tasks)
+        notes += [each.lack for each in chosen if each.lack]
+        for each in chosen:
+            _check_writes(ledger, each)
+        load_once = cache(partial(_with_answers, notes=notes))
+
+        def judged(entry: Entry) -> Accuracy | None:
+            dataset = load_once(entry.task)
+            if dataset is None:
+                return None
+            check_data(entry, dataset)
+            found = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, engine)
+            return replace(found, retrieval=query_values(ledger, entry, measure, dataset))
+
+        found = every_share(partial(judged, entry) for entry in each_once(chosen))
+    results = [each for each in found if each is not None]
+    if not results:
+        raise R2medError(f"no answer can be judged: {'; '.join(notes)}")
+    return AnswerReport(results, measure, tuple(notes))
+
+
+def _check_writes(ledger: Ledger, chosen: Chosen) -> None:
+    """Refuse a system that writes nothing."""
+    if not any(ledger.generations(entry) for entry in chosen.runs.values()):
+        raise R2medError(f"{chosen.label} generates no text, so there is no answer to judge")
+
+
+def _with_answers(task: str, notes: list[str]) -> Dataset | None:
+    """The data of a task when it has gold answers; otherwise None, and a note."""
+    try:
+        dataset = load(task)
+    except R2medError as error:
+        notes.append(f"{task} is left out: {error}")
+        return None
+    if _gold_answers(dataset):
+        return dataset
+    notes.append(f"{task} is left out: it has no gold answers to compare with")
+    return None

@@ -1,0 +1,95 @@
+"""From a question and its passages to a prompt: numbered sources, cut to one budget, told apart from instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from r2med.answers.arms import ArmPassage, draw
+from r2med.data.dataset import Dataset
+from r2med.errors import R2medError
+from r2med.models.templates import Template, bundled, delimited, own_template
+
+ORDERS = ("ranked", "shuffled")
+"""How sources are numbered: as the list has them, or by a draw that is the same for every arm."""
+NO_SOURCES = "(no sources are given)"
+_NEEDED = ("question", "sources")
+_LETTERS = 4
+"""Letters of a token, as everywhere that no tokenizer is at hand."""
+
+
+@dataclass(frozen=True)
+class PromptRule:
+    """How every arm's prompts are made: the same for all of them."""
+
+    k: int = 5
+    """Passages at the most."""
+    budget: int = 2000
+    """Tokens of all passages together; each may have a k-th part of them, however few there are."""
+    order: str = "ranked"
+    prompt: str = ""
+    """A file in place of the prompt that comes with r2med."""
+
+    def __post_init__(self) -> None:
+        if self.k < 1 or self.budget < self.k:
+            raise R2medError(f"k={self.k} and a budget of {self.budget} tokens: a passage needs one token at least")
+        if self.order not in ORDERS:
+            raise R2medError(f"no order {self.order!r}; sources are {' or '.join(ORDERS)}")
+
+    @property
+    def letters(self) -> int:
+        """Letters that a passage may have."""
+        return _LETTERS * (self.budget // self.k)
+
+    def template(self) -> Template:
+        """The prompt."""
+        return own_template("answers", self.prompt, _NEEDED) if self.prompt else bundled("answer", "r2med.answers")
+
+
+class Source(NamedTuple):
+    """A passage as a prompt shows it; its number is its place from 1."""
+
+    document: str
+    text: str
+    cut: bool
+    """Whether the budget left some of it out."""
+    score: float | None
+    relevant: bool
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it takes."""
+        return -(-len(self.text) // _LETTERS)
+
+
+def show(query: str, passages: Sequence[ArmPassage], dataset: Dataset, rule: PromptRule) -> list[Source]:
+    """The sources of a question, in their order and cut."""
+    ordered = passages if rule.order == "ranked" else sorted(passages, key=lambda each: draw(query, each.document))
+    relevant, documents = dataset.gold.qrels.get(query, {}), dataset.collection.documents
+    return [_source(each, documents.text(each.document), relevant.get(each.document, 0) > 0, rule) for each in ordered]
+
+
+def _source(passage: ArmPassage, text: str, relevant: bool, rule: PromptRule) -> Source:
+    kept = cut_letters(text, rule.letters)
+    return Source(passage.document, kept, len(kept) < len(text.strip()), passage.score, relevant)
+
+
+def cut_letters(text: str, most: int) -> str:
+    """The words of a text's beginning that so many letters have room for; a word that is longer than that is broken.
+
+    >>> cut_letters("swollen, bleeding gums", 18), cut_letters("gums", 9), cut_letters("hepatolenticular", 6)
+    ('swollen, bleeding', 'gums', 'hepato')
+    """
+    text = text.strip()
+    if len(text) <= most:
+        return text
+    head = text[: most + 1]
+    space = max(head.rfind(" "), head.rfind("\n"))
+    return head[:space].rstrip() if space > 0 else text[:most]
+
+
+def prompt(template: Template, question: str, sources: Sequence[Source], words: Mapping[str, str]) -> str:
+    """What the model reads: every text between tags that it cannot close."""
+    shown = "\n\n".join(delimited("source", each.text, id=number) for number, each in enumerate(sources, 1))
+    return template.fill({**words, "question": delimited("question", question), "sources": shown or NO_SOURCES})

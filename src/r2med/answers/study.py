@@ -1,0 +1,364 @@
+"""Ask one model every question under every arm, judge the answers, and keep them in the ledger.
+
+A finished arm of a task is a set of answers in the ledger, and every single reply is kept from the moment it arrives:
+whatever stops a study, the same command goes on where it was, and nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import r2med
+from r2med.answers.arms import Arm, choose, file_lists
+from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
+from r2med.answers.sources import PromptRule, Source, prompt, show
+from r2med.data.dataset import Dataset
+from r2med.data.loader import load
+from r2med.data.run import Run
+from r2med.data.tasks import resolve
+from r2med.errors import R2medError
+from r2med.llm.budget import account
+from r2med.llm.cards import find_model
+from r2med.llm.client import current_client
+from r2med.llm.judge import judge_prompt, judge_text, unwavering, verdict_of
+from r2med.llm.stage import settings as sampling_settings
+from r2med.llm.types import Failed, Model, Reply, Request
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.models.templates import task_values
+from r2med.pipeline.evaluate import Options, evaluate
+from r2med.pipeline.executor.distributed import every_share, postponed_as
+from r2med.pipeline.executor.local import Engine, quiet
+from r2med.runs.answer_sets import AnswerSet
+from r2med.runs.ledger import Ledger
+from r2med.runs.usage import Account
+from r2med.store.hashes import cache_key
+
+Replies = Sequence[Reply | Failed]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What all arms of a study share."""
+
+    llm: str
+    judge: str = ""
+    """The model that compares answers with the gold answer; without one, only their words are compared."""
+    samples: int = 1
+    """How many answers each question gets under each arm."""
+    rule: PromptRule = field(default_factory=PromptRule)
+    temperature: float | None = None
+    answer_tokens: int | None = None
+    """The longest answer, where the model's own limit shall not hold."""
+    judge_prompt: str = ""
+    """A file in place of the judge's own prompt."""
+    measure: str = "nDCG@10"
+    """What the lists of systems are measured by."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise R2medError(f"samples must be 1 or more, not {self.samples}")
+
+    @property
+    def model(self) -> Model:
+        """The model that answers, with this study's sampling."""
+        found = find_model(self.llm)
+        sampling = found.sampling
+        if self.temperature is not None:
+            sampling = replace(sampling, temperature=self.temperature)
+        if self.answer_tokens is not None:
+            sampling = replace(sampling, max_tokens=self.answer_tokens)
+        return replace(found, sampling=sampling)
+
+    @property
+    def judging(self) -> Model | None:
+        """The model that judges."""
+        return unwavering(find_model(self.judge)) if self.judge else None
+
+    def facts(self) -> dict[str, Any]:
+        """Everything that the answers depend on beside the arm and the data; what results record."""
+        rule, judging = self.rule, self.judging
+        return {
+            "llm": _model_facts(self.model),
+            "judge": None
+            if judging is None
+            else {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
+            "prompt": {"source": rule.template().source, "hash": rule.template().hash},
+            "k": rule.k,
+            "budget": rule.budget,
+            "order": rule.order,
+            "samples": self.samples,
+            "measure": self.measure,
+        }
+
+    @property
+    def key(self) -> str:
+        """The name of the study: arms with the same may be compared."""
+        return cache_key(version=1, **{name: repr(value) for name, value in self.facts().items()})[:10]
+
+
+def _model_facts(model: Model) -> dict[str, Any]:
+    return {
+        "model": model.id,
+        "name": model.name,
+        "server": model.server,
+        "extra": sorted((name, repr(value)) for name, value in model.extra.items()),
+        "sampling": sampling_settings(model.sampling),
+    }
+
+
+@dataclass(frozen=True)
+class ArmAnswers:
+    """One arm on one task, answered."""
+
+    arm: Arm
+    task: str
+    group: str
+    answers: Sequence[QuestionAnswers]
+    account: Account
+    """What answering took."""
+    judge_account: Account
+    study: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def by_query(self) -> dict[str, QuestionAnswers]:
+        """The answers by question."""
+        return {each.query: each for each in self.answers}
+
+
+@dataclass(frozen=True)
+class StudyQuestion:
+    """One question of an arm, ready to be asked."""
+
+    query: str
+    sources: Sequence[Source]
+    requests: Sequence[Request]
+    retrieval: float | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One arm on one task before anything is asked."""
+
+    arm: Arm
+    dataset: Dataset
+    questions: Sequence[StudyQuestion]
+    options: StudyOptions
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of everything the answers depend on."""
+        shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]
+        asked = [request.key() for each in self.questions for request in each.requests]
+        facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
+        version = r2med.__version__  # of what reads replies
+        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, version=version)
+
+    @property
+    def requests(self) -> list[Request]:
+        """All that is asked."""
+        return [request for each in self.questions for request in each.requests]
+
+
+def with_answers(tasks: Sequence[str], notes: list[str]) -> Iterator[Dataset]:
+    """The data of tasks that have gold answers, one in memory at a time; the others are noted."""
+    found = 0
+    for task in resolve(tasks):
+        dataset = load(task)
+        if any(answer.strip() for answer in dataset.gold.answers.values()):
+            found += 1
+            yield dataset
+        else:
+            notes.append(f"{dataset.name} is left out: it has no gold answers to compare with")
+    if not found:
+        raise R2medError(f"no question can be judged: {'; '.join(notes)}")
+
+
+def check_groups(tasks: Sequence[str]) -> None:
+    """Refuse tasks whose figures must not be averaged."""
+    groups = {task.group for task in resolve(tasks)}
+    if len(groups) > 1:
+        raise R2medError(f"tasks of {' and '.join(sorted(groups))} are never averaged; ask for one group at a time")
+
+
+def run_study(
+    arms: Sequence[Arm],
+    tasks: Sequence[str],
+    options: StudyOptions,
+    engine: Engine | None = None,
+    *,
+    fresh: bool = False,
+) -> tuple[list[ArmAnswers], list[str]]:
+    """The answers of every arm on every task, from the ledger or asked now, and what a reader must know beside them."""
+    check_groups(tasks)
+    engine = engine or quiet()
+    notes: list[str] = []
+    options.facts()  # what cannot be asked is refused before anything runs
+    with Ledger() as ledger:
+
+        def answer(dataset: Dataset) -> list[ArmAnswers]:
+            lists = _ranked_lists(arms, dataset, options, ledger, engine)
+            prepared = [prepare(arm, dataset, lists.get(arm.label), options) for arm in arms]
+            notes.extend(note for each in prepared for note in _lacking(each))
+            with postponed_as(dataset.name):
+                return _answered(prepared, ledger, engine, fresh=fresh)
+
+        answered = every_share(partial(answer, dataset) for dataset in with_answers(tasks, notes))
+    return [each for task in answered for each in task], notes
+
+
+def _ranked_lists(
+    arms: Sequence[Arm], dataset: Dataset, options: StudyOptions, ledger: Ledger, engine: Engine
+) -> dict[str, Run]:
+    """The lists that arms are made of, by the arm's label; systems that were not run yet are run now."""
+    specs = list(dict.fromkeys(arm.system for arm in arms if arm.system))
+    runs: dict[str, Run] = {}
+    if specs:
+        measures = [Measure.parse(options.measure)]
+        report = evaluate(specs, dataset, Options(engine=engine), measures=measures).whole()
+        if report.failures:
+            raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
+        runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
+    by_arm = {arm.label: runs[arm.system] for arm in arms if arm.system}
+    return by_arm | {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
+
+
+def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) -> Prepared:
+    """The prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
+    chosen = choose(arm, dataset, run, options.rule.k)
+    values = _retrieval(arm, dataset, run, options.measure)
+    template, model, words = options.rule.template(), options.model, task_values(dataset.task)
+    questions = []
+    for query, text in dataset.collection.queries:
+        if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not chosen[query]):
+            continue
+        sources = show(query, chosen[query], dataset, options.rule)
+        request = model.request(prompt(template, text, sources, words))
+        questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
+    return Prepared(arm, dataset, questions, options)
+
+
+def _retrieval(arm: Arm, dataset: Dataset, run: Run | None, measure: str) -> dict[str, float]:
+    if run is None or not arm.retrieves:
+        return {}
+    found = score(run, dataset.gold.qrels, [Measure.parse(measure)])
+    return dict(zip(found.queries, found.values(found.measures[0]).tolist(), strict=True))
+
+
+def _lacking(prepared: Prepared) -> list[str]:
+    """What a reader must know of questions that an arm could not be asked."""
+    wanted = sum(bool(answer.strip()) for answer in prepared.dataset.gold.answers.values())
+    missing = wanted - len(prepared.questions)
+    name = prepared.arm.label
+    return [f"{name} has no list for {missing} of {wanted} questions of {prepared.dataset.name}"] if missing else []
+
+
+def _answered(prepared: Sequence[Prepared], ledger: Ledger, engine: Engine, *, fresh: bool) -> list[ArmAnswers]:
+    """The arms of one task; those that the ledger has not whole are asked all at once."""
+    kept = {each.arm.label: None if fresh else _recalled(each, ledger) for each in prepared}
+    missing = [each for each in prepared if kept[each.arm.label] is None]
+    replies = _ask([request for each in missing for request in each.requests], "answers", engine)
+    read, start = [], 0
+    for each in missing:
+        own = replies[start : start + len(each.requests)]
+        start += len(own)
+        read.append((each, own, _read(each, own)))
+    for made in _judged(read, engine):
+        ledger.answers.add(_answer_set(made))
+        kept[made.arm.label] = made
+    return [found for each in prepared if (found := kept[each.arm.label]) is not None]
+
+
+def _ask(requests: Sequence[Request], label: str, engine: Engine) -> list[Reply | Failed]:
+    if not requests:
+        return []
+    with engine.progress(label, len(requests), "requests") as bar, postponed_as(label):
+        return current_client().ask_all(requests, bar)
+
+
+def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
+    """What the replies of an arm say, as far as words decide it."""
+    gold, count, judged = prepared.dataset.gold, prepared.options.samples, bool(prepared.options.judge)
+    found = []
+    for place, each in enumerate(prepared.questions):
+        own = replies[place * count : (place + 1) * count]
+        wanted = gold.answers[each.query], gold.synonyms.get(each.query, ())
+        samples = tuple(read_reply(reply, *wanted, judged=judged) for reply in own)
+        found.append(QuestionAnswers(each.query, in_view(each.sources), samples, each.retrieval))
+    kinds = [sample.kind for each in found for sample in each.samples]
+    unread = [reply for reply, kind in zip(replies, kinds, strict=True) if kind is AnswerKind.UNPARSABLE]
+    current_client().reject(unread)
+    return found
+
+
+def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], engine: Engine) -> Iterator[ArmAnswers]:
+    """Have the judge decide what words do not; the same answer to the same question is asked about once."""
+    judge = read[0][0].options.judging if read else None
+    asking = judge_prompt(read[0][0].options.judge_prompt) if read else None
+    requests: dict[tuple[str, str], Request] = {}
+    if judge is not None:
+        for prepared, _, answers in read:
+            texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
+            for query, sample in _undecided(answers):
+                text = judge_text(texts.text(query), gold[query], sample.answer, asking)
+                requests.setdefault((query, sample.answer), judge.request(text))
+    verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", engine), strict=True))
+    current_client().reject(reply for reply in verdicts.values() if verdict_of(reply)[0] is None)
+    for prepared, replies, answers in read:
+        asked = [verdicts[query, sample.answer] for query, sample in _undecided(answers)] if verdicts else []
+        decided = [
+            replace(each, samples=tuple(_decided(each.query, s, verdicts) for s in each.samples)) for each in answers
+        ]
+        dataset, options = prepared.dataset, prepared.options
+        facts = {**options.facts(), "data": dataset.fingerprint, "group": dataset.task.group, "key": prepared.key}
+        accounts = account(replies), account(asked)
+        yield ArmAnswers(prepared.arm, dataset.name, dataset.task.group, decided, *accounts, options.key, facts)
+
+
+def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, SampledAnswer]]:
+    return [(each.query, sample) for each in answers for sample in each.samples if sample.kind is AnswerKind.UNJUDGED]
+
+
+def _decided(query: str, sample: SampledAnswer, verdicts: Mapping[tuple[str, str], Reply | Failed]) -> SampledAnswer:
+    reply = verdicts.get((query, sample.answer)) if sample.kind is AnswerKind.UNJUDGED else None
+    return sample if reply is None else with_verdict(sample, *verdict_of(reply))
+
+
+def _answer_set(made: ArmAnswers) -> AnswerSet:
+    arm = made.arm
+    facts = {
+        **made.settings,
+        "arm": {"kind": arm.kind, "system": arm.system, "file": str(arm.file or ""), "oracle": arm.oracle_system},
+        "account": made.account.as_json(),
+        "judge_account": made.judge_account.as_json(),
+    }
+    rows = [each.as_json() for each in made.answers]
+    return AnswerSet(made.settings["key"], made.study, arm.label, made.task, facts, rows)
+
+
+def from_set(found: AnswerSet) -> ArmAnswers:
+    """An arm on a task as the ledger has it."""
+    facts = dict(found.settings)
+    told = facts["arm"]
+    file = Path(told["file"]) if told["file"] else None
+    arm = Arm(told["kind"], found.arm, told["system"], file, told["oracle"])
+    answers = [QuestionAnswers.from_json(row) for row in found.rows]
+    accounts = Account.from_json(facts["account"]), Account.from_json(facts["judge_account"])
+    return ArmAnswers(arm, found.task, facts["group"], answers, *accounts, found.study, facts)
+
+
+def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
+    """The answers that the ledger has; None where it has none, or some that are not decided and are asked again."""
+    kept = ledger.answers.find(prepared.key)
+    found = None if kept is None else from_set(kept)
+    if kept is None or found is None or any(s.kind not in DECIDED for each in found.answers for s in each.samples):
+        return None
+    if ledger.answers.newest(kept.study, kept.arm, kept.task) != kept.key:
+        # Data or a system that was changed and changed back has its own answers shown again.
+        ledger.answers.add(kept)
+    return found

@@ -1,0 +1,1 @@
+"""Audits of labels: where label sets differ, and what that changes."""

@@ -1,0 +1,116 @@
+"""`r2med audit`: can the labels be trusted, and what changes if not?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.audit.label_sets import LookedUpLabels
+from r2med.audit.study import AuditOptions, audit
+from r2med.audit.tables import FORMATS, show_audit, stability_chart
+from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.data.loader import load
+from r2med.errors import require_extra
+from r2med.measure.metrics import Measure
+from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.table import output
+from r2med.reviews.labels import reviewed_labels, reviewers_of
+from r2med.reviews.store import ReviewStore
+from r2med.runs.ledger import Ledger
+
+
+@click.command("audit", cls=ManyValues)
+@click.argument("task")
+@click.option(
+    "--labels",
+    multiple=True,
+    required=True,
+    metavar="task|FILE|review:NAME...",
+    help="Label sets: `task` (its own), files of judgements or of reviewers, a review, one of its reviewers"
+    " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
+)
+@click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
+@click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
+@click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
+@click.option("--holes", is_flag=True, help="Only fill what the first set does not judge, by the other.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw how stable the order is.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
+@json_option()
+def audit_command(
+    task: str, labels: tuple[str, ...], plot: Path | None, form: str | None, as_json: bool, **given: Any
+) -> None:
+    """Can the labels of a task be trusted, and what changes if not?
+
+    Label sets are compared on the pairs of a question and a document that two of them judged: raw agreement,
+    kappas, Krippendorff's alpha, Gwet's AC1 and AC2, each with a 95% interval over questions, and which grades are
+    given for which. Every system is scored under both sets: the change, who changes places, which
+    conclusions of `compare` flip, how much of the first ten nobody judged, and how often the order would stay if
+    labels were wrong as often as the two sets disagree. The first set is A, every other one is compared with it.
+
+    A set that lists relevant documents only (as R2MED's) has few pairs in common with another: --fill counts what
+    it does not list as 0. A review of some pairs is no full set: --overlay scores by A, corrected by it. Where one
+    set has more grades than another, --binary counts only relevant or not. With --holes, the other set says only what
+    A does not: documents at the top of a list that nobody judged, and the scores before and after.
+
+    \b
+    Examples:
+      r2med audit sample/Biology --labels task review:pilot --holes --binary
+      r2med audit sample/Biology --labels "review:pilot:*"
+      r2med audit sample/Biology --labels task --labels review.csv --overlay
+      r2med audit sample/Biology --labels task second.qrels --fill --systems bm25 wordllama
+      r2med audit sample/Biology --labels reviewers.csv --format md
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    if given["holes"] and (given["filled"] or given["overlaid"]):
+        raise click.UsageError("--holes goes with neither --fill nor --overlay")
+    if given["filled"] and given["overlaid"]:
+        # What only the first set judges would become 0 in the other, and that 0 would correct the first.
+        raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
+    measure = Measure.parse(given.pop("metric"))
+    _check_plot(plot)
+    dataset = load(task)
+    reviewed = _reviewed(labels, dataset.name)
+    sources = [name for source in labels for name in reviewed.get(source, (source,))]
+    looked_up = {name: found for names in reviewed.values() for name, found in names.items()}
+    with Ledger() as ledger:
+        found = audit(ledger, dataset, sources, AuditOptions(measure, **given), looked_up)
+    remark(found.notes)
+    if as_json:
+        write_json(found.as_dict())
+    elif form:
+        click.echo(FORMATS[form](found), nl=False)
+    else:
+        show_audit(found, output())
+    if plot:
+        save(stability_chart(found), plot)
+        click.echo(f"the figure is in {plot}", err=True)
+
+
+def _reviewed(labels: tuple[str, ...], task: str) -> dict[str, dict[str, LookedUpLabels]]:
+    """Return the labels of the reviews that are named, by name; `review:NAME:*` stands for each of its reviewers."""
+    found: dict[str, dict[str, LookedUpLabels]] = {}
+    for source in labels:
+        if source.startswith(_REVIEW):
+            name, _, reviewer = source.removeprefix(_REVIEW).partition(":")
+            with ReviewStore.open(name) as store:
+                people = reviewers_of(store, task) if reviewer == _EVERYBODY else [reviewer]
+                names = {person: f"{_REVIEW}{name}:{person}" if person else source for person in people}
+                found[source] = {names[person]: reviewed_labels(store, task, person) for person in people}
+    return found
+
+
+_REVIEW, _EVERYBODY = "review:", "*"
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse a figure that could not be drawn before anything is computed."""
+    if path is None:
+        return
+    require_extra("plots", "matplotlib")
+    if path.suffix.lower() not in ENDINGS:
+        raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")

@@ -1,0 +1,135 @@
+"""How stable an order of systems is if labels were as wrong as two label sets disagree: a simulation.
+
+Every judgement of the first set is drawn again by how often the second gives which grade where the first gives this
+one; the systems are scored by the drawn labels, and the order is looked at. Queries that lose all their relevant
+documents in a draw are left out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Qrels
+from r2med.data.run import Run
+from r2med.measure.agreement import Ratings
+from r2med.measure.bootstrap import SEED, percentile_ends
+from r2med.measure.correlation import above, kendall
+from r2med.measure.metrics import Gains, Measure
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+SIMULATIONS = 500
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What drawing the labels again does to an order of systems."""
+
+    simulations: int
+    kept: NDArray[np.float64]
+    """For each two systems the share of simulations in which they stand as under the first set."""
+    kendall: float | None
+    """The mean of Kendall's tau between the order under the first set and under drawn labels."""
+    kendall_interval: tuple[float, float] | None
+    """Where the tau of 95% of the simulations lies."""
+
+    @classmethod
+    def unknown(cls) -> Stability:
+        """Of no system at all."""
+        return cls(0, np.zeros((0, 0)), None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorModel:
+    """How often the second of two sets gives a grade where the first gives another."""
+
+    scale: Floats
+    shares: Floats
+    """A row for each grade of the first set; one that the first never gives stays as it is."""
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> ErrorModel:
+        """The model of the first two raters of a table."""
+        counts = ratings.confusion().astype(np.float64)
+        totals = counts.sum(axis=1, keepdims=True)
+        stay = np.eye(len(ratings.scale))
+        return cls(ratings.scale, np.where(totals > 0, counts / np.maximum(totals, 1), stay))
+
+    def draw(self, grades: Floats, chance: np.random.Generator) -> Floats:
+        """Grades in place of grades; one that is not on the scale stays as it is."""
+        rows = np.searchsorted(self.scale, grades).clip(max=len(self.scale) - 1)
+        limits = np.cumsum(self.shares, axis=1)[rows, :-1]
+        drawn = self.scale[(chance.random(len(grades))[:, None] >= limits).sum(axis=1)]
+        return np.where(self.scale[rows] == grades, drawn, grades)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedLists:
+    """The ranked lists of systems as places in one column of grades, so that other grades are scored at once."""
+
+    grades: Floats
+    """The grade of every judged pair, and a last one of 0 for what is not judged."""
+    ideal: Places
+    """For each query the places of its judged documents, padded with the last place."""
+    lists: Mapping[str, Places]
+    """For each system and query the places of its documents, padded the same."""
+
+    @classmethod
+    def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:
+        """The lists of some runs, for the queries of the judgements."""
+        pairs = {(query, document): place for place, (query, document) in enumerate(_pairs(qrels))}
+        rows = [[pairs[query, document] for document in judged] for query, judged in qrels.items()]
+        lists = {}
+        for system, run in runs.items():
+            found = ((query, run[query].documents[: measure.cutoff] if query in run else ()) for query in qrels)
+            lists[system] = _padded([[pairs.get((q, d), len(pairs)) for d in several] for q, several in found], pairs)
+        grades = np.array([*(g for judged in qrels.values() for g in judged.values()), 0], dtype=np.float64)
+        return cls(grades, _padded(rows, pairs), lists)
+
+    def means(self, grades: Floats, measure: Measure) -> Floats:
+        """Each system's mean under some grades of the judged pairs, over the queries that have a relevant document."""
+        gains = np.maximum(np.append(grades, 0.0), 0.0)
+        ideal = -np.sort(-gains[self.ideal], axis=1)
+        relevant = (ideal > 0).sum(axis=1)
+        some = relevant > 0
+        if not some.any():
+            return np.full(len(self.lists), np.nan)
+        scores = [
+            measure.values(Gains(gains[places][some], ideal[some], relevant[some])).mean()
+            for places in self.lists.values()
+        ]
+        return np.array(scores)
+
+    @cached_property
+    def judged(self) -> Floats:
+        """The grades of the judged pairs."""
+        return self.grades[:-1]
+
+
+def _pairs(qrels: Qrels) -> list[tuple[str, str]]:
+    return [(query, document) for query, judged in qrels.items() for document in judged]
+
+
+def _padded(rows: Sequence[Sequence[int]], pairs: Mapping[tuple[str, str], int]) -> Places:
+    found = np.full((len(rows), max(map(len, rows), default=0)), len(pairs), dtype=np.intp)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found
+
+
+def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulations: int = SIMULATIONS) -> Stability:
+    """Draw labels again and again, and see how often systems keep their order; the same draws every time."""
+    chance = np.random.default_rng([SEED, simulations])
+    base = lists.means(lists.judged, measure)
+    drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
+    same = (above(drawn) == above(base)[:, :, None]) & (above(base) != 0)[:, :, None]
+    taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
+    known = taus[np.isfinite(taus)]
+    mean = float(known.mean()) if len(known) else None
+    # No queries are drawn, so there is nothing by which to take the ends further out.
+    return Stability(simulations, same.mean(axis=2), mean, percentile_ends(taus, []))

@@ -1,0 +1,1 @@
+"""Paired comparisons of systems: is one better, and how sure is that?"""

@@ -1,0 +1,93 @@
+"""`r2med compare`: is one system better than another?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.comparison.study import compare
+from r2med.comparison.tables import comparison_csv, comparison_sections
+from r2med.data.tasks import resolve
+from r2med.measure.metrics import Measure
+from r2med.render.sections import latex_sections, markdown_sections, show_sections
+from r2med.render.table import output
+from r2med.runs.ledger import Ledger
+from r2med.translation.drop import language_drops
+from r2med.translation.tables import show_drops
+
+
+@click.command("compare", cls=ManyValues)
+@click.argument("systems", nargs=-1, required=True, metavar="A B [C ...]")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
+@click.option("--languages", is_flag=True, help="Each system by itself: what asking in other languages costs it.")
+@click.option("--by-task", is_flag=True, help="Of several pairs, show each by task, too.")
+@click.option("--format", "form", type=click.Choice(["md", "latex", "csv"]), help="Write Markdown, LaTeX or CSV.")
+@json_option()
+def compare_command(
+    systems: tuple[str, ...],
+    tasks: tuple[str, ...],
+    metric: str,
+    languages: bool,
+    by_task: bool,
+    form: str | None,
+    as_json: bool,
+) -> None:
+    """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
+
+    A system is its spec or an alias, the id of one of its runs, or an experiment file, which stands for all its systems
+    (FILE.toml:NAME for one of them). Two systems are compared task by task, more than two as a matrix of all pairs.
+
+    Shown are a randomisation test (exact for up to 16 queries; corrected after Holm when there are several pairs), the
+    difference with the 95% interval of what that test does not reject, a paired t-test, wins, ties and losses, the
+    effect size, and the smallest difference that so many queries show with 80% power. Intervals are not corrected for
+    several pairs or tasks.
+
+    With --languages, each system on translated tasks is compared with itself on their source, over the questions that
+    both have.
+
+    \b
+    Examples:
+      r2med compare bm25 bm25-classic
+      r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    if languages:
+        if form or by_task:
+            raise click.UsageError("--languages goes with neither --format nor --by-task")
+        _compare_languages(systems, tasks, str(Measure.parse(metric)), as_json)
+        return
+    if len(systems) < 2 and not systems[0].endswith(".toml"):
+        raise click.UsageError("name at least two systems")
+    with Ledger() as ledger:
+        names = [task.name for task in resolve(tasks)]
+        found = compare(ledger, systems, str(Measure.parse(metric)), names)
+    remark(dict.fromkeys(note for each in found for note in each.notes))
+    if as_json:
+        write_json([each.as_dict() for each in found])
+        return
+    if form == "csv":
+        click.echo(comparison_csv(found), nl=False)
+        return
+    sections = comparison_sections(found, metric, by_task=by_task)
+    if form == "md":
+        click.echo(markdown_sections("Comparison", sections), nl=False)
+    elif form == "latex":
+        click.echo(latex_sections(sections), nl=False)
+    else:
+        show_sections(sections, output())
+
+
+def _compare_languages(systems: Sequence[str], tasks: Sequence[str], measure: str, as_json: bool) -> None:
+    if not tasks:
+        raise click.UsageError("--languages needs --tasks: the folder of the translations, or cure/es")
+    with Ledger() as ledger:
+        drops, notes = language_drops(ledger, systems, resolve(tasks), measure)
+    remark(notes)
+    if as_json:
+        write_json([drop.as_dict() for drop in drops])
+    elif drops:
+        show_drops(drops, measure, output())

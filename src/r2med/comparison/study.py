@@ -1,0 +1,184 @@
+"""Runs of the ledger side by side: which system is better, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.tasks import registry
+from r2med.errors import R2medError
+from r2med.formatting import p_words
+from r2med.measure.metrics import Measure
+from r2med.measure.significance import ALPHA, Difference, difference, holm, shown_words
+from r2med.pipeline.evaluate import shallow_run
+from r2med.pipeline.loaded_runs import query_values
+from r2med.pipeline.named_runs import select
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import Chosen, Shared, by_group
+from r2med.runs.viewable import Viewable
+
+
+class Look(NamedTuple):
+    """One difference of a comparison, as charts show it."""
+
+    kind: str
+    """task, family or overall."""
+    name: str
+    found: Difference
+    sure: bool
+    """Whether it is one at the 5% level, after Holm over all of its kind."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Viewable):
+    """B against A: overall, by family and by task."""
+
+    a: str
+    b: str
+    overall: Difference
+    families: Mapping[str, Difference]
+    tasks: Mapping[str, Difference]
+    corrected: float
+    """The overall randomisation p-value, corrected for the number of comparisons made together (Holm)."""
+    incomplete: tuple[int, int] = (0, 0)
+    """How many queries of A and of B were incomplete."""
+    notes: tuple[str, ...] = ()
+    """Tasks that were asked for by name and are left out, and lists that are too short, a sentence a system."""
+    pairs: int = 1
+    """How many comparisons that are."""
+    measure: str = "nDCG@10"
+    oracles: frozenset[str] = frozenset()
+    """Which of the two were shown gold answers."""
+    group: str = ""
+    """The group of the tasks."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ overall at the 5% level: by the randomisation test, after Holm."""
+        return self.corrected < ALPHA
+
+    @cached_property
+    def corrected_tasks(self) -> dict[str, float]:
+        """The tasks' randomisation p-values, corrected for having looked at so many tasks (Holm)."""
+        return dict(zip(self.tasks, holm([found.randomisation for found in self.tasks.values()]), strict=True))
+
+    def looks(self) -> list[Look]:
+        """By task, by family where there are several, and overall where there are several tasks."""
+        sure = dict(zip(self.families, holm([each.randomisation for each in self.families.values()]), strict=True))
+        looks = [Look("task", task, each, task in self.differing_tasks) for task, each in self.tasks.items()]
+        looks += [Look("family", name, each, sure[name] < ALPHA) for name, each in self.families.items()]
+        return [*looks, Look("overall", "all tasks", self.overall, self.differs)] if len(self.tasks) > 1 else looks
+
+    @property
+    def differing_tasks(self) -> list[str]:
+        """The tasks on which the two differ at the 5% level, after Holm."""
+        return [task for task, p in self.corrected_tasks.items() if p < ALPHA]
+
+    @property
+    def verdict(self) -> str:
+        """The conclusion in a sentence that a reader may quote."""
+        p = p_words(self.corrected, at_floor=self.overall.at_floor)
+        p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
+        if not self.differs:
+            return f"No difference is shown ({p}){shown_words(self.overall, 'one of about ')}."
+        higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
+        if not self.oracles:
+            return f"{higher} is better than {lower} ({p})."
+        shown = [f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower)]
+        return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is no system."
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The comparison for JSON."""
+        tasks = {name: found.as_dict() | {"holm": self.corrected_tasks[name]} for name, found in self.tasks.items()}
+        return {
+            "a": self.a,
+            "b": self.b,
+            "group": self.group,
+            "oracles": sorted(self.oracles),
+            "verdict": self.verdict,
+            "overall": self.overall.as_dict() | {"holm": self.corrected},
+            "families": {name: found.as_dict() for name, found in self.families.items()},
+            "tasks": tasks,
+            "incomplete": dict(zip("ab", self.incomplete, strict=True)),
+            "notes": list(self.notes),
+        }
+
+
+def compare(
+    ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
+) -> list[Comparison]:
+    """Every pair of the named systems, over the tasks that all of them have been run on; each group by itself."""
+    groups = by_group(select(ledger, names, tasks))
+    return [each for shared in groups for each in compare_shared(ledger, shared, measure)]
+
+
+def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
+    """The same for systems that were chosen already."""
+    labels = [chosen.label for chosen in shared.systems]
+    if len(set(labels)) < 2:
+        raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
+    values = {
+        chosen.label: {task: query_values(ledger, chosen.runs[task], measure) for task in shared.tasks}
+        for chosen in shared.systems
+    }
+    lost = {chosen.label: _incomplete(chosen, shared.tasks) for chosen in shared.systems}
+    made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
+    corrected = holm([each.overall.randomisation for each in made])
+    oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
+    return [
+        replace(
+            each,
+            corrected=p,
+            pairs=len(made),
+            measure=measure,
+            group=shared.group,
+            oracles=frozenset({each.a, each.b} & oracles),
+            incomplete=(lost[each.a], lost[each.b]),
+            notes=(*shared.notes, *_shallow(shared, measure)),
+        )
+        for each, p in zip(made, corrected, strict=True)
+    ]
+
+
+def _shallow(shared: Shared, measure: str) -> list[str]:
+    """A sentence for each system whose lists are not as deep as the measure looks."""
+    return [
+        f"{chosen.label}: {sentence}"
+        for chosen in shared.systems
+        for sentence in dict.fromkeys(
+            each for task in shared.tasks for each in shallow_run(Measure.parse(measure), chosen.runs[task])
+        )
+    ]
+
+
+def _incomplete(chosen: Chosen, tasks: Sequence[str]) -> int:
+    """How many queries the system did not do all for that it should have."""
+    return sum(len(chosen.runs[task].incomplete) for task in tasks)
+
+
+def _pair(a: str, b: str, values: Mapping[str, Mapping[str, Mapping[str, float]]], tasks: Sequence[str]) -> Comparison:
+    by_task: dict[str, NDArray[np.float64]] = {}
+    for task in tasks:
+        left, right = values[a][task], values[b][task]
+        by_task[task] = np.array([right[query] - left[query] for query in left])
+    families: dict[str, list[NDArray[np.float64]]] = {}
+    for task, found in by_task.items():
+        family = registry()[task].family if task in registry() else "own data"
+        families.setdefault(family, []).append(found)
+    return Comparison(
+        a,
+        b,
+        difference(list(by_task.values())),
+        {family: difference(found) for family, found in families.items()} if len(families) > 1 else {},
+        {task: difference([found]) for task, found in by_task.items()},
+        1.0,
+    )

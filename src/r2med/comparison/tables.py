@@ -1,0 +1,151 @@
+"""Comparisons as tables: all pairs at a glance, and each pair by task."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from string import ascii_letters
+from typing import TYPE_CHECKING
+
+from r2med.data.task_names import GROUP_TITLES, task_names
+from r2med.formatting import p_text
+from r2med.measure.significance import POWER
+from r2med.render.sections import Section
+from r2med.render.table import Figure, percent
+
+if TYPE_CHECKING:
+    from r2med.comparison.study import Comparison
+    from r2med.measure.significance import Difference
+    from r2med.render.table import Cell
+
+_HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries")
+
+
+def comparison_sections(comparisons: Sequence[Comparison], measure: str, *, by_task: bool = False) -> list[Section]:
+    """Return one pair by task; of several pairs all at a glance, and each by task if that is asked for.
+
+    Every group of tasks stands by itself.
+    """
+    groups = list(dict.fromkeys(one.group for one in comparisons))
+    sections: list[Section] = []
+    for group in groups:
+        pairs = [one for one in comparisons if one.group == group]
+        whose = f", {GROUP_TITLES.get(group, group)}" if len(groups) > 1 else ""
+        if len(pairs) > 1:
+            sections += _all_pairs(pairs, measure, whose)
+        if len(pairs) == 1 or by_task:
+            sections += [_pair(one, measure, whose) for one in pairs]
+    return sections
+
+
+def _all_pairs(comparisons: Sequence[Comparison], measure: str, whose: str) -> list[Section]:
+    """Return a matrix of the systems, and a row with interval and p-value for each pair."""
+    systems = list(dict.fromkeys(name for one in comparisons for name in (one.a, one.b)))
+    letter = dict(zip(systems, _letters(len(systems)), strict=True))
+    cells = {(row, column): "" for row in systems for column in systems}
+    rows: list[list[Cell]] = []
+    for one in comparisons:
+        overall, star = one.overall, "*" if one.differs else ""
+        cells[one.b, one.a] = percent(overall.mean, sign="+").wide + star
+        cells[one.a, one.b] = percent(-overall.mean, sign="+").wide + star
+        wins = f"{overall.wins}/{overall.ties}/{overall.losses}"
+        pair = f"{letter[one.b]} - {letter[one.a]}"
+        rows.append([pair, percent(overall.mean, sign="+"), _interval(overall), p_text(one.corrected), wins])
+    tasks = f"{len(comparisons[0].tasks)} task{'s' * (len(comparisons[0].tasks) > 1)}"
+    matrix = [
+        [f"{letter[row]}  {_named(row, comparisons)}", *(cells[row, column] for column in systems)] for row in systems
+    ]
+    return [
+        Section(
+            f"{measure} x 100, row minus column, {tasks}, {comparisons[0].overall.queries} queries{whose}",
+            ("system", *letter.values()),
+            matrix,
+            [
+                f"*: a difference at the 5% level, after Holm over {len(comparisons)} pairs",
+                *dict.fromkeys(sentence for one in comparisons for sentence in _incomplete(one)),
+            ],
+        ),
+        Section(
+            f"{measure} x 100, pair by pair{whose}",
+            ("pair", "diff", "95% interval", "p (Holm)", "win/tie/loss"),
+            rows,
+            ["The intervals are of single pairs, not corrected for the number of pairs."],
+        ),
+    ]
+
+
+def _letters(count: int) -> list[str]:
+    """Return names for so many systems: letters while they last."""
+    return list(ascii_letters[:count]) if count <= len(ascii_letters) else [str(place + 1) for place in range(count)]
+
+
+def _named(name: str, comparisons: Sequence[Comparison]) -> str:
+    return f"{name} (oracle)" if any(name in one.oracles for one in comparisons) else name
+
+
+def _pair(one: Comparison, measure: str, whose: str) -> Section:
+    """Return a pair by task, by family and overall, with what follows from it."""
+    names = task_names(one.tasks)
+    rows = [_row(names[task], value) for task, value in one.tasks.items()]
+    rows += [_row(f"all {family}", value) for family, value in one.families.items()]
+    if len(one.tasks) > 1:
+        rows.append(_row("all tasks", one.overall))
+    sentences = [one.verdict, *([_by_task(one, names)] if len(one.tasks) > 1 else []), *_incomplete(one)]
+    alone = "Intervals and p of a line are of that line alone; the sentences are corrected after Holm. "
+    power = f"detectable: the smallest difference that so many queries show with {POWER:.0%} power."
+    sentences.append(power if len(one.tasks) == 1 else alone + power)
+    return Section(
+        f"{one.b}  minus  {one.a}{whose}", (f"{measure} x 100", *_HEADINGS), rows, sentences, len(one.tasks) > 1
+    )
+
+
+def _row(name: str, value: Difference) -> list[Cell]:
+    return [
+        name,
+        percent(value.mean, sign="+"),
+        _interval(value),
+        p_text(value.randomisation),
+        p_text(value.t_test),
+        f"{value.wins}/{value.ties}/{value.losses}",
+        f"{value.effect:+.2f}",
+        "-" if value.detectable is None else percent(value.detectable),
+        str(value.queries),
+    ]
+
+
+def _interval(value: Difference) -> Figure:
+    low, high = percent(value.low, sign="+"), percent(value.high, sign="+")
+    return Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
+
+
+def _incomplete(one: Comparison) -> list[str]:
+    """Return what a reader must know before the verdict is quoted."""
+    return [
+        f"{count} of {one.overall.queries} queries of {name} were incomplete: it was not fully measured."
+        for name, count in zip((one.a, one.b), one.incomplete, strict=True)
+        if count
+    ]
+
+
+def _by_task(one: Comparison, names: Mapping[str, str]) -> str:
+    """Return on which tasks alone there is a difference, for so many looks."""
+    shown = ", ".join(names[task] for task in one.differing_tasks) or "none of them"
+    return f"By task, after Holm over {len(one.tasks)} tasks, a difference is shown on: {shown}."
+
+
+def comparison_csv(comparisons: Sequence[Comparison]) -> str:
+    """Return a row for each pair and task, and for each pair over all tasks."""
+    rows = [
+        {"a": one.a, "b": one.b, "task": task, **value.as_dict(), "holm": p}
+        for one in comparisons
+        for task, value, p in (
+            *((task, value, one.corrected_tasks[task]) for task, value in one.tasks.items()),
+            ("all", one.overall, one.corrected),
+        )
+    ]
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()

@@ -1,0 +1,1 @@
+"""Judged tasks made from a team's own questions and documents."""

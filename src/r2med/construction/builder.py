@@ -1,0 +1,266 @@
+"""A build from its plan to the finished task: the steps in order, run or priced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+from r2med.construction.corpus import CorpusReader
+from r2med.construction.items import Question
+from r2med.construction.judging import Pair, foresee_judging, judging_step
+from r2med.construction.mining import PassageCorpus, guessed_pool, is_free, mining_step
+from r2med.construction.package import Package
+from r2med.construction.plan import GUIDELINE, PLAN, BuildPlan, check_prompts, read_plan
+from r2med.construction.pool import TASK
+from r2med.construction.progress import STEPS, BuildProgress, active_steps, build_key, finished_counts, seal_build
+from r2med.construction.question_steps import QuestionStep, label_step, question_steps
+from r2med.construction.selection import Selection, select, select_question, verdict
+from r2med.construction.sources import fetch_sources, read_questions
+from r2med.errors import R2medError, suggest
+from r2med.formatting import counted
+from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
+from r2med.llm.steps import Foreseen, Step, make_items, open_items, price_step, refuse_silence, run_step, step_key
+from r2med.pipeline.executor.local import Engine, quiet
+from r2med.store.files import write_file
+
+Item = TypeVar("Item")
+
+
+def init(folder: Path) -> list[Path]:
+    """Write a plan with comments, a guideline and an example; what is there already is refused."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise R2medError(f"{folder}: exists already and is not empty; name a new folder")
+    template = resources.files("r2med.construction").joinpath("template")
+    places = {
+        PLAN: "plan.toml",
+        GUIDELINE: "guideline.md",
+        "questions.jsonl": "questions.jsonl",
+        "documents/scurvy.md": "scurvy.md",
+    }
+    for name, source in places.items():
+        write_file(folder / name, template.joinpath(source).read_bytes(), parents=True)
+    return [folder / name for name in places]
+
+
+class _Until(Exception):
+    """The step after which the build shall end has ended."""
+
+
+class Builder:
+    """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
+
+    def __init__(self, folder: Path, engine: Engine | None = None, plan: BuildPlan | None = None) -> None:
+        self._advice = "" if plan else f"; see: r2med build status {folder}"
+        plan = plan or read_plan(folder)
+        check_prompts(plan)
+        self.plan = fetch_sources(plan)
+        self.folder, self.engine = folder, engine or quiet()
+        self.counts: list[Count] = []
+        self._assumed: set[str] = set()
+        """Questions that a step of a dry run could only guess at."""
+        self.outcomes: dict[str, dict[str, Outcome]] = {}
+
+    def run(self, until: str = "") -> BuildProgress:
+        """Run the steps, to the end or to the named one; a finished build that nothing has changed is left alone."""
+        steps = active_steps(self.plan)
+        if until and until not in steps:
+            off = until in STEPS
+            raise R2medError(f"the plan has {until} off" if off else f"no step {until!r}{suggest(until, steps)}")
+        task, key = self.folder / TASK, build_key(self.plan)
+        with ItemStore(self.folder) as store:
+            finished = finished_counts(store, key, task)
+            if finished is not None:
+                for count in finished:  # an attempt with another plan may have written others
+                    store.put_count(count)
+                return BuildProgress(self.folder, finished, task)
+            self._store, self._until = store, until
+            store.forget_counts()
+            try:
+                questions, corpus = self._read()
+                selection = self._work(questions, corpus)
+                Package(self.plan, corpus, selection, self.counts, self.outcomes, store).write(task)
+            except _Until:
+                return BuildProgress(self.folder, self.counts)
+            if not any(count.left for count in self.counts):
+                seal_build(store, key, task, self.counts)
+        return BuildProgress(self.folder, self.counts, task)
+
+    def read_corpus(self) -> PassageCorpus:
+        """The passages of the plan's documents; questions are not looked at."""
+        with ItemStore(self.folder) as store:
+            self._store, self._until = store, ""
+            corpus = self._read_corpus()
+        self.counts = []  # a pass over all steps reads them again
+        return corpus
+
+    def estimate(self, asked: Sequence[Question] = ()) -> list[Foreseen]:
+        """What each step that asks would take; nothing is asked, and only what is free is run.
+
+        `asked` stands in for the plan's questions, where these are still to be written.
+        """
+        with ItemStore(self.folder) as store:
+            self._store, self._until = store, ""
+            questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
+            self._assumed = {question.id for question in asked}
+            found: list[Foreseen] = []
+            for each in question_steps(self.plan):
+                if each.step.work is None:
+                    questions = self._pass(each, questions)
+                else:
+                    found.append(price_step(each.step, questions, each.foresee, self._store))
+                    questions = self._guessed(each, questions)
+            pairs = self._guessed_pairs(questions, corpus)
+            found.append(price_step(judging_step(self.plan), pairs, foresee_judging(self.plan), self._store))
+            if self.plan.label.model:
+                labels = label_step(self.plan)
+                found.append(price_step(labels.step, questions, labels.foresee, self._store))
+        return found
+
+    def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+        """The questions as the next step will see them, or might."""
+        kept = self._store.kept(each.step.name)
+        open_ones = {question.id for question in open_items(each.step, questions, self._store)}
+        found = []
+        for question in questions:
+            if question.id in open_ones:
+                self._assumed.add(question.id)
+                found.append(each.guess(question))
+            elif not kept[question.id].outcome.dropped:
+                found.append(each.advance(question, kept[question.id].outcome.value))
+        return found
+
+    def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
+        """Pools as they are, or as large as they can become."""
+        mined = self._store.kept("mine")
+        step = mining_step(self.plan, corpus, self.engine)
+        open_ones = open_items(step, questions, self._store)
+        pools = self._mined_again(step, open_ones) if mined and is_free(self.plan) else {}
+        unknown = {question.id for question in open_ones} - pools.keys()
+        pairs = []
+        for number, question in enumerate(questions):
+            if question.id in unknown:
+                pool = guessed_pool(self.plan, corpus, number)
+            else:
+                outcome = pools.get(question.id) or mined[question.id].outcome
+                pool = list(outcome.value.get("candidates", ()))
+            pairs += [Pair(question, corpus.passage(name)) for name in pool]
+        return pairs
+
+    def _mined_again(self, step: Step[Question], questions: Sequence[Question]) -> dict[str, Outcome]:
+        """The pools of questions whose texts are known; that costs nothing, and is not kept."""
+        known = [question for question in questions if question.id not in self._assumed]
+        if step.make is None or not known:
+            return {}
+        batches = [known[start : start + step.batch] for start in range(0, len(known), step.batch)]
+        return {
+            question.id: outcome for batch in batches for question, outcome in zip(batch, step.make(batch), strict=True)
+        }
+
+    def _done(self, count: Count) -> None:
+        """Note a step that has ended, and stop where the build shall end with it."""
+        self.counts.append(count)
+        self._store.put_count(count)
+        if count.step == self._until:
+            raise _Until
+
+    def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
+        outcomes = run_step(step, items, self._store, self.engine)
+        self.outcomes[step.name] = outcomes
+        of_files = step.name == "documents"
+        self._done(count_files(step.name, outcomes) if of_files else count_outcomes(step.name, outcomes.values()))
+        return outcomes
+
+    def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Keep what takes no time to make, as far as it is new."""
+        keys = {name: step_key(step, value=outcome) for name, outcome in outcomes.items()}
+        self._store.retain(step, keys)
+        kept = self._store.kept(step)
+        new = [name for name, key in keys.items() if name not in kept or kept[name].key != key]
+        self._store.put(step, [(name, keys[name], outcomes[name]) for name in new])
+        self.outcomes[step] = dict(outcomes)
+        self._done(count_outcomes(step, outcomes.values()))
+
+    def _read(self) -> tuple[list[Question], PassageCorpus]:
+        questions, unusable = read_questions(self.plan.questions)
+        outcomes = {question.id: Outcome(asdict(question)) for question in questions}
+        self._keep("read", outcomes | {place: Outcome(dropped=why) for place, why in unusable.items()})
+        return questions, self._read_corpus()
+
+    def _read_corpus(self) -> PassageCorpus:
+        return CorpusReader(self.plan, self._store, self.engine, self._step, self._done).read()
+
+    def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+        """The questions that get through a step, with what it found."""
+        outcomes = self._step(each.step, questions)
+        found = [
+            each.advance(question, outcomes[question.id].value)
+            for question in questions
+            if outcomes[question.id].state == KEPT
+        ]
+        self._refuse_none(each.step.name, found)
+        return found
+
+    def _refuse_none(self, step: str, questions: Sequence[Question]) -> None:
+        if not questions:
+            count = self.counts[-1]
+            why = max({**count.dropped, **count.failed}.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
+            left = sum(each.left for each in self.counts)
+            again = f"; {counted(left, 'item')} without a usable answer: the same command asks again" if left else ""
+            raise R2medError(f"no question is left after {step} (most often: {why}){again}{self._advice}")
+
+    def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
+        for each in question_steps(self.plan):
+            questions = self._pass(each, questions)
+        pools = self._mine(questions, corpus)
+        questions = list(pools)
+        self._refuse_none("mine", questions)
+        found = self._judge(pools, corpus)
+        outcomes = {}
+        for question, pool in pools.items():
+            verdicts = {name: found[f"{question.id}\t{name}"] for name in pool}
+            outcomes[question.id] = select_question(verdicts, self.plan.select)
+        self._keep("select", outcomes)
+        selection = select(questions, outcomes, corpus, self.plan.select)
+        self._refuse_none("select", selection.questions)
+        if self.plan.label.model:
+            self._pass(label_step(self.plan), selection.questions)
+        return selection
+
+    def _mine(self, questions: Sequence[Question], corpus: PassageCorpus) -> dict[Question, list[str]]:
+        """The candidates of each question that has any."""
+        found: dict[str, list[str]] = {}
+
+        def look(name: str, outcome: Outcome) -> None:
+            if not outcome.dropped:
+                found[name] = list(outcome.value["candidates"])
+
+        self._large_step(mining_step(self.plan, corpus, self.engine), questions, look)
+        return {question: found[question.id] for question in questions if question.id in found}
+
+    def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
+        """The verdict of each pair."""
+        verdicts: dict[str, str] = {}
+
+        def look(name: str, outcome: Outcome) -> None:
+            verdicts[name] = verdict(outcome, self.plan.select)
+
+        with collector_paused():
+            pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
+        self._large_step(judging_step(self.plan), pairs, look)
+        return verdicts
+
+    def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
+        """A step whose outcomes stay in the store, for they can be more than memory holds; each is looked at once."""
+        make_items(step, items, self._store, self.engine)
+
+        def outcomes() -> Iterator[Outcome]:
+            for name, outcome in self._store.stream(step.name):
+                look(name, outcome)
+                yield outcome
+
+        count = count_outcomes(step.name, outcomes())
+        refuse_silence(count)
+        self._done(count)

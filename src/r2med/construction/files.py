@@ -1,0 +1,210 @@
+"""Documents from folders of .txt, .md, .html, .pdf and .docx files: plain text with the places of its headings."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from r2med.construction.items import Document, Heading
+from r2med.construction.markup import read_docx, read_html, read_markdown
+from r2med.construction.pdf import read_pdf
+from r2med.errors import DataError, require_extra
+
+Read = tuple[str, str, tuple[Heading, ...]]
+"""Title, text and headings of a file."""
+READER = 2
+"""The version of the readers below: a file that an earlier one has read is read again."""
+
+
+class UnreadableFile(Exception):
+    """A file without a text that can be used; why, in a few words."""
+
+
+def list_files(folder: Path) -> list[Path]:
+    """The files that can be read, in the order of their names; hidden ones are left alone."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such file or folder")
+    files = [path for path in _visible_files(folder) if path.suffix.lower() in READERS]
+    if not files:
+        raise DataError(f"{folder}: holds no {', '.join(READERS)} file, and is no BEIR or R2MED folder")
+    for path in files:
+        if str(path) != str(path).encode("utf-8", "replace").decode():
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+            raise DataError(f"{shown}: the name of the file is not UTF-8; rename it")
+    for suffix in {path.suffix.lower() for path in files} & _LIBRARIES.keys():
+        require_extra("build", _LIBRARIES[suffix])
+    return files
+
+
+def list_other_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are of no kind that is read."""
+    return [path for path in _visible_files(folder) if path.suffix.lower() not in READERS]
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not _hidden(path.relative_to(folder))]
+
+
+def file_hash(path: Path) -> str:
+    """A hash of a file's bytes; empty when it cannot be read, which reading it will say."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def read_file(path: Path, folder: Path) -> Document:
+    """The document of a file, known by its path in the folder."""
+    name = path.relative_to(folder).as_posix()
+    try:
+        title, text, headings = READERS[path.suffix.lower()](path.read_bytes())
+    except OSError as error:
+        raise UnreadableFile(f"cannot be read ({error.strerror})") from error
+    if not text.strip():
+        raise UnreadableFile("no text in it")
+    if not _is_title(title):
+        title = next((heading.text for heading in headings), "")
+    # Files of ranked lists have spaces between their columns: no id may hold one.
+    return Document(re.sub(r"\s+", "_", name), title or Path(name).stem, text, name, headings)
+
+
+_NO_TITLE = re.compile(
+    r"\(?(untitled|unbenannt|no title|document|dokument|new page)[\s\d)]*(document|page)?"
+    r"|.*\.(docx?|pdf|indd|qxd|tex|dvi|html?|rtf|odt)",
+    re.IGNORECASE,
+)
+
+
+def _is_title(text: str) -> bool:
+    """Return whether a file's title says what it is about: programs write "untitled" or a file's name there."""
+    return bool(text.strip()) and not _NO_TITLE.fullmatch(text.strip())
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _plain(content: bytes) -> Read:
+    return "", decode(content), ()
+
+
+def _html(content: bytes) -> Read:
+    return read_html(decode(content, _declared(content)))
+
+
+def _markdown(content: bytes) -> Read:
+    return read_markdown(decode(content))
+
+
+def _docx(content: bytes) -> Read:
+    try:
+        return read_docx(content)
+    except Exception as error:  # a broken file breaks the library in ways of its own
+        raise UnreadableFile(f"not a readable Word file ({_shortened(error)})") from error
+
+
+def _pdf(content: bytes) -> Read:
+    try:
+        title, text = read_pdf(content)
+    except Exception as error:
+        raise UnreadableFile(f"not a readable PDF ({_shortened(error)})") from error
+    return title, text, ()
+
+
+def _shortened(error: Exception) -> str:
+    return " ".join(str(error).split())[:80] or type(error).__name__
+
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_AS_BROWSERS_READ = {
+    "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "shift_jis": "cp932", "euc_kr": "cp949",
+    "gb2312": "gb18030", "gbk": "gb18030", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8",
+}  # fmt: skip
+"""What pages mean by a charset they declare; a declaration that can be read as ASCII is none of UTF-16."""
+_CHARSET = re.compile(
+    rb"""<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
+)
+
+
+def _declared(content: bytes) -> str:
+    """Return the charset that a page declares; empty where it declares none."""
+    named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
+    return named[1].decode() if named else ""
+
+
+def decode(content: bytes, declared: str = "") -> str:
+    """Return a text by its byte order mark, its declared charset, as UTF-8, or by what its letters make likely."""
+    charset = next((name for mark, name in _BOMS if content.startswith(mark)), "") or _known_charset(declared)
+    try:
+        text = content.decode(charset or "utf-8")
+    except UnicodeDecodeError as error:
+        if charset:
+            place = f"byte 0x{error.object[error.start]:02x} at {error.start:,}"
+            raise UnreadableFile(f"not the {declared or charset} that it says it is ({place})") from error
+        text = _guessed(content)
+    if "\0" in text:
+        raise UnreadableFile("not a text file")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _known_charset(declared: str) -> str:
+    if not declared:
+        return ""
+    try:
+        name = codecs.lookup(declared.removeprefix("x-")).name
+    except LookupError as error:
+        raise UnreadableFile(f"declares a charset that is not known ({declared})") from error
+    return _AS_BROWSERS_READ.get(name, name)
+
+
+_LATIN = ["cp1252", "cp1250", "cp1254"]
+_OTHER_SCRIPTS = [
+    "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256",
+]  # fmt: skip
+
+
+def _guessed(content: bytes) -> str:
+    """Return a text in the charset that fits clearly best; one for which two fit is refused."""
+    from charset_normalizer import from_bytes
+
+    foreign = sum(byte > 127 for byte in content) / len(content)
+    fits = list(from_bytes(content, cp_isolation=_LATIN if foreign < 0.2 else _OTHER_SCRIPTS))
+    if not fits or b"\0" in content:
+        raise UnreadableFile("not a text file")
+    best = min(fits, key=lambda fit: (fit.chaos, -fit.coherence))
+    rivals = [
+        fit.encoding
+        for fit in fits
+        if fit.chaos < best.chaos + 0.05 and fit.coherence > best.coherence - 0.1 and str(fit) != str(best)
+    ]
+    if rivals:
+        raise UnreadableFile(f"not UTF-8, and could be {' or '.join([best.encoding, *rivals])}: save it as UTF-8")
+    return str(best)
+
+
+READERS: Mapping[str, Callable[[bytes], Read]] = {
+    ".txt": _plain,
+    ".md": _markdown,
+    ".html": _html,
+    ".htm": _html,
+    ".pdf": _pdf,
+    ".docx": _docx,
+}
+_LIBRARIES: Mapping[str, str] = {
+    ".md": "selectolax",
+    ".html": "selectolax",
+    ".htm": "selectolax",
+    ".pdf": "pypdfium2",
+    ".docx": "mammoth",
+}

@@ -1,0 +1,274 @@
+"""The quality of a built task: its figures, those that labels alone give, and what the rules make of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from r2med.construction.coverage import NEAR, PoolCoverage, QuestionLeakage, pool_coverage, question_leakage
+from r2med.construction.judging import FOUND, INVENTED
+from r2med.construction.pool import JudgedPool, ScoreCount
+from r2med.data.labels import POSITIVE, UNJUDGED
+from r2med.diagnosis.gap import Gap
+from r2med.measure.bootstrap import Interval
+from r2med.measure.metrics import DEFAULT
+from r2med.measure.population import CaughtShare, share
+
+if TYPE_CHECKING:
+    from r2med.construction.rejudge import SecondLabels
+
+GOOD, DOUBTFUL, POOR, UNKNOWN = "good", "doubtful", "poor", "unknown"
+SOUND, RESERVED, UNREADY = "sound", "usable with reservations", "not ready"
+
+
+class HealthFigure(NamedTuple):
+    """A figure that a rule judges, with the ends of its 95% interval where it has one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class HealthRule:
+    """When a figure is good and when it is poor."""
+
+    name: str
+    figure: str
+    asks: str
+    good: float
+    poor: float
+    unit: str
+    why: str
+    less: bool = False
+    optional: bool = False
+    needs: str = ""
+    """The figure of another rule that must be good for this one to be."""
+    bound: str = ""
+    """Said before a figure that is the end of what can be: `at most`."""
+
+    def judge(self, found: HealthFigure | None) -> str:
+        """The verdict on a figure.
+
+        >>> rule = HealthRule("", "", "", 0.8, 0.5, "percent", "")
+        >>> rule.judge(HealthFigure(0.9, 0.6)), rule.judge(HealthFigure(0.9, 0.4)), rule.judge(HealthFigure(0.4))
+        ('good', 'doubtful', 'poor')
+        """
+        if found is None:
+            return UNKNOWN
+        worse = found.high if self.less else found.low
+        if not self._reaches(found.value, self.poor):
+            return POOR
+        sure = worse is None or self._reaches(worse, self.poor)
+        return GOOD if sure and self._reaches(found.value, self.good) else DOUBTFUL
+
+    def _reaches(self, value: float, limit: float) -> bool:
+        return value <= limit if self.less else value >= limit
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """What a rule says of a task."""
+
+    rule: HealthRule
+    figure: HealthFigure | None
+    verdict: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        value, low, high = self.figure or (None, None, None)
+        return asdict(self.rule) | {"value": value, "low": low, "high": high, "verdict": self.verdict}
+
+
+@cache
+def health_rules() -> Sequence[HealthRule]:
+    """Every rule, in the order in which findings are shown."""
+    text = resources.files("r2med.construction").joinpath("health_rules.toml").read_text("utf-8")
+    return [HealthRule(**entry) for entry in tomllib.loads(text)["rule"]]
+
+
+def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFinding]:
+    """What every rule says; those that may be left out are where their figure is not known."""
+    verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
+    found = [
+        HealthFinding(
+            rule,
+            figures[rule.figure],
+            DOUBTFUL
+            if rule.needs and verdicts[rule.figure] == GOOD and verdicts[rule.needs] != GOOD
+            else verdicts[rule.figure],
+        )
+        for rule in health_rules()
+    ]
+    return [each for each in found if each.figure is not None or not each.rule.optional]
+
+
+def overall(findings: Sequence[HealthFinding]) -> str:
+    """The verdict on the whole task: as good as its worst finding."""
+    verdicts = {each.verdict for each in findings}
+    return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
+
+
+MEASURE = DEFAULT[0]
+BASE = "bm25"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A system's score on the task."""
+
+    system: str
+    member: bool
+    """Whether it is of the committee, whose findings were judged."""
+    oracle: bool
+    score: Interval
+
+
+@dataclass(frozen=True)
+class PoolBias:
+    """What leaving a member out of the pool does to its own score."""
+
+    system: str
+    lost: int
+    """Positives that nobody else found."""
+    questions: int
+    """Those that still have a positive, over which both are measured."""
+    whole: float
+    left_out: float
+    """Its score by the labels that the others would have led to."""
+    change: Interval
+
+
+@dataclass(frozen=True)
+class TaskHealth:
+    """What is known of the quality of a built task."""
+
+    task: str
+    questions: int
+    passages: int
+    coverage: PoolCoverage
+    leakage: QuestionLeakage
+    split: bool
+    """Whether there are dev and test."""
+    verdicts: Mapping[str, int]
+    scores: Sequence[ScoreCount]
+    cuts: Mapping[str, float]
+    """Where the axes are cut: answers, supports, band_answers, band_supports."""
+    quotes: Mapping[str, int]
+    measured: bool = False
+    """Whether systems were run; before that, only what is known from the labels."""
+    gap: Gap | None = None
+    baselines: Sequence[Baseline] = ()
+    bias: Sequence[PoolBias] = ()
+    judges: Mapping[str, float] = field(default_factory=dict)
+    """Krippendorff's alpha between opinions, by axis; empty where each pair has one."""
+    second: SecondLabels | None = None
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def findings(self) -> list[HealthFinding]:
+        """What the rules say."""
+        return find_health(self._figures())
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the whole."""
+        return overall(self.findings)
+
+    def _figures(self) -> dict[str, HealthFigure | None]:
+        """What the rules are about, by name."""
+        pairs, positives = sum(self.verdicts.values()), self.coverage.positives
+        quotes = share(self.quotes.get(INVENTED, 0), self.quotes.get(FOUND, 0) + self.quotes.get(INVENTED, 0))
+        worst = max(self.bias, key=lambda each: each.whole - each.left_out, default=None)
+        bm25 = next((each.score for each in self.baselines if each.system == BASE), None)
+        return {
+            "questions": HealthFigure(self.questions),
+            "gap": _gap_figure(self.gap),
+            "bm25": HealthFigure(*bm25) if bm25 else None,
+            "complete": _complete(self.coverage),
+            "sources": _share_figure(self.coverage.sources),
+            "single": _share_figure(share(self._found_once, positives)),
+            "bias": HealthFigure(-worst.change.mean, -worst.change.high, -worst.change.low) if worst else None,
+            "stays": _share_figure(self.second.stays if self.second else None),
+            "judges": HealthFigure(min(self.judges.values())) if self.judges else None,
+            "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
+            "invented": _share_figure(quotes),
+            "unjudged": HealthFigure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
+            "repeated": HealthFigure(len(self.leakage.repeated) / max(1, self.questions)),
+            "across": HealthFigure(len(self.leakage.across)) if self.split else None,
+        }
+
+    @property
+    def _found_once(self) -> int:
+        return sum(each.positives for each in self.coverage.overlaps if len(each.members) == 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "task": self.task,
+            "verdict": self.verdict,
+            "findings": [each.as_dict() for each in self.findings],
+            "questions": self.questions,
+            "passages": self.passages,
+            "verdicts": dict(self.verdicts),
+            "cuts": dict(self.cuts),
+            "scores": [each._asdict() for each in self.scores],
+            "quotes": dict(self.quotes),
+            "coverage": self.coverage.as_dict(),
+            "bias": [asdict(each) | {"change": each.change._asdict()} for each in self.bias],
+            "gap": self.gap.as_dict() if self.gap else None,
+            "judges": dict(self.judges),
+            "second": self.second.as_dict() if self.second else None,
+            "leakage": self.leakage.as_dict(),
+            "baselines": [asdict(each) | {"score": each.score._asdict()} for each in self.baselines],
+            "measure": str(MEASURE),
+            "notes": list(self.notes),
+        }
+
+
+def _gap_figure(gap: Gap | None) -> HealthFigure | None:
+    if gap is None:
+        return None
+    return HealthFigure(gap.overlap["answer-positive"].mean - gap.overlap["query-positive"].mean)
+
+
+def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
+    return HealthFigure(found.value, found.low, found.high) if found else None
+
+
+def _complete(coverage: PoolCoverage) -> HealthFigure | None:
+    """Return the share of the relevant passages that was found, at most.
+
+    Members that find the same easy passages make every estimate of the whole too small. So the larger one counts,
+    Chao's bound or that of independent members, and an interval around it would promise what it cannot.
+    """
+    missed = coverage.missed
+    if missed.complete is None:
+        return None
+    bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
+    return HealthFigure(min(missed.complete, bound))
+
+
+def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
+    """What is known from the labels alone: no model is asked, and no system is run."""
+    plan = manifest["plan"]
+    views = [view for view in plan["mine"]["views"] if view != "reasoning" or plan["reason"]["model"]]
+    near = NEAR if importlib.util.find_spec("rensa") else 0.0
+    return TaskHealth(
+        plan["task"]["name"],
+        len(pool.questions),
+        manifest["passages"],
+        pool_coverage(pool, list(plan["mine"]["systems"]), views),
+        question_leakage(pool, near),
+        len(pool.splits) > 1,
+        pool.verdicts,
+        pool.scores,
+        {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},
+        pool.quotes,
+        notes=[] if near else ["questions were compared by their words only: near-duplicates need r2med[build]"],
+    )

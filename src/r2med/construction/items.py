@@ -1,0 +1,153 @@
+"""What flows through a build: questions, documents and the passages that documents are cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from r2med.lexical.segmentation import _TOKEN, _trim, count_tokens, sentences
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as it was read, and what the steps so far have made of it."""
+
+    id: str
+    original: str
+    """As it was read."""
+    answer: str
+    options: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The documents, links or files that it was made from, as the questions' file names them."""
+    text: str = ""
+    """As it is asked: rewritten, or the original."""
+    intent: str = ""
+    reasoning: str = ""
+    """The path from question to answer."""
+
+    @property
+    def with_options(self) -> str:
+        """The original with its options below it."""
+        listed = [f"{chr(ord('A') + place)}. {option}" for place, option in enumerate(self.options)]
+        return "\n".join([self.original, *listed])
+
+    def view(self, name: str) -> str:
+        """The text that a search from this view is made with."""
+        return {"question": self.text, "answer": self.answer, "reasoning": self.reasoning}[name]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading in a document's text."""
+
+    start: int
+    """Where its line begins."""
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it was read."""
+
+    id: str
+    title: str
+    text: str
+    source: str
+    """The link or file that it came from."""
+    headings: tuple[Heading, ...] = ()
+    also: tuple[str, ...] = ()
+    """The ids of documents that were folded into this one."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a document: what is searched, judged and put into the corpus."""
+
+    id: str
+    title: str
+    text: str
+    document: str
+    source: str
+    start: int
+    """Where it stands in the document's text."""
+    end: int
+
+    @property
+    def shown(self) -> str:
+        """The passage as systems and judges see it, and as a reader of the built task joins it."""
+        return f"{self.title} {self.text}" if self.title else self.text
+
+
+_TAIL = 4
+"""A last passage shorter than this part of a whole one joins the one before it."""
+
+
+class Span(NamedTuple):
+    """A part of a document's text, and the heading that it stands under."""
+
+    start: int
+    end: int
+    heading: str
+
+
+def cut(document: Document, tokens: int) -> list[Span]:
+    """The passages of a document; the whole of it for 0 tokens."""
+    if not tokens:
+        whole = _trim(document.text, 0, len(document.text))
+        return [Span(*whole, "")] if whole else []
+    found: list[Span] = []
+    for start, end, heading in _sections(document):
+        pieces = [
+            (start + first, start + last, count_tokens(document.text[start + first : start + last]))
+            for first, last in sentences(document.text[start:end])
+        ]
+        found += [Span(*span, heading) for span in _regroup(list(_halved(document.text, pieces, tokens)), tokens)]
+    return found
+
+
+def _sections(document: Document) -> Iterator[tuple[int, int, str]]:
+    """The text between headings, with the heading above it."""
+    places = [heading.start for heading in document.headings] + [len(document.text)]
+    yield 0, places[0], ""
+    for heading, stop in zip(document.headings, places[1:], strict=True):
+        yield heading.end, stop, heading.text
+
+
+def _halved(text: str, pieces: Sequence[tuple[int, int, int]], tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Sentences, those of more than twice the wanted length cut between words."""
+    for start, end, count in pieces:
+        if count <= 2 * tokens:
+            yield start, end, count
+            continue
+        places = [match.span() for match in _TOKEN.finditer(text, start, end)]
+        for first in range(0, len(places), tokens):
+            part = places[first : first + tokens]
+            yield part[0][0], part[-1][1], len(part)
+
+
+def _regroup(pieces: Sequence[tuple[int, int, int]], tokens: int) -> list[tuple[int, int]]:
+    """Sentences in a row put together until the next would make a passage too long."""
+    groups: list[tuple[int, int, int]] = []
+    for start, end, count in pieces:
+        if groups and groups[-1][2] + count <= tokens:
+            groups[-1] = (groups[-1][0], end, groups[-1][2] + count)
+        else:
+            groups.append((start, end, count))
+    if len(groups) > 1 and groups[-1][2] < tokens / _TAIL:
+        last = groups.pop()
+        groups[-1] = (groups[-1][0], last[1], groups[-1][2] + last[2])
+    return [(start, end) for start, end, _ in groups]
+
+
+def passages_of(document: Document, spans: Sequence[Span]) -> list[Passage]:
+    """The passages at these places; a document in one piece keeps its id."""
+    found = []
+    for number, span in enumerate(spans):
+        identifier = document.id if len(spans) == 1 else f"{document.id}#{number}"
+        heading = span.heading if span.heading != document.title else ""
+        title = ": ".join(part for part in (document.title, heading) if part)
+        text = document.text[span.start : span.end]
+        found.append(Passage(identifier, title, text, document.id, document.source, span.start, span.end))
+    return found

@@ -1,0 +1,155 @@
+"""Mining: a committee of systems searches from several views of each question, and the pool is the union.
+
+Each candidate remembers which system found it from which view at which rank. The known source of a question is always
+in its pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from r2med.construction.items import Document, Passage, Question
+from r2med.construction.plan import BuildPlan
+from r2med.data.dataset import Collection, Texts, text_fingerprint
+from r2med.data.run import Run
+from r2med.data.tasks import Task
+from r2med.llm.items import Outcome
+from r2med.llm.steps import Step, step_key
+from r2med.pipeline.executor.distributed import every_share
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
+from r2med.store.cache import Cache
+
+SOURCE = "source"
+_BATCH = 256
+_SEPARATOR = "\t"
+
+
+class Finding(NamedTuple):
+    """How a candidate came into the pool."""
+
+    system: str
+    view: str
+    rank: int
+    """From 1; 0 for the known source."""
+
+
+@dataclass(frozen=True)
+class PassageCorpus:
+    """The passages that are searched, and where the documents that questions name are among them."""
+
+    passages: Sequence[Passage]
+    named: Mapping[str, str]
+    """Ids, links and file names, to the id of the document that stayed."""
+    place: Mapping[str, int] = field(init=False)
+    of_document: Mapping[str, list[str]] = field(init=False)
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        of_document: dict[str, list[str]] = {}
+        for passage in self.passages:
+            of_document.setdefault(passage.document, []).append(passage.id)
+        texts = [passage.shown for passage in self.passages]
+        object.__setattr__(self, "place", {passage.id: place for place, passage in enumerate(self.passages)})
+        object.__setattr__(self, "of_document", of_document)
+        object.__setattr__(self, "fingerprint", text_fingerprint(list(self.place), texts))
+
+    def passage(self, identifier: str) -> Passage:
+        """The passage under an id."""
+        return self.passages[self.place[identifier]]
+
+    def source_documents(self, question: Question) -> list[str]:
+        """The documents that a question was made from, as far as they are there."""
+        found = [self.named[name] for name in question.sources if name in self.named]
+        return list(dict.fromkeys(document for document in found if document in self.of_document))
+
+
+def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[str, str]:
+    """Everything a question may call a document by, to the id of the one that stayed; an id wins over a link or file.
+
+    >>> names_of([Document("d1", "", "x", "http://a/b.html")], {})["b.html"]
+    'd1'
+    """
+    named: dict[str, str] = {}
+    for document in documents:
+        for name in (document.source, document.source.rpartition("/")[2]):
+            if name:
+                named.setdefault(name, document.id)
+    named |= {document.id: document.id for document in documents}
+    return {name: folded.get(identifier, identifier) for name, identifier in named.items()}
+
+
+def mining_step(plan: BuildPlan, corpus: PassageCorpus, engine: Engine) -> Step[Question]:
+    """The step that makes the pool of each question."""
+    systems = [_to_depth(build_system(name), plan.mine.depth) for name in plan.mine.systems]
+    committee = [system.key() for system in systems]
+    views, context = plan.views, Context(Cache.default(), engine)
+    documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
+    task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
+
+    def make(questions: Sequence[Question]) -> list[Outcome]:
+        ids = [f"{question.id}{_SEPARATOR}{view}" for question in questions for view in views]
+        texts = [question.view(view) for question in questions for view in views]
+        collection = Collection(task, documents, Texts(ids, texts))
+        found = every_share(partial(system.run, collection, context) for system in systems)
+        runs = dict(zip(plan.mine.systems, found, strict=True))
+        context.memo.clear()
+        return [_pool(question, runs, plan, corpus) for question in questions]
+
+    def key(question: Question) -> str:
+        texts = [question.view(view) for view in views]
+        sources = corpus.source_documents(question)
+        limits = (plan.mine.depth, plan.mine.source_passages)
+        return step_key(
+            "mine", systems=committee, data=corpus.fingerprint, views=views, texts=texts, sources=sources, limits=limits
+        )
+
+    return Step("mine", lambda question: question.id, key, make=make, batch=_BATCH)
+
+
+def is_free(plan: BuildPlan) -> bool:
+    """Tell whether mining asks no server that may bill it."""
+    return not any(stage.billed for name in plan.mine.systems for stage in build_system(name).walk())
+
+
+def _to_depth(system: System, depth: int) -> System:
+    return system.with_option("depth", depth) if system.retriever.depth < depth else system
+
+
+def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: PassageCorpus) -> Outcome:
+    found: dict[str, list[Finding]] = {}
+    depth = plan.mine.depth
+    for view in plan.views:
+        for system, run in runs.items():
+            for rank, passage in enumerate(run[f"{question.id}{_SEPARATOR}{view}"].documents[:depth], 1):
+                found.setdefault(passage, []).append(Finding(system, view, rank))
+    for passage in _of_source(question, found, plan, corpus):
+        found.setdefault(passage, []).append(Finding(SOURCE, SOURCE, 0))
+    missing = bool(question.sources) and not corpus.source_documents(question)
+    marks = ("the source is not among the documents",) if missing else ()
+    return Outcome({"candidates": found}, "" if found else "no candidate was found", marks=marks)
+
+
+def _of_source(
+    question: Question, found: Mapping[str, Sequence[Finding]], plan: BuildPlan, corpus: PassageCorpus
+) -> list[str]:
+    """Passages of the known source: the best ranked, then in the order of the document."""
+    passages = [name for document in corpus.source_documents(question) for name in corpus.of_document[document]]
+    best = {
+        name: min((finding.rank for finding in found.get(name, ())), default=plan.mine.depth + 1) for name in passages
+    }
+    return sorted(passages, key=best.__getitem__)[: plan.mine.source_passages]
+
+
+def guessed_pool(plan: BuildPlan, corpus: PassageCorpus, number: int) -> list[str]:
+    """A pool as large as it can become, for estimates: passages from all over the corpus."""
+    size = len(plan.mine.systems) * len(plan.views) * plan.mine.depth
+    count = min(size, len(corpus.passages))
+    stride = max(1, len(corpus.passages) // max(1, count))
+    places = [(number + step * stride) % len(corpus.passages) for step in range(count)]
+    return [corpus.passages[place].id for place in dict.fromkeys(places)]

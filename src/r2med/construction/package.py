@@ -1,0 +1,271 @@
+"""The built task as a folder in R2MED's layout, with every judgement, and a card that says how it came about."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from r2med.construction.health import TaskHealth, known_health
+from r2med.construction.health_report import CARD, card_lines
+from r2med.construction.mining import PassageCorpus
+from r2med.construction.plan import PLACES, BuildPlan, TaskFacts, prompt
+from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool, PoolQuestion
+from r2med.construction.selection import DEV, TEST, Selection
+from r2med.data.labels import BAND, NEGATIVE, POSITIVE, write_labels
+from r2med.errors import R2medError
+from r2med.formatting import money
+from r2med.llm.items import Count, ItemStore, Outcome
+from r2med.store.files import draft_folder, unwritable
+
+_BATCH = 10_000
+JUDGEMENTS = {
+    "query_id": pl.String(),
+    "passage_id": pl.String(),
+    "verdict": pl.String(),
+    "answers": pl.Float64(),
+    "supports": pl.Float64(),
+    "judge": pl.String(),
+    "judge_answers": pl.Float64(),
+    "judge_supports": pl.Float64(),
+    "reason": pl.String(),
+    "quote": pl.String(),
+    "quote_state": pl.String(),
+    "unread": pl.Int64(),
+    "system": pl.List(pl.String()),
+    "view": pl.List(pl.String()),
+    "rank": pl.List(pl.Int64()),
+}
+"""The columns of judgements.parquet, a row an opinion: one row without a judge where none could be read."""
+
+
+class Package:
+    """All that goes into the folder."""
+
+    def __init__(
+        self,
+        plan: BuildPlan,
+        corpus: PassageCorpus,
+        selection: Selection,
+        counts: Sequence[Count],
+        steps: Mapping[str, Mapping[str, Outcome]],
+        store: ItemStore,
+    ) -> None:
+        self.plan, self.corpus, self.selection, self.counts, self.steps = plan, corpus, selection, counts, steps
+        self._store = store
+        """Where the judgements are: they may be more than memory holds."""
+
+    def write(self, folder: Path) -> None:
+        """Put the folder in its place, whole; one that this command made before is replaced."""
+        if folder.exists() and not (folder / MANIFEST).is_file():
+            raise R2medError(f"{folder}: exists and was not made by r2med build; move it away")
+        try:
+            with draft_folder(folder.parent, folder.name) as draft:
+                for name, content in self.files():
+                    (draft / name).parent.mkdir(exist_ok=True)
+                    (draft / name).write_bytes(content)
+                if self.labels:
+                    write_labels(draft / "labels.tsv", self.labels)
+                shutil.rmtree(folder, ignore_errors=True)
+                draft.rename(folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """The files by name, one after another."""
+        yield QUERY_FILE, _lines(self._query_rows())
+        yield CORPUS_FILE, _lines(self._passage_rows())
+        judgements, manifest = _frame(self._judgement_rows()), self.manifest()
+        yield JUDGEMENT_FILE, _parquet(judgements)
+        health = known_health(JudgedPool.of(judgements, self._pool_questions()), manifest)
+        yield "task.toml", self._task_file().encode()
+        yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
+        yield CARD, self._card(manifest, health).encode("utf-8", "replace")
+        if self.selection.splits:
+            yield from ((f"qrels/{split}.tsv", self._qrels_of(split)) for split in (DEV, TEST))
+        else:
+            yield "qrels.jsonl", _lines(self._qrel_rows())
+
+    def _pool_questions(self) -> list[PoolQuestion]:
+        splits = self.selection.splits
+        return [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
+
+    @property
+    def labels(self) -> list[tuple[str, str, str]]:
+        """Rows of labels, of the first scheme."""
+        scheme = self.plan.label.by[:1]
+        rows = [(question.id, self._labels_of(question.id)) for question in self.selection.questions]
+        return [("", name, labels[scheme[0]]) for name, labels in rows if scheme and scheme[0] in labels]
+
+    def _labels_of(self, question: str) -> Mapping[str, str]:
+        outcome = self.steps.get("label", {}).get(question)
+        return outcome.value.get("labels", {}) if outcome else {}
+
+    def _query_rows(self) -> Iterator[dict[str, Any]]:
+        for question in self.selection.questions:
+            row: dict[str, Any] = {"id": question.id, "text": question.text, "answer": question.answer}
+            row |= {"reasoning": question.reasoning} if question.reasoning else {}
+            row |= {"original": question.original, "options": question.options} if question.options else {}
+            row |= {"sources": question.sources} if question.sources else {}
+            row |= {"intent": question.intent} if question.intent else {}
+            yield row | dict(self._labels_of(question.id))
+
+    def _passage_rows(self) -> Iterator[dict[str, Any]]:
+        for name in self.selection.passages:
+            passage = self.corpus.passage(name)
+            row = {"id": passage.id, "title": passage.title, "text": passage.text, "source": passage.source}
+            place = {"document": passage.document, "start": passage.start, "end": passage.end}
+            yield {key: value for key, value in row.items() if value or key == "text"} | place
+
+    def _qrel_rows(self) -> Iterator[dict[str, Any]]:
+        """Every judged pair, positives first: what was judged irrelevant is known to be, and is not a hole."""
+        inside = set(self.selection.passages)
+        for question in self.selection.questions:
+            verdicts = self.selection.verdicts[question.id]
+            for kind in (POSITIVE, BAND, NEGATIVE):
+                for passage, verdict in verdicts.items():
+                    if verdict == kind and passage in inside:
+                        score = int(verdict == POSITIVE)
+                        yield {"q_id": question.id, "p_id": passage, "score": score, "verdict": verdict}
+
+    def _qrels_of(self, split: str) -> bytes:
+        rows = [row for row in self._qrel_rows() if self.selection.splits[row["q_id"]] == split]
+        lines = [f"{row['q_id']}\t{row['p_id']}\t{row['score']}\t{row['verdict']}\n" for row in rows]
+        return "".join(["query-id\tcorpus-id\tscore\tverdict\n", *lines]).encode()
+
+    def _judgement_rows(self) -> Iterator[dict[str, Any]]:
+        """Of every pair that was judged, those of questions that were dropped last included."""
+        for question, outcome in self.steps["select"].items():
+            judged = self._store.below("judge", question)
+            found = self._store.sound("mine", question).value["candidates"]
+            for passage, verdict in outcome.value["verdicts"].items():
+                row = {"query_id": question, "passage_id": passage, "verdict": verdict}
+                yield from _opinion_rows(row, judged[passage].value, found[passage])
+
+    def _task_file(self) -> str:
+        facts = asdict(self.plan.task)
+        named = ("name",) if self.plan.task.name != TaskFacts.name else ()
+        return "".join(f"{name} = {_quoted(facts[name])}\n" for name in (*named, "noun", "target", "purpose"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What the folder says of itself: settings, prompts, funnel and cost."""
+        return {
+            "format": FORMAT,
+            "plan": plan_settings(self.plan),
+            "guideline": self.plan.guideline,
+            "prompts": {name: prompt(name, self.plan).text for name in PLACES},
+            "funnel": [asdict(count) for count in self.counts],
+            "questions": len(self.selection.questions),
+            "passages": len(self.selection.passages),
+            "positives": sum(row["score"] for row in self._qrel_rows()),
+        }
+
+    def _card(self, manifest: Mapping[str, Any], health: TaskHealth) -> str:
+        return "\n".join(_card_lines(self.plan, manifest, self.counts, health)) + "\n"
+
+
+def plan_settings(plan: BuildPlan) -> dict[str, Any]:
+    """The settings of a plan as the result says them, without places of this machine."""
+    left_out = ("folder", "guideline", "origins")
+    settings = {name: value for name, value in asdict(plan).items() if name not in left_out}
+    for name in ("questions", "documents"):
+        settings[name] |= {"path": plan.origins.get(name, settings[name]["path"].name)}
+    return settings
+
+
+def _card_lines(
+    plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count], health: TaskHealth
+) -> Iterator[str]:
+    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "---", "")
+    yield from (f"# {plan.task.name}", "")
+    yield f"Given a {plan.task.noun}, retrieve {plan.task.target} that help {plan.task.purpose}."
+    yield from ("", "| questions | passages | positives |", "|---:|---:|---:|")
+    yield f"| {manifest['questions']:,} | {manifest['passages']:,} | {manifest['positives']:,} |"
+    licence = plan.task.licence or "not stated"
+    yield from ("", f"Licence of the texts: {licence}. Labels were proposed by language models, not by experts.", "")
+    yield from ("## How it was made", "", "| step | items | kept | remarks |", "|---|---:|---:|---|")
+    for count in counts:
+        yield f"| {count.step} | {count.items:,} | {count.kept:,} | {_cell('; '.join(remarks(count)))} |"
+    yield from ("", "## What it took", "", "| step | requests | tokens read | tokens written | US dollars |")
+    yield "|---|---:|---:|---:|---:|"
+    for count in (each for each in counts if each.spent.requests):
+        spent = count.spent
+        tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
+        yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
+    yield from ("", *card_lines(health), "## Settings", "", "```json")
+    yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
+    yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
+    for name, text in manifest["prompts"].items():
+        yield from (f"### {name}", "", "~~~", text, "~~~", "")
+    yield "`judgements.parquet` has every opinion: judge, both grades, reason, quote, and who found the passage from"
+    yield "which view at which rank. `build.json` has all of the above for programs."
+
+
+def _opinion_rows(
+    row: dict[str, Any], judged: Mapping[str, Any], found: Sequence[Sequence[Any]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each opinion on a pair; one without a judge where none could be read."""
+    systems, views, ranks = zip(*found, strict=True)
+    row |= {name: judged.get(name) for name in ("unread", "answers", "supports")}
+    row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
+    for opinion in judged.get("opinions") or [{}]:
+        grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
+        said = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
+        yield row | grades | said
+
+
+def remarks(count: Count) -> list[str]:
+    """Why items were dropped, failed or are marked, with how many: the most frequent first."""
+    kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
+    return [
+        f"{number:,} {prefix}{reason}{_list_names(count.names.get(reason, ()))}"
+        for reasons, prefix in kinds
+        for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
+    ]
+
+
+_NAMED = 10
+"""So many files are named in a remark; JSON has all."""
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f": {', '.join(names[:_NAMED])}{more}" if names else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+
+
+def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    # As columns, many rows take a tenth of the memory.
+    rows, frames = iter(rows), [_columns(())]
+    while batch := list(islice(rows, _BATCH)):
+        frames.append(_columns(batch))
+    return pl.concat(frames, rechunk=True)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=kind) for name, kind in JUDGEMENTS.items()})
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    # One row group and fixed settings: the same rows are the same bytes.
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    return content.getvalue()

@@ -1,0 +1,187 @@
+"""The judged pool of a built task: who found each positive from which view, how labels came about, which split.
+
+Made of the rows of `judgements.parquet`, while a build is packaged or from the finished folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from r2med.construction.items import Passage, Question
+from r2med.construction.mining import SOURCE
+from r2med.construction.selection import DEV, TEST
+from r2med.data.labels import PAIR, POSITIVE
+from r2med.errors import DataError, R2medError
+
+TASK, MANIFEST = "task", "build.json"
+FORMAT = 1
+"""Of what `r2med build` writes into the folder of a task; another one whenever that changes."""
+QUERY_FILE, CORPUS_FILE, JUDGEMENT_FILE = "query.jsonl", "corpus.jsonl", "judgements.parquet"
+
+
+class Positive(NamedTuple):
+    """A relevant passage of a question, and how it came into the pool."""
+
+    question: str
+    passage: str
+    systems: frozenset[str]
+    """Members of the committee that found it, from any view."""
+    views: frozenset[str]
+    source: bool
+    """Whether it is of the question's known source."""
+
+
+class ScoreCount(NamedTuple):
+    """How many pairs have these scores on both axes."""
+
+    answers: float
+    supports: float
+    verdict: str
+    pairs: int
+
+
+@dataclass(frozen=True)
+class PoolQuestion:
+    """A question of the finished task."""
+
+    id: str
+    text: str
+    sources: tuple[str, ...] = ()
+    split: str = TEST
+
+
+@dataclass(frozen=True)
+class JudgedPool:
+    """What was judged for the questions that a task kept."""
+
+    questions: Sequence[PoolQuestion]
+    positives: Sequence[Positive]
+    verdicts: Mapping[str, int]
+    """Pairs by verdict."""
+    scores: Sequence[ScoreCount]
+    """Of the pools of all questions, those without a positive included."""
+    opinions: pl.DataFrame = field(repr=False)
+    """query_id, passage_id, judge and both grades, a row an opinion."""
+    quotes: Mapping[str, int] = field(default_factory=dict)
+    """Opinions on positives by whether their quote is in the passage."""
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, questions: Sequence[PoolQuestion]) -> JudgedPool:
+        """The pool of some questions, from the rows of all judgements."""
+        pairs = rows.unique(PAIR, keep="first", maintain_order=True)
+        kept = pl.col("query_id").is_in([question.id for question in questions])
+        own = rows.filter(kept)
+        positives = pairs.filter(kept & (pl.col("verdict") == POSITIVE))
+        quoted = own.filter((pl.col("verdict") == POSITIVE) & pl.col("judge").is_not_null())
+        return cls(
+            questions,
+            [_positive(row) for row in positives.iter_rows(named=True)],
+            _counts(pairs.filter(kept)["verdict"]),
+            _scores(pairs),
+            own.filter(pl.col("judge").is_not_null()).select(*PAIR, "judge", "judge_answers", "judge_supports"),
+            _counts(quoted["quote_state"]),
+        )
+
+    @property
+    def systems(self) -> list[str]:
+        """Members of the committee that found a positive."""
+        return sorted({system for positive in self.positives for system in positive.systems})
+
+    @property
+    def splits(self) -> dict[str, list[PoolQuestion]]:
+        """The questions by split."""
+        found: dict[str, list[PoolQuestion]] = {}
+        for question in self.questions:
+            found.setdefault(question.split, []).append(question)
+        return found
+
+
+def _positive(row: Mapping[str, Any]) -> Positive:
+    ways = [way for way in zip(row["system"], row["view"], strict=True) if way[0] != SOURCE]
+    systems, views = (frozenset(way[place] for way in ways) for place in (0, 1))
+    return Positive(row["query_id"], row["passage_id"], systems, views, SOURCE in row["system"])
+
+
+def _counts(column: pl.Series) -> dict[str, int]:
+    return dict(sorted(column.drop_nulls().value_counts().iter_rows()))
+
+
+def _scores(pairs: pl.DataFrame) -> list[ScoreCount]:
+    known = pairs.filter(pl.col("answers").is_not_null())
+    counted = known.group_by("answers", "supports", "verdict").len().sort("answers", "supports", "verdict")
+    return [ScoreCount(*row) for row in counted.iter_rows()]
+
+
+@dataclass(frozen=True)
+class BuiltTask:
+    """A finished task in its folder."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    pool: JudgedPool
+
+    @property
+    def systems(self) -> list[str]:
+        """The committee."""
+        return list(self.manifest["plan"]["mine"]["systems"])
+
+
+def read_built_task(folder: Path) -> BuiltTask:
+    """The task of a build's folder, or the task's folder itself."""
+    place = folder if (folder / MANIFEST).is_file() else folder / TASK
+    if not (place / MANIFEST).is_file():
+        raise R2medError(f"{folder}: no finished task in it; run: r2med build run {folder}")
+    try:
+        manifest = orjson.loads((place / MANIFEST).read_bytes())
+        if manifest["format"] != FORMAT:
+            raise R2medError(
+                f"{place}: made by another version of r2med (format {manifest['format']}, this version has {FORMAT});"
+                f" make it again with: r2med build run {folder}"
+            )
+        judged = pl.read_parquet(place / JUDGEMENT_FILE)
+        splits = _splits(place)
+        questions = [
+            PoolQuestion(question.id, question.text, question.sources, splits.get(question.id, TEST))
+            for question in task_questions(place)
+        ]
+        return BuiltTask(place, manifest, JudgedPool.of(judged, questions))
+    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise DataError(f"{place}: not a whole task of r2med build: {reason}") from error
+
+
+def task_questions(folder: Path) -> Iterator[Question]:
+    """The questions of a finished task, as its builder had them."""
+    for row in _rows(folder / QUERY_FILE):
+        original, sources = row.get("original", row["text"]), tuple(row.get("sources", ()))
+        reasoning = row.get("reasoning", "")
+        yield Question(row["id"], original, row["answer"], (), sources, row["text"], reasoning=reasoning)
+
+
+def task_passages(folder: Path) -> Iterator[Passage]:
+    """The passages of a finished task."""
+    for row in _rows(folder / CORPUS_FILE):
+        title, source = row.get("title", ""), row.get("source", "")
+        yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open("rb") as stream:
+        for line in stream:
+            if line.strip():
+                yield orjson.loads(line)
+
+
+def _splits(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for split in (DEV, TEST):
+        file = folder / "qrels" / f"{split}.tsv"
+        lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else ()
+        found |= {line.partition("\t")[0]: split for line in lines}
+    return found

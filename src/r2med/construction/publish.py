@@ -1,0 +1,188 @@
+"""A finished task on the hub: its parts as parquet with a config each, the card, and everything that says how it came
+about. Both `datasets.load_dataset` and `r2med run --tasks hf:ORG/NAME` read it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from r2med.construction.coverage import question_leakage
+from r2med.construction.health_report import CARD
+from r2med.construction.pool import CORPUS_FILE, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, BuiltTask, read_built_task
+from r2med.construction.selection import DEV, TEST
+from r2med.data.validate import validate
+from r2med.errors import R2medError
+from r2med.formatting import first_line, shorten
+
+_AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
+_QREL_COLUMNS = ("q_id", "p_id", "score", "verdict")
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of the repository."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What was pushed, or would be."""
+
+    repo: str
+    private: bool
+    files: Sequence[HubFile]
+    url: str = ""
+    """Where it is now; empty while nothing was pushed."""
+    commit: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Publication:
+    """Push a finished task to the hub; what nobody should publish is refused before anything is sent."""
+    built = read_built_task(folder)
+    refuse_unfit(built)
+    if not dry_run:
+        _require_token()
+    with tempfile.TemporaryDirectory(prefix="r2med-publish-") as place:
+        draft = Path(place)
+        write_hub_layout(built, draft)
+        names = sorted(path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file())
+        files = [HubFile(name, (draft / name).stat().st_size) for name in names]
+        if dry_run:
+            return Publication(repo, private, files)
+        url, commit = _push(draft, repo, private)
+    return Publication(repo, private, files, url, commit)
+
+
+def refuse_unfit(built: BuiltTask) -> None:
+    """Raise with the first thing that stands against publishing a task."""
+    report = validate(built.folder)
+    if not report.ok:
+        first = next(problem for problem in report.problems if problem.severity == "error")
+        raise R2medError(f"not published: the task is not valid: {first}; see: r2med validate {built.folder}")
+    if not built.manifest["plan"]["task"]["licence"].strip():
+        advice = "say it in plan.toml, [task] licence, and run the build again"
+        raise R2medError(f"not published: the licence of the texts is not stated; {advice}")
+    across = question_leakage(built.pool).across
+    if across:
+        one, other, shared = across[0]
+        advice = "build again with another seed of [select], or drop one of each pair"
+        raise R2medError(
+            f"not published: dev and test leak into each other: {shorten(one)} and {shorten(other)} share {shared}"
+            f" ({len(across):,} such pairs); {advice}"
+        )
+
+
+def write_hub_layout(built: BuiltTask, draft: Path) -> None:
+    """The files of the repository: a folder of parquet for each part, named by its config."""
+    for part, file in (("corpus", CORPUS_FILE), ("query", QUERY_FILE)):
+        _write_parquet(_rows(built.folder / file), draft / part / f"{part}.parquet")
+    splits = {split: rows for split in (DEV, TEST) if (rows := _qrels(built.folder, split))}
+    for split, rows in splits.items():
+        _write_parquet(rows, draft / "qrels" / f"{split}.parquet")
+    for name in _AS_THEY_ARE:
+        if (built.folder / name).is_file():
+            shutil.copyfile(built.folder / name, draft / name)
+    card = (built.folder / CARD).read_text("utf-8") if (built.folder / CARD).is_file() else ""
+    head = "\n".join(_front_matter(built, list(splits)))
+    (draft / CARD).write_text(f"{head}\n{card.partition('---')[2].partition('---')[2].lstrip() or card}", "utf-8")
+
+
+def _front_matter(built: BuiltTask, splits: Sequence[str]) -> Iterator[str]:
+    """What the hub reads of a card: which files are which config, and the licence."""
+    licence = built.manifest["plan"]["task"]["licence"]
+    yield from ("---", "license: other", f"license_name: {orjson.dumps(licence).decode()}")
+    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "configs:")
+    parts = {"corpus": {"corpus": "corpus/corpus.parquet"}, "query": {"query": "query/query.parquet"}}
+    parts["qrels"] = {split: f"qrels/{split}.parquet" for split in splits}
+    parts["judgements"] = {"judgements": JUDGEMENT_FILE}
+    for config, files in parts.items():
+        yield from (f"- config_name: {config}", "  data_files:")
+        for split, path in files.items():
+            yield from (f"  - split: {split}", f"    path: {path}")
+    yield from ("---", "")
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
+
+
+def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
+    """The judgements of a split; those of a task without splits are its test."""
+    if split == TEST and (folder / "qrels.jsonl").is_file():
+        return _rows(folder / "qrels.jsonl")
+    file = folder / "qrels" / f"{split}.tsv"
+    lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else []
+    cells = (line.split("\t") for line in lines)
+    return [
+        dict(zip(_QREL_COLUMNS, (query, passage, int(score), verdict), strict=True))
+        for query, passage, score, verdict in cells
+    ]
+
+
+def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Rows as parquet; a field that a row has not is null."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: pl.Series(name, [row.get(name) for row in rows]) for name in names}
+    pl.DataFrame(columns).write_parquet(file, compression="zstd", statistics=False)
+
+
+def _require_token() -> None:
+    from huggingface_hub import get_token
+
+    if not get_token():
+        raise R2medError("no token of the hub: set HF_TOKEN in the environment, or run: hf auth login")
+
+
+def _push(draft: Path, repo: str, private: bool) -> tuple[str, str]:
+    from huggingface_hub import HfApi
+
+    api = HfApi(library_name="r2med")
+    with _translated(repo):
+        api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+        done = api.upload_folder(
+            repo_id=repo, repo_type="dataset", folder_path=draft, commit_message="Publish a task made by r2med build"
+        )
+    return f"{api.endpoint}/datasets/{repo}", str(done.oid)
+
+
+@contextmanager
+def _translated(repo: str) -> Iterator[None]:
+    """What can go wrong on the way to the hub, in one line."""
+    from huggingface_hub import constants, errors
+
+    transport: type[Exception] = errors.HfHubHTTPError.__bases__[0]
+    at = constants.ENDPOINT
+    try:
+        yield
+    except errors.HFValidationError as error:
+        raise R2medError(f"{repo!r} is no name for a repository of the hub; write ORG/NAME") from error
+    except errors.OfflineModeIsEnabled as error:
+        raise R2medError(f"HF_HUB_OFFLINE is set, so nothing can be pushed to {at}; unset it") from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (401, 403, 404):
+            advice = f"it needs the right to write to {repo.partition('/')[0]}"
+            raise R2medError(
+                f"{at} does not let this token write to {repo} ({status}): check HF_TOKEN; {advice}"
+            ) from error
+        raise R2medError(f"{at} answered {status} while {repo} was pushed; run the same command again later") from error
+    except (transport, ConnectionError, TimeoutError) as error:
+        raise R2medError(
+            f"cannot push {repo} to {at} ({first_line(error)}); check the connection and run the same again"
+        ) from error

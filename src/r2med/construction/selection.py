@@ -1,0 +1,139 @@
+"""From scores to judgements: cuts, the band between, how many positives a question needs, which corpus, which split."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from r2med.construction.items import Question
+from r2med.construction.mining import PassageCorpus
+from r2med.construction.plan import SelectSettings
+from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
+from r2med.llm.items import Outcome
+
+DEV, TEST = "dev", "test"
+
+
+def verdict(judged: Outcome, settings: SelectSettings) -> str:
+    """What the cuts make of a judged pair: positive, band, negative; unjudged where no judge could be read."""
+    if "answers" not in judged.value:
+        return UNJUDGED
+    if judged.dropped:
+        return NEGATIVE
+    answers, supports = judged.value["answers"], judged.value["supports"]
+    if answers >= settings.answers and supports >= settings.supports:
+        return POSITIVE
+    if answers >= settings.band_answers and supports >= settings.band_supports:
+        return BAND
+    return NEGATIVE
+
+
+def select_question(verdicts: Mapping[str, str], settings: SelectSettings) -> Outcome:
+    """Whether a question has as many positives as it needs."""
+    count = sum(verdict == POSITIVE for verdict in verdicts.values())
+    if count < settings.least_positives:
+        why = "no positive" if not count else f"fewer than {settings.least_positives} positives"
+    else:
+        why = f"more than {settings.most_positives} positives" if count > settings.most_positives else ""
+    unjudged = UNJUDGED in verdicts.values()
+    return Outcome({"verdicts": verdicts}, why, marks=("a pair could not be judged",) if unjudged else ())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The questions of the task, its passages and its splits."""
+
+    questions: Sequence[Question]
+    verdicts: Mapping[str, Mapping[str, str]]
+    passages: Sequence[str]
+    """Ids, in the order of the corpus."""
+    splits: Mapping[str, str]
+    """The split of each question; empty where there is one only."""
+
+    def positives(self, question: str) -> list[str]:
+        """The passages that are relevant to a question."""
+        return [passage for passage, verdict in self.verdicts[question].items() if verdict == POSITIVE]
+
+
+def select(
+    questions: Sequence[Question], outcomes: Mapping[str, Outcome], corpus: PassageCorpus, settings: SelectSettings
+) -> Selection:
+    """The task that is made of the questions that were kept."""
+    kept = [question for question in questions if not outcomes[question.id].dropped]
+    verdicts: dict[str, Mapping[str, Any]] = {question.id: outcomes[question.id].value["verdicts"] for question in kept}
+    passages = _passages(verdicts.values(), corpus, settings)
+    found = Selection(kept, verdicts, passages, {})
+    return Selection(kept, verdicts, passages, _splits(found, corpus, settings)) if settings.dev else found
+
+
+def _passages(pools: Iterable[Mapping[str, str]], corpus: PassageCorpus, settings: SelectSettings) -> list[str]:
+    """The pool, less the band where that is dropped, and others that the seed draws up to the wanted size."""
+    pool: dict[str, set[str]] = {}
+    for verdicts in pools:
+        for passage, verdict in verdicts.items():
+            pool.setdefault(passage, set()).add(verdict)
+    left_out = {
+        name for name, seen in pool.items() if settings.band == "drop" and BAND in seen and POSITIVE not in seen
+    }
+    inside = set(pool) - left_out
+    rest = [passage.id for passage in corpus.passages if passage.id not in pool]
+    if settings.corpus:
+        rest = sorted(rest, key=lambda name: _draw(settings.seed, name))[: max(0, settings.corpus - len(inside))]
+    inside.update(rest)
+    return [passage.id for passage in corpus.passages if passage.id in inside]
+
+
+def _draw(seed: int, name: str) -> bytes:
+    return hashlib.blake2b(f"{seed}\t{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _splits(selection: Selection, corpus: PassageCorpus, settings: SelectSettings) -> dict[str, str]:
+    """Questions that share a document, as source or as positive, lie in one split; the seed draws groups for dev."""
+    held = draw_groups(_groups(selection, corpus), settings.dev, settings.seed)
+    return {question.id: DEV if question.id in held else TEST for question in selection.questions}
+
+
+def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
+    """Return whole groups of questions that make up a share of them, drawn by the seed."""
+    members: dict[str, list[str]] = {}
+    for question, root in groups.items():
+        members.setdefault(root, []).append(question)
+    wanted = share * len(groups)
+    held: set[str] = set()
+    for root in sorted(members, key=lambda name: _draw(seed, name)):
+        # A group is held out where that brings the number nearer to what is wanted.
+        if abs(len(held) + len(members[root]) - wanted) < abs(len(held) - wanted):
+            held.update(members[root])
+    return held
+
+
+def _groups(selection: Selection, corpus: PassageCorpus) -> dict[str, str]:
+    """For each question the first of those that it shares documents with, directly or through others."""
+    shared: dict[str, list[str]] = {}
+    for question in selection.questions:
+        positives = [corpus.passage(passage).document for passage in selection.positives(question.id)]
+        shared[question.id] = [*corpus.source_documents(question), *question.sources, *positives]
+    return join_groups(shared)
+
+
+def join_groups(shared: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:
+    """Return for each question one of those that have something in common with it, directly or through others.
+
+    >>> join_groups({"a": [1], "b": [2], "c": [1, 3], "d": [3]})
+    {'a': 'a', 'b': 'b', 'c': 'a', 'd': 'a'}
+    """
+    parent = {name: name for name in shared}
+
+    def root(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    owner: dict[Hashable, str] = {}
+    for name, things in shared.items():
+        for thing in things:
+            parent[root(name)] = root(owner.setdefault(thing, name))
+    return {name: root(name) for name in parent}

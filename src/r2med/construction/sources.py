@@ -1,0 +1,235 @@
+"""Questions and documents that a plan takes from the hub: `hf:ORG/NAME/FILE`, or `hf:ORG/NAME` for a whole corpus.
+
+A revision may stand behind an @. What was fetched once is read from this machine from then on, and the finished task
+says which commit it was made of.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from r2med.construction.items import Document, Question
+from r2med.construction.plan import PLAN, BuildPlan, DocumentSource, QuestionSource
+from r2med.data.layout import choose_part, listing
+from r2med.data.loader import HUB
+from r2med.data.problems import ERROR, Findings
+from r2med.data.rows import Row, read_rows
+from r2med.data.tasks import HUB_PREFIX
+from r2med.data.texts import read_documents
+from r2med.errors import DataError, suggest
+from r2med.formatting import describe, shorten
+from r2med.store.hub import Snapshot
+
+_PLACE = re.compile(rf"{HUB_PREFIX}([^/@\s]+/[^/@\s]+)(?:/([^@]+))?(?:@(\S+))?")
+
+
+class HubPlace(NamedTuple):
+    """A file of a dataset on the hub, or all of it."""
+
+    repo: str
+    file: str
+    """Empty for the repository itself."""
+    revision: str
+
+
+def hub_place(text: str) -> HubPlace | None:
+    """What a path of a plan names on the hub; None for a path of this machine.
+
+    >>> hub_place("hf:org/exams/data/train.parquet@v2")
+    HubPlace(repo='org/exams', file='data/train.parquet', revision='v2')
+    """
+    if not text.startswith(HUB_PREFIX):
+        return None
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise DataError(f"{text}: not a place on the hub; write {HUB_PREFIX}ORG/NAME/FILE or {HUB_PREFIX}ORG/NAME")
+    return HubPlace(match[1], match[2] or "", match[3] or "main")
+
+
+def fetch_sources(plan: BuildPlan) -> BuildPlan:
+    """The plan with what it takes from the hub on this machine, and a note of where that came from."""
+    origins: dict[str, str] = {}
+    questions, documents = (hub_place(source.path.as_posix()) for source in (plan.questions, plan.documents))
+    if questions is not None:
+        if not questions.file:
+            raise DataError(f"{plan.folder / PLAN}: [questions] path must name a file: hf:{questions.repo}/FILE")
+        snapshot = _fetch_files(questions, [questions.file])
+        origins["questions"] = _origin(questions, snapshot)
+        plan = replace(plan, questions=replace(plan.questions, path=snapshot.folder / questions.file))
+    if documents is not None:
+        snapshot = _fetch_files(documents, [documents.file]) if documents.file else _fetch_corpus(documents)
+        origins["documents"] = _origin(documents, snapshot)
+        plan = replace(plan, documents=replace(plan.documents, path=snapshot.folder / documents.file))
+    return replace(plan, origins=origins)
+
+
+def _origin(place: HubPlace, snapshot: Snapshot) -> str:
+    return f"{HUB_PREFIX}{place.repo}{'/' * bool(place.file)}{place.file}@{snapshot.commit}"
+
+
+def _fetch_files(place: HubPlace, names: list[str]) -> Snapshot:
+    cached = HUB.cached(place.repo, place.revision)
+    if cached is not None and all((cached.folder / name).is_file() for name in names):
+        return cached
+    revision = place.revision if cached is None else cached.commit
+    known = HUB.names(place.repo, revision)
+    for name in names:
+        if name not in known:
+            raise DataError(f"{place.repo} at {revision} has no file {name!r}")
+    return HUB.download(place.repo, revision, names)
+
+
+def _fetch_corpus(place: HubPlace) -> Snapshot:
+    cached = HUB.cached(place.repo, place.revision)
+    if cached is not None and _documents(cached.folder):
+        return cached
+    names = HUB.names(place.repo, place.revision)
+    chosen = choose_part("documents", sorted(names))
+    if not chosen:
+        advice = f"name its file: {HUB_PREFIX}{place.repo}/FILE"
+        raise DataError(f"{place.repo} at {place.revision} has no documents in BEIR's or R2MED's layout; {advice}")
+    return _fetch_files(place, list(chosen))
+
+
+def _documents(folder: Path) -> bool:
+    chosen = choose_part("documents", listing(folder))
+    return bool(chosen) and all((folder / name).is_file() for name in chosen)
+
+
+TABLES = (".jsonl", ".gz", ".csv", ".tsv", ".parquet")
+"""The endings of tables; what is gzipped is JSON lines."""
+_EMPTY = "without text"
+
+
+def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, str]]:
+    """The questions of a file, and those that cannot be used by where they stand, with why."""
+    questions: dict[str, Question] = {}
+    unusable: dict[str, str] = {}
+    named = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
+    columns = [name for name in named if name]
+    for place, row in _rows(source.path, columns):
+        identifier, text, answer = (_text(row, name, place) for name in (source.id, source.question, source.answer))
+        why = _problem(identifier, text, answer, questions)
+        if why:
+            unusable[f"{place} {shorten(identifier)}" if identifier else place] = why
+            continue
+        options, sources = _several(row.get(source.options)), _several(row.get(source.source))
+        reasoning = _text(row, source.reasoning, place)
+        questions[identifier] = Question(identifier, text, answer, options, sources, text, reasoning=reasoning)
+    if not questions:
+        why = f": all {len(unusable):,} are {next(iter(unusable.values()))}" if len(set(unusable.values())) == 1 else ""
+        raise DataError(f"{source.path}: holds no question that can be used{why}")
+    return list(questions.values()), unusable
+
+
+def _problem(identifier: str, text: str, answer: str, known: Mapping[str, Question]) -> str:
+    if not identifier:
+        return "without an id"
+    if identifier in known:
+        return "with the id of another question"
+    if re.search(r"[\t\r\n]", identifier):
+        return "with a tab or line break in the id"
+    if not text:
+        return _EMPTY
+    return "" if answer else "without an answer"
+
+
+def read_table_documents(source: DocumentSource) -> list[Document]:
+    """The documents of a file, or of a folder in BEIR's or R2MED's layout."""
+    if source.path.is_dir():
+        return _folder_documents(source.path)
+    documents: dict[str, Document] = {}
+    columns = [name for name in (source.id, source.text, source.title, source.source) if name]
+    for place, row in _rows(source.path, columns):
+        identifier, title = _text(row, source.id, place), _text(row, source.title, place)
+        text, origin = _text(row, source.text, place), _text(row, source.source, place)
+        if not identifier:
+            raise DataError(f"{place}: a document without an id")
+        if identifier in documents and documents[identifier].text != text:
+            raise DataError(f"{place}: repeats the id {shorten(identifier)!r} with another text")
+        documents.setdefault(identifier, Document(identifier, title, text, origin))
+    return list(documents.values())
+
+
+def is_task_folder(path: Path) -> bool:
+    """Whether a folder has documents in BEIR's or R2MED's layout."""
+    return path.is_dir() and bool(choose_part("documents", listing(path)))
+
+
+def document_files(folder: Path) -> list[Path]:
+    """The files of a folder in BEIR's or R2MED's layout that hold its documents."""
+    return [folder / name for name in choose_part("documents", listing(folder))]
+
+
+def _folder_documents(folder: Path) -> list[Document]:
+    found = Findings()
+    table = read_documents(document_files(folder), found)
+    found.raise_errors(folder)
+    return [Document(identifier, "", text, "") for identifier, text in table.column()]
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """The rows of a table with their places; the columns that are named must be there."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix not in TABLES:
+        raise DataError(f"{path}: not a table; expected {', '.join(TABLES[:-1])} or {TABLES[-1]}")
+    found = Findings()
+    numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, found)
+    seen: set[str] = set()
+    name = path.name
+    for number, row in numbered:
+        if not seen:
+            _check_columns(f"{path}:{number}", row, columns)
+        seen.update(row)
+        yield f"{name}:{number}", row
+    for problem in found.of(ERROR):
+        raise DataError(str(problem))
+    if not seen:
+        raise DataError(f"{path}: holds no rows")
+
+
+def _check_columns(place: str, row: Row, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in row:
+            raise DataError(f"{place}: no column {name!r}{suggest(name, row)}; the plan says which column holds what")
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8: byte 0x{error.object[error.start]:02x}; save it as UTF-8") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
+    try:
+        for row in reader:
+            if None in row:
+                raise DataError(f"{path}:{reader.line_num}: more cells than the header has columns")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not readable as CSV: {error}") from error
+
+
+def _text(row: Row, column: str, place: str) -> str:
+    """A cell as text; what is not there is empty."""
+    value = row.get(column)
+    if isinstance(value, bool | list | dict):
+        raise DataError(f"{place}: {column} must be a text, not {describe(value)}")
+    return "" if value is None else str(value).strip()
+
+
+def _several(value: object) -> tuple[str, ...]:
+    """A cell with several texts: a list, an object, or a text with lines or bars between."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return tuple(str(part).strip() for part in value if part is not None and str(part).strip())
+    return tuple(part.strip() for part in re.split(r"[\n|]", str(value or "")) if part.strip())

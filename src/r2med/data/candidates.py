@@ -1,0 +1,97 @@
+"""The candidate lists that lie beside a nano set, as runs that a reranker can start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from r2med.data.dataset import Collection
+from r2med.data.layout import config_files, listing
+from r2med.data.loader import fetch_config
+from r2med.data.manifests import read_manifest
+from r2med.data.problems import Findings, Spot
+from r2med.data.qrels import QUERY_FIELDS
+from r2med.data.rows import read_rows
+from r2med.data.run import Run
+from r2med.data.tasks import candidate_configs
+from r2med.errors import DataError, suggest
+from r2med.formatting import describe, shorten
+
+LIST_FIELDS = ("corpus-ids", "corpus_ids")
+
+
+def candidates(collection: Collection, kind: str) -> Run:
+    """The candidates of a nano task's queries: `bm25`, `dense` or `hybrid`, from its folder or from the hub.
+
+    Lists are stored in order without scores; a document's score is how many places it stands above the end.
+    """
+    files = candidate_files(collection, kind)
+    found = Findings()
+    lists = _read(files, collection, found)
+    found.raise_errors(collection.task.name)
+    absent = [query for query in collection.queries.ids if query not in lists]
+    if absent:
+        raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
+    ranked = ((query, lists[query]) for query in collection.queries.ids)
+    return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
+
+
+def offered(collection: Collection) -> list[str]:
+    """The kinds of candidates that a nano task has."""
+    if collection.task.hub:
+        return list(candidate_configs())
+    folder = collection.origin
+    return [kind for kind in candidate_configs() if folder is not None and _beside(collection, folder, kind)]
+
+
+def candidate_files(collection: Collection, kind: str) -> list[Path]:
+    """The files that hold a task's candidates of a kind, fetched where they must be."""
+    if kind not in candidate_configs():
+        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
+    task, folder = collection.task, collection.origin
+    if folder is None:
+        raise DataError(f"{task.name} was not read from a folder, so no candidates lie beside it")
+    built = read_manifest(folder)
+    if built is not None and kind not in built.configs:
+        raise DataError(f"{folder}: built without {kind} candidates; it has {', '.join(built.configs)}")
+    config = _config(folder, kind)
+    files = _beside(collection, folder, kind)
+    if files:
+        return files
+    if not task.hub:
+        raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
+    # The folder of a download is named by its commit: the lists must come from the same one as the documents.
+    return fetch_config(replace(task, revision=folder.name), config)
+
+
+def _config(folder: Path, kind: str) -> str:
+    """The config of a kind: as published, or as the one who built the set named it."""
+    built = read_manifest(folder)
+    return (built.configs if built else candidate_configs()).get(kind, candidate_configs()[kind])
+
+
+def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
+    config = _config(folder, kind)
+    return [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
+
+
+def _read(files: Sequence[Path], collection: Collection, found: Findings) -> dict[str, list[str]]:
+    """The list of each query, with every defect noted."""
+    lists: dict[str, list[str]] = {}
+    for file in files:
+        for line, row in read_rows(file, found):
+            spot = Spot(file, line, found)
+            query = next((row[name] for name in QUERY_FIELDS if name in row), None)
+            ids = next((row[name] for name in LIST_FIELDS if name in row), None)
+            if not isinstance(query, str) or not isinstance(ids, list):
+                spot.note("wrong-type", f"expected a query id and a list of document ids, found {describe(query)}")
+                continue
+            unknown = [name for name in ids if type(name) is not str or name not in collection.documents.position]
+            if unknown:
+                spot.note("unknown-document", f"lists {describe(unknown[0])}, which does not exist")
+            elif len(set(ids)) < len(ids) or query in lists:
+                spot.note("conflicting-id", f"a document or the query {shorten(query)!r} is listed twice")
+            else:
+                lists[query] = ids
+    return lists

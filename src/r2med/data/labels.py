@@ -1,0 +1,85 @@
+"""Tables of labels: a class for each query, by which results can be sliced.
+
+Labelling queries: a language model is asked for one of a few classes, and taken at its word only if it names one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from r2med.errors import DataError
+from r2med.store.files import write_file
+
+POSITIVE, BAND, NEGATIVE, UNJUDGED = "positive", "band", "negative", "unjudged"
+
+PAIR = ["query_id", "passage_id"]
+"""The columns that name a pair in judgements of a build."""
+
+
+def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
+    """Return what the judges of a build say of each pair, by its `judgements.parquet`; None for any other file.
+
+    The band counts as 0, as in the task itself; a pair that no judge could be read on is left out.
+    """
+    try:
+        if path.suffix != ".parquet" or not {*PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
+            return None
+        rows = pl.read_parquet(path, columns=[*PAIR, "verdict"]).unique(PAIR, keep="first", maintain_order=True)
+    except (OSError, pl.exceptions.PolarsError):
+        # Whoever reads judgements of other kinds says what is wrong.
+        return None
+    found: dict[str, dict[str, int]] = {}
+    for query, passage, verdict in rows.filter(pl.col("verdict") != UNJUDGED).iter_rows():
+        found.setdefault(query, {})[passage] = int(verdict == POSITIVE)
+    return found
+
+
+_HEADERS = {"query", "id", "_id", "qid", "query_id", "query-id"}
+_COLUMNS = ("task", "query", "label")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A label for each of some queries. Ids are local to a task; a label without a task is for any."""
+
+    found: Mapping[tuple[str, str], str]
+
+    def of(self, task: str, query: str) -> str:
+        """A query's label, empty when it has none."""
+        return self.found.get((task, query)) or self.found.get(("", query), "")
+
+
+def read_labels(path: Path) -> Labels:
+    """A table with tabs between its columns: task, query, label; or query, label. A line of headings may come first."""
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise DataError(f"{path}: cannot be read: {reason}") from error
+    found: dict[tuple[str, str], str] = {}
+    for number, line in enumerate(lines, 1):
+        cells = line.removesuffix("\r").split("\t")
+        if cells == [""] or (number == 1 and cells[-2:-1] and cells[-2].casefold() in _HEADERS):
+            continue
+        if len(cells) not in (2, 3) or not all(cells[-2:]):
+            raise DataError(f"{path}:{number}: expected task, query and label (or query and label) with tabs between")
+        task, query, label = ["", *cells][-3:]
+        if found.setdefault((task, query), label) != label:
+            raise DataError(f"{path}:{number}: query {query!r} has the label {found[task, query]!r} above")
+    if not found:
+        raise DataError(f"{path}: holds no labels")
+    return Labels(found)
+
+
+def write_labels(path: Path, labels: Iterable[tuple[str, str, str]]) -> None:
+    """Write rows of task, query and label, as `read_labels` reads them."""
+    rows = list(labels)
+    for cell in (cell for row in rows for cell in row):
+        if re.search(r"[\t\r\n]", cell):
+            raise DataError(f"{cell!r} holds a tab or a line break and cannot stand in a table of labels")
+    write_file(path, "".join("\t".join(row) + "\n" for row in (_COLUMNS, *rows)), parents=True)

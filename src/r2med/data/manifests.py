@@ -1,0 +1,91 @@
+"""What a built nano set says of itself: the manifest `nano.json` beside its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from r2med.errors import DataError
+
+MANIFEST = "nano.json"
+FORMAT = 1
+_TEXTS = ("base", "family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
+_COUNTS = ("queries", "documents", "qrels")
+
+
+class NanoSet(NamedTuple):
+    """The manifest of a nano set.
+
+    >>> NanoSet({"format": 1, "splits": {"NanoMine": {"task": {"noun": "letter"}}}}).facts("NanoMine")
+    {'noun': 'letter'}
+    """
+
+    content: Mapping[str, Any]
+
+    def name(self, split: str) -> str:
+        """The split's own name; the only one there is, whatever it is asked for by."""
+        names = list(self.content["splits"])
+        return names[0] if len(names) == 1 else split
+
+    def split(self, split: str) -> Mapping[str, Any]:
+        """What is said of a split."""
+        found: Mapping[str, Any] = self.content["splits"].get(self.name(split), {})
+        return found
+
+    def facts(self, split: str) -> dict[str, Any]:
+        """What the task of a split is: the words of its prompts, and how much there should be of each part."""
+        stated = self.split(split).get("task", {})
+        texts = {name: stated[name] for name in _TEXTS if isinstance(stated.get(name), str)}
+        return texts | {name: stated[name] for name in _COUNTS if isinstance(stated.get(name), int)}
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """The candidate lists that were written: what they are called here, and their config."""
+        lists: Mapping[str, Mapping[str, Any]] = self.content.get("candidates", {})
+        return {kind: str(each["config"]) for kind, each in lists.items()}
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """By which parameters it was built."""
+        found: Mapping[str, Any] = self.content.get("recipe", {})
+        return found
+
+    def safeguards(self, split: str) -> Mapping[str, str]:
+        """Queries whose hybrid list ends in a relevant document that no system had found, and that document."""
+        found: Mapping[str, str] = self.split(split).get("safeguards", {})
+        return found
+
+
+def read_manifest(folder: Path) -> NanoSet | None:
+    """The manifest of a folder; None where nobody built a nano set."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        content = orjson.loads(file.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DataError(f"{file}: cannot be read: {error}; build the nano set again") from error
+    if not isinstance(content, dict) or not isinstance(content.get("splits"), dict):
+        raise DataError(f"{file}: is not the manifest of a nano set; move it away or build the set again")
+    if content.get("format") != FORMAT:
+        numbers = f"format {content.get('format')}, this version has {FORMAT}"
+        raise DataError(f"{file}: made by another version of r2med ({numbers}); build the nano set again")
+    return NanoSet(content)
+
+
+TRANSLATION = "translation.json"
+
+
+def read_translation(folder: Path) -> dict[str, str]:
+    """The language of a folder's questions and the task that they are translated from; empty where they are not."""
+    file = folder / TRANSLATION
+    if not file.is_file():
+        return {}
+    try:
+        stated = orjson.loads(file.read_bytes())
+        return {"language": str(stated["language"]), "translates": str(stated["source"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""Formats of run files: JSON lines, parquet and TREC."""

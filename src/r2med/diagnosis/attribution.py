@@ -1,0 +1,280 @@
+"""Deciding causes from what can be checked, and not from guesses.
+
+Each relevant document of a query is asked, in this order: is it among the first 10? Among the first 100 (`deep_cutoff`
+for small collections)? Was nothing usable generated for its query? Would the same retriever have found it with the gold
+answer, joined as it joins any generated text? Does most of what it shares with the answer lie beyond what the
+encoder reads?
+
+What an encoder never reads: whether the part of a document that matches the answer was cut off.
+
+Only a system whose every retriever is an encoder with a limit can cut anything off; of several the one that reads
+furthest counts.
+
+Diagnoses that were made before: a run never changes, so neither do its causes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
+from r2med.diagnosis.causes import Cause, Diagnosis, Placed, QueryCause
+from r2med.diagnosis.gap import Rarity, bare, measured, searches, with_answer
+from r2med.encode.encoder import Encoder, Role
+from r2med.errors import R2medError
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.joins import usable
+from r2med.pipeline.loaded_runs import TOP, LoadedRun
+from r2med.pipeline.stage import Expander, Retriever, own_documents
+from r2med.pipeline.system import System
+from r2med.retrieve.dense import Dense
+from r2med.retrieve.fusion import Fusion, Views
+from r2med.runs.ledger import Entry, Ledger
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key, is_unchanged
+
+Wanted = Mapping[str, Sequence[str]]
+"""Query id to documents."""
+_NO_ANSWER = "the task has no answer to it"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """All that decides a task's causes, beside the run itself."""
+
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Queries for which nothing usable was generated, and why."""
+    oracle: Run | None = None
+    """What the search with gold answers found."""
+    oracle_id: str = ""
+    untried: str = ""
+    """Why there is no search with gold answers."""
+    beyond: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+def diagnose(opened: LoadedRun, ledger: Ledger, engine: Engine | None = None) -> Diagnosis:
+    """The cause of every query of a run. The search with gold answers is made when it is needed, and kept."""
+    return load_cached_diagnosis(opened.entry, ledger) or save_diagnosis(
+        opened.entry, attribute_failures(opened, ledger, engine)
+    )
+
+
+def attribute_failures(opened: LoadedRun, ledger: Ledger, engine: Engine | None) -> Diagnosis:
+    """Decide the cause of every query of a run, computing what is needed for it."""
+    system = System.parse(opened.entry.system)
+    failed = _failed(system, opened)
+    missing = {query: documents for query, documents in _missing(opened).items() if query not in failed}
+    facts = replace(_facts(system, opened, missing, ledger, engine), failed=failed)
+    queries = [_query(query, opened, facts) for query in opened.positives]
+    return Diagnosis(opened.system, opened.entry.task, opened.deep, queries, facts.oracle_id, _notes(system, opened))
+
+
+def _failed(system: System, opened: LoadedRun) -> dict[str, str]:
+    """Queries that an expander left without a usable text. A reranker's failures lose no document."""
+    if system.oracle or not any(isinstance(stage, Expander) for stage in system.walk()):
+        return {}
+    return {
+        query: reason for query, reason in opened.incomplete.items() if not usable(opened.generations.get(query, ()))
+    }
+
+
+def _missing(opened: LoadedRun) -> dict[str, list[str]]:
+    """The relevant documents that are not found at all, of each query that has such."""
+    found: dict[str, list[str]] = {}
+    for query in opened.positives:
+        reached = set(opened.found(query, opened.deep))
+        missing = [document for document in opened.positives[query] if document not in reached]
+        if missing:
+            found[query] = missing
+    return found
+
+
+def _facts(system: System, opened: LoadedRun, missing: Wanted, ledger: Ledger, engine: Engine | None) -> _Facts:
+    """Search with the gold answers, and see what of the documents still missing the encoder reads."""
+    answered = {query: documents for query, documents in missing.items() if _answer(opened, query)}
+    if not answered:
+        return _Facts(untried=_NO_ANSWER)
+    if not searches(system):
+        return _Facts(untried="its lists are stored, and nothing else can be searched with")
+    result = measured(with_answer(system), opened.dataset, engine)
+    run = ledger.run(ledger.get(result.run_id))
+    lost = {
+        query: [document for document in documents if document not in run[query].documents[: opened.deep]]
+        for query, documents in answered.items()
+    }
+    beyond = beyond_reach(system, opened.dataset, lost)
+    return _Facts(oracle=run, oracle_id=result.run_id, untried=_NO_ANSWER, beyond=beyond)
+
+
+def _answer(opened: LoadedRun, query: str) -> str:
+    return opened.dataset.gold.answers.get(query, "").strip()
+
+
+def _query(query: str, opened: LoadedRun, facts: _Facts) -> QueryCause:
+    ranks = _ranks(opened.run, query)
+    tried = facts.oracle if _answer(opened, query) else None
+    oracle = _ranks(tried, query) if tried is not None else {}
+    # Where the search itself failed, no document was looked for.
+    unsearched = opened.incomplete.get(query, "") if query in opened.entry.record.unsearched else ""
+    placed = []
+    for document in opened.positives[query]:
+        rank, beyond = ranks.get(document), facts.beyond.get((query, document))
+        cause = Cause.UNDECIDED
+        if rank is not None and rank <= opened.deep:
+            cause = Cause.FOUND if rank <= TOP else Cause.LOW
+        elif query in facts.failed:
+            cause = Cause.LOST
+        elif tried is not None and not unsearched:
+            cause = _beyond_this_run(oracle.get(document), beyond, opened.deep)
+        placed.append(Placed(document, cause, rank, oracle.get(document), beyond))
+    made = QueryCause(query, tuple(placed), facts.failed.get(query, ""))
+    return QueryCause(query, made.positives, unsearched or facts.untried) if made.cause is Cause.UNDECIDED else made
+
+
+def _beyond_this_run(oracle_rank: int | None, beyond: float | None, deep: int) -> Cause:
+    if oracle_rank is not None and oracle_rank <= deep:
+        return Cause.BRIDGE
+    return Cause.TRUNCATED if beyond is not None and beyond > MOST else Cause.UNREACHABLE
+
+
+def _ranks(run: Run, query: str) -> dict[str, int]:
+    return {document: rank for rank, document in enumerate(run[query].documents, 1)} if query in run else {}
+
+
+def _notes(system: System, opened: LoadedRun) -> tuple[str, ...]:
+    depth, task, found = system.retriever.depth, opened.entry.task, []
+    if depth < opened.deep:
+        found.append(f"{task}: lists of {depth} documents, so that nothing is found deeper")
+    searching = [stage for stage in system.walk() if isinstance(stage, Retriever)]
+    dropped = frozenset[str]().union(*(stage.dropped_copies(opened.dataset.collection) for stage in searching))
+    if dropped:
+        found.append(f"{task}: {own_documents(len(dropped))} left out of its list")
+    return tuple(found)
+
+
+MOST = 0.5
+"""A document counts as truncated away when more than this share of what it has in common with the answer is cut."""
+_WORD_END = re.compile(r"\S(?=\s|$)")
+
+
+def beyond_reach(system: System, dataset: Dataset, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
+    """For documents that some encoder reads only in part: how much of what they share with the answer it never reads.
+
+    The share is of weight, each term counted once by its rarity; a term that also stands in what is read is not lost.
+    Documents that are read whole, or have no term of the answer, are left out.
+    """
+    encoders = _encoders(system, dataset)
+    names = list(dict.fromkeys(document for documents in wanted.values() for document in documents))
+    if not encoders or not names:
+        return {}
+    texts = [dataset.collection.documents.text(name) for name in names]
+    read = [max(prefixes, key=len) for prefixes in zip(*(read_part(each, texts) for each in encoders), strict=True)]
+    cut = {name: (part, text) for name, part, text in zip(names, read, texts, strict=True) if len(part) < len(text)}
+    rarity = Rarity.of(dataset.collection.documents) if cut else None
+    shares: dict[tuple[str, str], float] = {}
+    for query, documents in wanted.items():
+        for document in documents:
+            if rarity is not None and document in cut:
+                share = _unread_share(dataset.gold.answers[query], *cut[document], rarity)
+                if share is not None:
+                    shares[query, document] = share
+    return shares
+
+
+def _encoders(system: System, dataset: Dataset) -> list[Encoder]:
+    """The encoders of a system that searches with nothing else, none when one of them reads everything."""
+    searching = [stage for stage in bare(system).walk() if isinstance(stage, Retriever)]
+    leaves = [stage for stage in searching if not isinstance(stage, Fusion | Views)]
+    encoders = [stage.encoder(dataset.task) for stage in leaves if isinstance(stage, Dense)]
+    limited = all(encoder.limit(Role.DOCUMENT) for encoder in encoders)
+    return encoders if limited and len(encoders) == len(leaves) else []
+
+
+def _unread_share(answer: str, read: str, text: str, rarity: Rarity) -> float | None:
+    shared = rarity.terms(answer) & rarity.terms(text)
+    share = rarity.share(shared, rarity.terms(read))
+    return None if share is None else 1 - share
+
+
+def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
+    """The longest start of each text, up to the end of a word, that the encoder reads as a document."""
+    limit = encoder.limit(Role.DOCUMENT)
+    if not limit:
+        return list(texts)
+    ends = [[0, *(match.end() for match in _WORD_END.finditer(text))] for text in texts]
+    fits = [0] * len(texts)
+    tokens = encoder.lengths(texts, Role.DOCUMENT).tolist()
+    too_long = [len(places) if count > limit else 0 for places, count in zip(ends, tokens, strict=True)]
+    # All texts are halved in step, so that the tokenizer is asked about many at a time.
+    while open_places := [place for place in range(len(texts)) if too_long[place] - fits[place] > 1]:
+        middles = [(fits[place] + too_long[place]) // 2 for place in open_places]
+        starts = [texts[place][: ends[place][middle]] for place, middle in zip(open_places, middles, strict=True)]
+        counts = encoder.lengths(starts, Role.DOCUMENT).tolist()
+        for place, middle, count in zip(open_places, middles, counts, strict=True):
+            if count <= limit:
+                fits[place] = middle
+            else:
+                too_long[place] = middle
+    return [
+        text[: places[fit]] if count > limit else text
+        for text, places, fit, count in zip(texts, ends, fits, tokens, strict=True)
+    ]
+
+
+FORMAT = 1
+"""Changes when causes are decided or written otherwise."""
+_KIND = "causes"
+_FILE = "diagnosis.json"
+
+
+def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
+    """What was found out about a run before; None when nothing was, or the search it rests on was forgotten."""
+    cache, key = Cache.default(), _key(entry)
+    folder = cache.root / _KIND / key
+    if not cache.has(_KIND, key) or not is_unchanged(folder):
+        return None
+    try:
+        found = _diagnosis(orjson.loads((folder / _FILE).read_bytes()))
+        if found.oracle:
+            ledger.get(found.oracle)
+    except (OSError, ValueError, KeyError, TypeError, R2medError):
+        return None
+    return replace(found, system=entry.name)
+
+
+def save_diagnosis(entry: Entry, found: Diagnosis) -> Diagnosis:
+    """Remember a diagnosis, in place of one that can no longer be used."""
+    content = orjson.dumps(found.as_dict())
+
+    def write(folder: Path) -> None:
+        (folder / _FILE).write_bytes(content)
+
+    cache, key = Cache.default(), _key(entry)
+    cache.drop(_KIND, key)
+    cache.keep(_KIND, key, write)
+    return found
+
+
+def _key(entry: Entry) -> str:
+    # A run that was made again under the same key is another run.
+    return cache_key(run=entry.key, created=(entry.created, entry.seconds), format=FORMAT)
+
+
+def _diagnosis(made: Mapping[str, Any]) -> Diagnosis:
+    """The inverse of `Diagnosis.as_dict`."""
+    queries = [
+        QueryCause(row["query"], tuple(map(_placed, row["positives"])), row["reason"]) for row in made["queries"]
+    ]
+    notes = tuple(made["notes"])
+    return Diagnosis(made["system"], made["task"], made["deep_cutoff"], queries, made["oracle_run"], notes)
+
+
+def _placed(row: Mapping[str, Any]) -> Placed:
+    return Placed(**{**row, "cause": Cause(row["cause"])})

@@ -1,0 +1,214 @@
+"""The causes of failure: what became of each query, and the shares of causes over tasks and between systems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.formatting import counted
+from r2med.measure.bootstrap import Interval, average_intervals
+from r2med.runs.viewable import Viewable
+
+
+class Cause(Enum):
+    """What became of a query or of one of its relevant documents, the nearest to success first."""
+
+    FOUND = "found"
+    LOW = "ranked low"
+    LOST = "generation failed"
+    BRIDGE = "bridge missing"
+    TRUNCATED = "truncated away"
+    UNREACHABLE = "out of reach"
+    UNDECIDED = "undecided"
+
+    @property
+    def meaning(self) -> str:
+        """The cause in a sentence."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Mapping[Cause, str] = {
+    Cause.FOUND: "among the first 10",
+    Cause.LOW: "found, but below the first 10: a failure of ranking",
+    Cause.LOST: "not found, and nothing usable was generated for the query",
+    Cause.BRIDGE: "not found, but it is when the gold answer is searched with: a failure of reasoning",
+    Cause.TRUNCATED: "not found even so, and what it shares with the answer lies beyond what the encoder reads",
+    Cause.UNREACHABLE: "not found even so: a failure of the index or the vocabulary",
+    Cause.UNDECIDED: "not found, and there is no gold answer to try",
+}
+_ORDER = list(Cause)
+LEVELS: Mapping[str, str] = {
+    "queries": "of queries, by the relevant document that came nearest",
+    "documents": "of relevant documents, averaged over queries",
+}
+"""Of what shares are taken."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where one relevant document ended up."""
+
+    document: str
+    cause: Cause
+    rank: int | None
+    """Its place in the list, from 1; None when it is not in it."""
+    oracle_rank: int | None = None
+    """Its place when the gold answer is searched with, where that was tried."""
+    beyond: float | None = None
+    """The share of what it has in common with the answer, by weight, that the encoder never reads."""
+
+
+@dataclass(frozen=True)
+class QueryCause:
+    """What became of a query."""
+
+    query: str
+    positives: tuple[Placed, ...]
+    """Its relevant documents, one at least."""
+    reason: str = ""
+    """Why a generation failed, or why nothing can be decided."""
+
+    @property
+    def cause(self) -> Cause:
+        """That of the document that came nearest."""
+        return min((placed.cause for placed in self.positives), key=_ORDER.index)
+
+    @cached_property
+    def summary(self) -> str:
+        """What became of all its relevant documents, in words.
+
+        >>> places = [Placed("a", Cause.FOUND, 1), Placed("b", Cause.LOW, 20), Placed("c", Cause.LOW, 30)]
+        >>> QueryCause("q", tuple(places)).summary, QueryCause("q", tuple(places[:1])).summary
+        ('1 of 3 found · 2 ranked low', 'found')
+        """
+        counts = Counter(placed.cause for placed in self.positives)
+        first, *others = ((counts[cause], cause.value) for cause in _ORDER if counts[cause])
+        if len(self.positives) == 1:
+            return first[1]
+        return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
+
+    @property
+    def all_found(self) -> bool:
+        """Whether nothing is missing."""
+        return all(placed.cause is Cause.FOUND for placed in self.positives)
+
+    def moves(self, other: QueryCause) -> list[tuple[Cause, Cause]]:
+        """What became of each relevant document here, and what in another system."""
+        later = {placed.document: placed.cause for placed in other.positives}
+        return [(placed.cause, later[placed.document]) for placed in self.positives]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        placed = [asdict(each) | {"cause": each.cause.value} for each in self.positives]
+        return {"query": self.query, "cause": self.cause.value, "reason": self.reason, "positives": placed}
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Viewable):
+    """The causes of one system on one task."""
+
+    system: str
+    task: str
+    deep: int
+    """How deep a document may stand and still count as found at all."""
+    queries: Sequence[QueryCause]
+    oracle: str = ""
+    """The run of the ledger that searched with the gold answers; empty where none was needed or possible."""
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = Counter(each.cause for each in self.queries)
+        shares = ", ".join(f"{counts[cause]} {cause.value}" for cause in _ORDER if counts[cause])
+        return (
+            f"Diagnosis({self.system!r} on {self.task!r}, {counted(len(self.queries), 'query', 'queries')}: {shares})"
+        )
+
+    @cached_property
+    def by_query(self) -> Mapping[str, QueryCause]:
+        """The same by the query's id."""
+        return {each.query: each for each in self.queries}
+
+    @cached_property
+    def occurring(self) -> Set[Cause]:
+        """The causes of all its relevant documents."""
+        return {placed.cause for query in self.queries for placed in query.positives}
+
+    def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
+        """For each cause and query: 1 or 0 whether it has it; of `documents`, the share of its relevant ones."""
+        if of == "queries":
+            causes = [[query.cause] for query in self.queries]
+        else:
+            causes = [[placed.cause for placed in query.positives] for query in self.queries]
+        return {cause: np.array([own.count(cause) / len(own) for own in causes]) for cause in Cause}
+
+    def shares(self, of: str = "queries") -> dict[Cause, float]:
+        """The share of queries, or of relevant documents averaged over queries, with each cause; they sum to 1."""
+        return {cause: float(values.mean()) for cause, values in self.columns(of).items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "system": self.system,
+            "task": self.task,
+            "deep_cutoff": self.deep,
+            "shares": {of: {cause.value: share for cause, share in self.shares(of).items()} for of in LEVELS},
+            "oracle_run": self.oracle,
+            "notes": list(self.notes),
+            "queries": [query.as_dict() for query in self.queries],
+        }
+
+
+def mean_shares(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, float]:
+    """The shares over several tasks: the mean over tasks, as for any measure."""
+    tasks = [diagnosis.shares(of) for diagnosis in found]
+    return {cause: sum(each[cause] for each in tasks) / len(tasks) for cause in Cause}
+
+
+def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
+    """The shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
+    columns = [diagnosis.columns(of) for diagnosis in found]
+    return {cause: average_intervals([each[cause] for each in columns])[0] for cause in Cause}
+
+
+def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
+    """How the shares differ between two systems on the same tasks, paired by query, with 95% intervals."""
+    rows = [(a.columns(of), b.columns(of)) for a, b in zip(before, after, strict=True)]
+    return {cause: average_intervals([b[cause] - a[cause] for a, b in rows])[0] for cause in Cause}
+
+
+def moves(
+    before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries"
+) -> dict[tuple[Cause, Cause], int]:
+    """How many queries, or relevant documents, have which cause in the first system and which in the second.
+
+    The most frequent first.
+    """
+    counts: Counter[tuple[Cause, Cause]] = Counter()
+    for a, b in zip(before, after, strict=True):
+        later = {query.query: query for query in b.queries}
+        for query in a.queries:
+            other = later[query.query]
+            counts.update([(query.cause, other.cause)] if of == "queries" else query.moves(other))
+    return dict(counts.most_common())
+
+
+def summary(systems: Sequence[Sequence[Diagnosis]]) -> dict[str, Any]:
+    """The shape of `--json`: every diagnosis, the shares over tasks, and how they change against the last system."""
+    last = systems[-1]
+    return {
+        "diagnoses": [each.as_dict() for found in systems for each in found],
+        "overall": {found[0].system: _levels(partial(overall, found)) for found in systems},
+        "changes": {found[0].system: _levels(partial(changes, last, found)) for found in systems[:-1]},
+        "against": last[0].system if len(systems) > 1 else "",
+    }
+
+
+def _levels(shares: Callable[[str], Mapping[Cause, Interval]]) -> dict[str, dict[str, Any]]:
+    return {of: {cause.value: each._asdict() for cause, each in shares(of).items()} for of in LEVELS}

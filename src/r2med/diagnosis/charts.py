@@ -1,0 +1,119 @@
+"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
+
+Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from r2med.data.task_names import called, task_headings, task_names
+from r2med.diagnosis.causes import Cause, Diagnosis, mean_shares
+from r2med.diagnosis.gap import Gap
+from r2med.render.charts.kinds import (
+    _ANCHOR,
+    _TITLE,
+    ChartLine,
+    ChartPoint,
+    LineChart,
+    PairedChart,
+    PairedPanel,
+    Panel,
+    Series,
+    ShareChart,
+)
+from r2med.render.charts.svg import responsive
+from r2med.render.palette import fills
+from r2med.runs.ledger import Entry
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from r2med.diagnosis.truncation import Sensitivity
+
+
+def cause_chart(shares: Mapping[str, Mapping[Cause, float]], axis: str) -> ShareChart:
+    """The shares of causes, a bar a system; a cause has the same fill in every chart."""
+    used = [cause for cause in Cause if any(row.get(cause, 0.0) for row in shares.values())]
+    looks = dict(zip(Cause, fills(len(Cause)), strict=True))
+    series = [
+        Series(cause.value, looks[cause], [100 * row.get(cause, 0.0) for row in shares.values()]) for cause in used
+    ]
+    return ShareChart("What became of relevant documents", axis, list(shares), series)
+
+
+_GAP_MARKS: Mapping[str, ChartPoint] = {
+    "query-other": ChartPoint("query, other documents (chance)", 0, shape="bar", tone="soft"),
+    "query-positive": ChartPoint("query, relevant documents", 0, filled=False),
+    "answer-positive": ChartPoint("gold answer, relevant documents", 0, shape="diamond"),
+}
+
+
+def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
+    """For each task how near the query and the gold answer are to the relevant documents, by words and by meaning."""
+    sides = {"overlap": "lexical overlap x 100", "similarity": f"cosine x 100 ({gaps[0].encoder})"}
+    panels = [
+        PairedPanel(
+            axis,
+            [
+                [mark._replace(value=100 * near[pair].mean) for pair, mark in _GAP_MARKS.items() if pair in near]
+                for near in (getattr(gap, side) for gap in gaps)
+            ],
+        )
+        for side, axis in sides.items()
+    ]
+    return PairedChart("How near queries and answers are to relevant documents",
+                       list(task_headings([gap.task for gap in gaps]).values()), panels)  # fmt: skip
+
+
+def sensitivity_chart(found: Sensitivity) -> LineChart:
+    """The mean over tasks with the paired interval around it, and each task's own curve."""
+    lengths = [float(figure.max_length) for figure in found.figures]
+    lines = [ChartLine("mean over tasks" if len(found.longest.tasks) > 1 else "score", lengths, *_band(found))]
+    if len(found.longest.tasks) > 1:
+        lines += [
+            ChartLine(name, lengths, [100 * figure.tasks[task] for figure in found.figures])
+            for task, name in task_names(found.longest.tasks).items()
+        ]
+    title = f"{found.measure} of {found.system} by the tokens that are read"
+    shaded = f"shaded: 95% interval of the difference from {found.longest.max_length:,} tokens"
+    panels = [(f"{found.system}; {shaded}", lines)]
+    return LineChart(title, "tokens read", f"{found.measure} x 100", panels, doubling=True)
+
+
+def _band(found: Sensitivity) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+    """The averages, and where they may lie relative to that of the longest limit."""
+    last = found.longest.score
+    scores = [100 * figure.score for figure in found.figures]
+    low = [100 * (last + (figure.difference.low if figure.difference else 0.0)) for figure in found.figures]
+    high = [100 * (last + (figure.difference.high if figure.difference else 0.0)) for figure in found.figures]
+    return scores, low, high
+
+
+def system_causes(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
+    """The causes of several systems, each over the same tasks."""
+    shares = {system: mean_shares(diagnoses, "documents") for system, diagnoses in found.items()}
+    return _panels(shares, "averaged over queries and tasks")
+
+
+def task_causes(found: Sequence[Diagnosis]) -> list[Panel]:
+    """The causes of one system, task by task."""
+    names = [each.task for each in found]
+    shares = {called(each.task, names): each.shares("documents") for each in found}
+    return _panels(shares, "averaged over queries")
+
+
+def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[Panel]:
+    if not shares:
+        return []
+    used = [cause for cause in Cause if any(row.get(cause) for row in shares.values())]
+    meanings = " ".join(f"{cause.value.capitalize()}: {cause.meaning}." for cause in used)
+    note = f"What became of the relevant documents, % {averaged}. {meanings}"
+    return [Panel(_TITLE, note, responsive(cause_chart(shares, f"% of relevant documents, {averaged}")), _ANCHOR)]
+
+
+def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
+    """The systems whose causes are known on every task."""
+    made = {system: [library.causes(entry) for entry in by_task.values()] for system, by_task in runs.items()}
+    whole = {system: [each for each in found if each is not None] for system, found in made.items()}
+    return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}

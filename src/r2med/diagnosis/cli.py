@@ -1,0 +1,421 @@
+"""`r2med diagnose`: why does a system fail, and what would help?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from r2med.cli.execution import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.data.labels import read_labels, write_labels
+from r2med.data.loader import load
+from r2med.data.problems import Findings
+from r2med.data.task_names import GROUP_TITLES
+from r2med.data.tasks import resolve
+from r2med.data.texts import read_queries
+from r2med.diagnosis.attribution import diagnose
+from r2med.diagnosis.causes import Diagnosis, summary
+from r2med.diagnosis.charts import sensitivity_chart
+from r2med.diagnosis.complement import complementarity
+from r2med.diagnosis.coverage import coverage
+from r2med.diagnosis.gap import climb, floor_and_ceiling, measure_gap
+from r2med.diagnosis.labelling import Labelled, counts, label_queries, scheme
+from r2med.diagnosis.slices import cut, rows
+from r2med.diagnosis.tables import (
+    show_causes,
+    show_ceiling,
+    show_changes,
+    show_complement,
+    show_costs,
+    show_coverage,
+    show_gap,
+    show_sensitivity,
+    show_slices,
+)
+from r2med.diagnosis.truncation import measure_sensitivity
+from r2med.errors import R2medError, require_extra
+from r2med.llm.cards import find_model
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.executor.distributed import every_share, postponed_as
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.loaded_runs import open_shared
+from r2med.pipeline.named_runs import lacks, select, share
+from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.table import messages, output
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import Shared, by_group
+from r2med.store.jobs import DONE
+from r2med.store.progress import account
+from r2med.tuning.frontier import COSTS, frontier, price
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from r2med.data.dataset import Dataset, Texts
+    from r2med.pipeline.loaded_runs import LoadedRun
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest:
+    """What the user typed."""
+
+    runs: tuple[str, ...]
+    tasks: tuple[str, ...]
+    labels: Path | None
+    base: str
+    encoder: str
+    limit: int
+
+    def names(self, least: int, what: str) -> tuple[str, ...]:
+        """The runs, of which so many are needed at the least."""
+        if len(self.runs) < least:
+            raise click.UsageError(f"{what} needs {'a run' if least == 1 else f'{least} runs'}, by spec or id")
+        return self.runs
+
+
+class DiagnosisPart(NamedTuple):
+    """A part of a diagnosis."""
+
+    content: Callable[[], object]
+    """What JSON says of it."""
+    show: Callable[[Console], None]
+
+
+@click.command("diagnose", cls=ManyValues)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--against", metavar="RUN", help="Another run, whose shares are compared with the last RUN's.")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@click.option("--causes", is_flag=True, help="Causes of failure (the default).")
+@click.option("--gap", is_flag=True, help="How far queries are from their documents, and the ceiling.")
+@click.option("--complement", is_flag=True, help="What one system finds and another does not.")
+@click.option("--coverage", is_flag=True, help="Unjudged documents, and likely false negatives.")
+@click.option("--slices", is_flag=True, help="Scores by family, length, overlap and labels.")
+@click.option("--cost", is_flag=True, help="Score against money, tokens and seconds; all systems.")
+@click.option("--labels", type=click.Path(path_type=Path), metavar="FILE.tsv", help="Labels of queries, for --slices.")
+@click.option("--base", default="bm25", show_default=True, metavar="SYSTEM", help="Floor and ceiling of --gap.")
+@click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of --gap.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1), help="Rows that --coverage lists.")
+@json_option()
+def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Why does a system fail, and what would help? From the runs of the ledger; RUN is a spec or the id of a run.
+
+    Several parts can be asked for at a time; their JSON is then an object with a key for each.
+
+    \b
+    Examples:
+      r2med diagnose bm25
+      r2med diagnose "replay >> bm25" --against bm25 --tasks sample
+      r2med diagnose "replay >> bm25" --gap --tasks sample
+      r2med diagnose bm25 wordllama --complement
+      r2med diagnose bm25 --slices --labels body_system.tsv
+      r2med diagnose --cost --tasks sample
+    """
+    chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
+    asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
+    with Ledger() as ledger:
+        groups = _groups(asked, ledger)
+        found = {
+            group: {part: _PARTS[part](each, ledger, Engine(messages())) for part in chosen}
+            for group, each in groups.items()
+        }
+    if as_json:
+        contents = {group: _contents(parts) for group, parts in found.items()}
+        write_json(contents if len(contents) > 1 else next(iter(contents.values())))
+        return
+    console = output()
+    for group, parts in found.items():
+        if len(found) > 1:
+            console.print(GROUP_TITLES.get(group, group), style="bold", markup=False)
+        for part in parts.values():
+            part.show(console)
+
+
+def _contents(parts: Mapping[str, DiagnosisPart]) -> object:
+    """Return the parts for JSON, one alone without its name."""
+    contents = {name: part.content() for name, part in parts.items()}
+    return contents if len(contents) > 1 else next(iter(contents.values()))
+
+
+def _groups(asked: DiagnoseRequest, ledger: Ledger) -> dict[str, DiagnoseRequest]:
+    """Return what is asked of each group of the tasks that the runs share: nothing is averaged over several."""
+    if not asked.runs:
+        return {"": asked}
+    groups = by_group(select(ledger, asked.runs, [task.name for task in resolve(asked.tasks)]))
+    if len(groups) == 1:
+        return {groups[0].group: asked}
+    return {shared.group: replace(asked, tasks=shared.tasks) for shared in groups}
+
+
+def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:
+    return open_shared(ledger, _shared(asked, ledger, names))
+
+
+def _shared(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Shared:
+    shared = share(ledger, names, [task.name for task in resolve(asked.tasks)])
+    remark(shared.notes)
+    return shared
+
+
+def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    names = asked.names(1, "a diagnosis")
+    shared = _shared(asked, ledger, names)
+    with account.plan([chosen.system for chosen in shared.systems], shared.tasks):
+        by_task = [[_diagnosed(each, ledger, engine) for each in opened] for opened in open_shared(ledger, shared)]
+    found = [list(column) for column in zip(*by_task, strict=True)]
+
+    def show(console: Console) -> None:
+        for column in found:
+            show_causes(column, console)
+            console.print()
+        for column in found[:-1]:
+            show_changes(found[-1], column, console)
+
+    return DiagnosisPart(lambda: summary(found), show)
+
+
+def _diagnosed(opened: LoadedRun, ledger: Ledger, engine: Engine) -> Diagnosis:
+    """The causes of a run, told to who looks on."""
+    started = time.monotonic()
+    with engine.working(opened.system, opened.entry.task):
+        found = diagnose(opened, ledger, engine)
+    account.finish(opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started)
+    return found
+
+
+def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    gaps, rows = [], {}
+    for dataset, systems in _to_climb(asked, ledger):
+        gaps.append(measure_gap(dataset, asked.encoder, engine))
+        floor, ceiling = floor_and_ceiling(asked.base, dataset, engine)
+        rows[dataset.name] = [(floor, ceiling, values) for values in systems or [floor]]
+    names = asked.runs or (asked.base,)
+    climbs = [
+        climb(asked.base, name, {task: row[place] for task, row in rows.items()}) for place, name in enumerate(names)
+    ]
+
+    def show(console: Console) -> None:
+        show_gap(gaps, console)
+        show_ceiling(climbs, console)
+
+    return DiagnosisPart(
+        lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]}, show
+    )
+
+
+def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
+    """Each task with the scores of the runs on it; without runs, the tasks alone."""
+    if asked.runs:
+        for opened in _opened(asked, ledger, asked.runs):
+            yield opened[0].dataset, [each.values for each in opened]
+        return
+    tasks = resolve(asked.tasks or ("sample",))
+    groups = sorted({task.group for task in tasks})
+    if len(groups) > 1:
+        raise R2medError(f"these tasks are of several groups ({', '.join(groups)}), which have no average in common")
+    for task in tasks:
+        yield load(task), []
+
+
+def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    names = asked.names(2, "--complement")
+    found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
+    return DiagnosisPart(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
+
+
+def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
+    return DiagnosisPart(
+        lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit)
+    )
+
+
+def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    names = asked.names(1, "--slices")
+    if len(names) > 2:
+        raise click.UsageError("--slices takes one run or two")
+    labels = read_labels(asked.labels) if asked.labels else None
+    found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, engine)]
+    slices = cut(found, labelled=labels is not None)
+    return DiagnosisPart(
+        lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
+        lambda console: show_slices(slices, names, console),
+    )
+
+
+def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+    tasks = [task.name for task in resolve(asked.tasks)]
+    remark(lacks(ledger, asked.runs, tasks))
+    found = price(ledger, asked.runs, tasks)
+    on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
+    return DiagnosisPart(
+        lambda: {"systems": [each.as_dict() for each in found], "frontier": on},
+        lambda console: show_costs(found, console),
+    )
+
+
+_PARTS = {
+    "causes": _causes,
+    "gap": _gap,
+    "complement": _complement,
+    "coverage": _coverage,
+    "slices": _slices,
+    "cost": _cost,
+}
+
+
+@click.command("label", cls=ManyValues)
+@click.argument("queries", nargs=-1, required=True, metavar="QUERIES...")
+@click.option("--by", default="body-system", show_default=True, metavar="SCHEME|FILE.toml", help="Into which classes.")
+@click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The table to write.")
+@asking_options
+@json_option()
+def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: bool, **settings: Any) -> None:
+    """Sort queries into classes by a language model, for r2med diagnose --slices --labels.
+
+    QUERIES are tasks, groups, folders, or a file of queries (query.jsonl). The table has a line for each query that
+    the model named exactly one class for; the others are counted, never guessed. Answers are kept, so that the same
+    command asks for what is missing only. A file of your own has classes = ["...", "..."], and a prompt with {classes}
+    and {query} in it where the usual one does not say enough.
+
+    \b
+    Examples:
+      r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
+      r2med label sample --by urgency.toml --llm gpt-4o --out urgency.tsv
+    """
+    chosen, model = scheme(by), find_model(llm)
+    rows: list[tuple[str, str, str]] = []
+    lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
+    money: float | None = 0.0
+    with asking(**settings) as engine:
+
+        def ask_about(task: str, texts: Texts) -> tuple[str, Labelled]:
+            name = task or "queries"
+            with engine.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
+                return task, label_queries(texts, chosen, model, bar)
+
+        labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
+    for task, found in labelled:
+        rows += [(task, query, label) for query, label in found.labels.items()]
+        prefix = f"{task} " if task else ""
+        lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
+        lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
+        money = None if money is None or found.account.cost is None else money + found.account.cost
+    if not rows:
+        (query, why), *others = (lost["unparsable"] | lost["failed"]).items()
+        raise R2medError(
+            f"none of {len(others) + 1:,} queries got a label, so that {out} is not written;"
+            f" the first is {query}: {why!r}"
+        )
+    write_labels(out, rows)
+    summary = counts((label for _, _, label in rows), chosen.classes)
+    if as_json:
+        write_json({"labels": summary, **lost, "cost": money, "file": str(out)})
+        return
+    for label, count in summary.items():
+        click.echo(f"{count:6,}  {label}")
+    for what, queries_lost in lost.items():
+        if queries_lost:
+            first, said = next(iter(queries_lost.items()))
+            click.echo(f"{len(queries_lost):6,}  {what}, the first {first}: {said!r}")
+    price = "at an unknown price" if money is None else f"for ${money:.4f}"
+    click.echo(f"{len(rows)} labels are in {out}, {price}", err=True)
+
+
+def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
+    """The queries of each task, or of each file, which belongs to no task."""
+    for name in names:
+        if Path(name).is_file():
+            found = Findings()
+            table = read_queries([Path(name)], found)
+            found.raise_errors(name)
+            yield "", table.column()
+        else:
+            for task in resolve([name]):
+                yield task.name, load(task).collection.queries
+
+
+if TYPE_CHECKING:
+    Lengths = click.ParamType[tuple[int, ...]]
+else:
+    Lengths = click.ParamType
+
+
+class LengthList(Lengths):
+    """Numbers of tokens with commas between them: 512,2048,8192."""
+
+    name = "lengths"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers such as 512,2048", param, ctx)
+        if min(found) < 1:
+            self.fail(f"a model reads at least 1 token, not {min(found)}", param, ctx)
+        return found
+
+
+@click.command("sensitivity", cls=ManyValues)
+@click.argument("system")
+@click.option(
+    "--max-length",
+    "lengths",
+    type=LengthList(),
+    multiple=True,
+    required=True,
+    metavar="N,N...",
+    help="The limits, in tokens.",
+)
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
+@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the curves.")
+@asking_options
+@json_option()
+def sensitivity_command(
+    system: str,
+    lengths: tuple[tuple[int, ...], ...],
+    tasks: tuple[str, ...],
+    metric: str,
+    plot: Path | None,
+    as_json: bool,
+    **hard: Any,
+) -> None:
+    """How does a figure move with truncation?
+
+    The system is run at every limit, set in each of its stages that has one (encoders, cross-encoders), and compared
+    with the longest limit, paired by query: the difference with its 95% interval, the p-value after Holm over the
+    limits, and the share of texts that were cut. Runs are kept in the ledger. A limit that a model cannot read is
+    said and left out.
+
+    \b
+    Examples:
+      r2med sensitivity wordllama --max-length 16,64,256 --tasks sample/Biology sample/MedQA-Diag
+      r2med sensitivity diver --max-length 512,2048,8192 --tasks full --plot diver.svg
+    """
+    if plot is not None:
+        require_extra("plots", "matplotlib")
+        if plot.suffix.lower() not in ENDINGS:
+            raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
+    measure = Measure.parse(metric)
+    every = [length for several in lengths for length in several]
+    with asking(**hard) as engine:
+        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), engine=engine)
+        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), measure, options)
+    if as_json:
+        write_json(found.as_dict())
+    else:
+        show_sensitivity(found, output())
+    if plot is not None:
+        save(sensitivity_chart(found), plot)
+        click.echo(f"the figure is in {plot}", err=True)

@@ -1,0 +1,128 @@
+"""What systems find that others do not: the case for fusing them, and its ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from r2med.pipeline.loaded_runs import TOP, LoadedRun
+
+
+@dataclass(frozen=True)
+class Complement:
+    """Two systems on one task or several: who finds which relevant documents down to the deep cutoff."""
+
+    a: str
+    b: str
+    only_a: int
+    only_b: int
+    both: int
+    neither: int
+    recall_a: float
+    """The mean over queries, then tasks, of the share of relevant documents found."""
+    recall_b: float
+    union: float
+    """The same for what either finds: no fusion of the two lists can reach more."""
+    overlap: float
+    """The mean share of documents that the first 10 of both have in common."""
+
+    @property
+    def relevant(self) -> int:
+        """All relevant documents."""
+        return self.only_a + self.only_b + self.both + self.neither
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self) | {"relevant": self.relevant}
+
+
+@dataclass(frozen=True)
+class Complementarity:
+    """Systems on one task: every pair of them, and what all of them find together."""
+
+    task: str
+    deep: int
+    pairs: Sequence[Complement]
+    union: float
+    """The recall of what any of the systems finds."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        pairs = [pair.as_dict() for pair in self.pairs]
+        return {"task": self.task, "deep_cutoff": self.deep, "union": self.union, "pairs": pairs}
+
+
+def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
+    """Compare the runs of several systems on one task."""
+    first = opened[0]
+    hits = [_hits(each) for each in opened]
+    pairs = [_pair(opened[a], opened[b], hits[a], hits[b]) for a, b in combinations(range(len(opened)), 2)]
+    anyone = {query: set[str]().union(*(each[query] for each in hits)) for query in first.positives}
+    return Complementarity(first.entry.task, first.deep, pairs, _recall(anyone, first))
+
+
+def summed(found: Sequence[Complementarity]) -> Complementarity:
+    """Several tasks together: documents are added up, recalls and overlaps averaged over tasks."""
+    pairs = [_added(several) for several in zip(*(each.pairs for each in found), strict=True)]
+    union = float(np.mean([each.union for each in found]))
+    return Complementarity("all tasks", max(each.deep for each in found), pairs, union)
+
+
+def _added(several: Sequence[Complement]) -> Complement:
+    def total(name: str) -> int:
+        return sum(getattr(each, name) for each in several)
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(each, name) for each in several]))
+
+    return Complement(
+        a=several[0].a,
+        b=several[0].b,
+        only_a=total("only_a"),
+        only_b=total("only_b"),
+        both=total("both"),
+        neither=total("neither"),
+        recall_a=mean("recall_a"),
+        recall_b=mean("recall_b"),
+        union=mean("union"),
+        overlap=mean("overlap"),
+    )
+
+
+def _hits(opened: LoadedRun) -> dict[str, set[str]]:
+    """The relevant documents that a run finds, by query."""
+    return {
+        query: set(grades).intersection(opened.found(query, opened.deep)) for query, grades in opened.positives.items()
+    }
+
+
+def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:
+    both = sum(len(hits_a[query] & hits_b[query]) for query in a.positives)
+    only_a = sum(len(hits_a[query] - hits_b[query]) for query in a.positives)
+    only_b = sum(len(hits_b[query] - hits_a[query]) for query in a.positives)
+    return Complement(
+        a=a.system,
+        b=b.system,
+        only_a=only_a,
+        only_b=only_b,
+        both=both,
+        neither=sum(map(len, a.positives.values())) - both - only_a - only_b,
+        recall_a=_recall(hits_a, a),
+        recall_b=_recall(hits_b, a),
+        union=_recall({query: hits_a[query] | hits_b[query] for query in a.positives}, a),
+        overlap=float(np.mean([_overlap(a.found(query, TOP), b.found(query, TOP)) for query in a.positives])),
+    )
+
+
+def _recall(hits: Mapping[str, set[str]], opened: LoadedRun) -> float:
+    return float(np.mean([len(hits[query]) / len(grades) for query, grades in opened.positives.items()]))
+
+
+def _overlap(one: Sequence[str], other: Sequence[str]) -> float:
+    """The share of documents in common, of the longer list; two empty lists are alike."""
+    longest = max(len(one), len(other))
+    return len(set(one).intersection(other)) / longest if longest else 1.0

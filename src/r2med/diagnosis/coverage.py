@@ -1,0 +1,187 @@
+"""What the judgements cover: how much of what systems return was judged, and what was probably missed.
+
+Near-duplicates: documents that say the same in nearly the same words, found exactly (by 64-bit hashes of their runs
+of words, whose collisions are too rare to matter).
+
+Two texts are near-duplicates when the sets of their runs of five words (shingles) have a Jaccard similarity of 0.8 or
+more. A text that near to one with n shingles lacks at most n - ceil(0.8 n) of them, so it holds at least one of any
+n - ceil(0.8 n) + 1: of each text the rarest so many are looked up, and whoever shares one is compared in full. No
+pair is missed, and few are compared for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from r2med.lexical.arrays import Places, by_size, ragged, row_slices_up_to
+from r2med.lexical.hashes import Words, hash_words
+from r2med.lexical.shingles import HashTable, distinct, ngrams, similarities, without_repeats
+from r2med.pipeline.loaded_runs import TOP, LoadedRun
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A document that systems return for a query and nobody judged."""
+
+    query: str
+    document: str
+    systems: int
+    """How many of the runs have it among their first 10."""
+    best: int
+    """Its best place in any of them."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A document nearly the same as a relevant one, and not judged relevant: a likely false negative."""
+
+    query: str
+    positive: str
+    document: str
+    jaccard: float
+    judged: int | None
+    """Its grade, where it was judged at all."""
+    best: int | None
+    """Its best place among the first 10 of any run."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the judgements of one task cover of some runs."""
+
+    task: str
+    judged: Mapping[str, float]
+    """For each system, the mean share of its first 10 documents that are judged."""
+    positives_only: bool
+    """Whether only relevant documents are judged, so that judged and relevant are the same."""
+    holes: Sequence[Hole]
+    """The most frequent first."""
+    twins: Sequence[Twin]
+    """The most alike first."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+def coverage(opened: Sequence[LoadedRun]) -> Coverage:
+    """What the judgements cover of the runs of several systems on one task."""
+    first = opened[0]
+    qrels = first.dataset.gold.qrels
+    places = _places(opened)
+    holes = [
+        Hole(query, document, len(ranks), min(ranks))
+        for query, found in places.items()
+        for document, ranks in found.items()
+        if document not in qrels[query]
+    ]
+    return Coverage(
+        task=first.entry.task,
+        judged={each.system: _judged(each) for each in opened},
+        positives_only=all(grade > 0 for judged in qrels.values() for grade in judged.values()),
+        holes=sorted(holes, key=lambda hole: (-hole.systems, hole.best, hole.query, hole.document)),
+        twins=_twins(first, places),
+    )
+
+
+def _places(opened: Sequence[LoadedRun]) -> dict[str, dict[str, list[int]]]:
+    """For each query, the documents among anyone's first 10 and their places."""
+    found: dict[str, dict[str, list[int]]] = {query: {} for query in opened[0].positives}
+    for each in opened:
+        for query, documents in found.items():
+            for rank, document in enumerate(each.found(query, TOP), 1):
+                documents.setdefault(document, []).append(rank)
+    return found
+
+
+def _judged(opened: LoadedRun) -> float:
+    """The mean share of judged documents; a query without a list has none, and counts as nothing judged."""
+    shares = []
+    for query in opened.positives:
+        found = opened.found(query, TOP)
+        shares.append(sum(document in opened.dataset.gold.qrels[query] for document in found) / max(1, len(found)))
+    return float(np.mean(shares))
+
+
+def _twins(opened: LoadedRun, places: Mapping[str, Mapping[str, Sequence[int]]]) -> list[Twin]:
+    documents, qrels = opened.dataset.collection.documents, opened.dataset.gold.qrels
+    owners: dict[str, list[str]] = {}
+    for query, grades in opened.positives.items():
+        for document in grades:
+            owners.setdefault(document, []).append(query)
+    found: dict[tuple[str, str], Twin] = {}
+    for pair in near_duplicates({name: documents.text(name) for name in owners}, documents):
+        for query in owners[pair.document]:
+            grade = qrels[query].get(pair.other)
+            known = found.get((query, pair.other))
+            # Of several relevant documents that it resembles, the one it resembles most.
+            if (grade is None or grade < 1) and (known is None or known.jaccard < pair.jaccard):
+                ranks = places[query].get(pair.other)
+                twin = Twin(query, pair.document, pair.other, pair.jaccard, grade, min(ranks) if ranks else None)
+                found[query, pair.other] = twin
+    return sorted(found.values(), key=lambda twin: (-twin.jaccard, twin.query, twin.document))
+
+
+THRESHOLD = 0.8
+WORDS = 5
+_CHARACTERS_AT_ONCE = 1 << 20
+_CANDIDATES_AT_ONCE = 1 << 20
+
+
+class NearPair(NamedTuple):
+    """Two documents that are nearly the same."""
+
+    document: str
+    other: str
+    jaccard: float
+
+
+def near_duplicates(
+    wanted: Mapping[str, str], documents: Iterable[tuple[str, str]], threshold: float = THRESHOLD
+) -> Iterator[NearPair]:
+    """Every pair of one of the wanted texts and another document that are nearly the same.
+
+    >>> text = "a deficiency of vitamin C makes gums bleed and wounds heal badly in sailors"
+    >>> list(near_duplicates({"d1": text}, [("d1", text), ("d2", text.upper()), ("d3", "vitamin C")]))
+    [NearPair(document='d1', other='d2', jaccard=1.0)]
+    """
+    names, own = list(wanted), _shingles(wanted.values())
+    telling = _telling(own, threshold)
+    for block in by_size(documents, lambda document: len(document[1]), _CHARACTERS_AT_ONCE):
+        theirs = _shingles(text for _, text in block)
+        for ours, others in _candidates(telling, theirs, len(own)):
+            alike = similarities(own, theirs, (ours, others))
+            for place in np.flatnonzero(alike >= threshold).tolist():
+                name, other = names[ours[place]], block[others[place]][0]
+                if name != other:
+                    yield NearPair(name, other, float(alike[place]))
+
+
+def _shingles(texts: Iterable[str]) -> Words:
+    """The runs of five words of texts, in lower case without punctuation; a shorter text is one run."""
+    return ngrams(hash_words(list(texts), str.casefold, marks="_"), WORDS, whole=True)
+
+
+def _telling(own: Words, threshold: float) -> HashTable:
+    """For each text, the shingles of which a near-duplicate must have one, those that few texts have first."""
+    sets = without_repeats(own)
+    owners = np.repeat(np.arange(len(sets)), sets.counts)
+    _, places, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
+    rarest = np.lexsort((counts[places], owners))
+    # A hair less than the product, which may come out above a whole number that it should equal.
+    needed = sets.counts - np.ceil(threshold * sets.counts - 1e-9).astype(np.int64) + 1
+    chosen = rarest[ragged(sets.offsets[:-1], np.minimum(needed, sets.counts))]
+    return HashTable.of(sets.hashes[chosen], owners[chosen])
+
+
+def _candidates(telling: HashTable, theirs: Words, own: int) -> Iterator[tuple[Places, Places]]:
+    """The pairs of one of our texts and one of theirs that has a telling shingle of it, each once, some at a time."""
+    here, starts, sizes = telling.locate(theirs.hashes)
+    others = theirs.owners(here)
+    for part in row_slices_up_to(others, sizes, _CANDIDATES_AT_ONCE):
+        pairs = distinct(np.repeat(others[part], sizes[part]) * own + telling.texts(starts[part], sizes[part]))
+        yield pairs % own, pairs // own

@@ -1,0 +1,259 @@
+"""Vectors from a server that speaks the OpenAI protocol's `/embeddings`: hosted, or one of your own."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.errors import R2medError, SpecError
+from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
+from r2med.models.server import JsonServer
+from r2med.pipeline.stage import Requirements
+from r2med.runs.prices import prices
+from r2med.runs.usage import Account
+
+KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
+"""Which key goes to which host. Any other host is sent `R2MED_EMBED_KEY` if that is set, and never one of these."""
+_OWN_KEY = "R2MED_EMBED_KEY"
+_USUAL_BYTES = 4
+"""Bytes of a token, for a guess."""
+_BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this count passes the server's
+
+
+@dataclass(frozen=True)
+class ApiModel:
+    """An embedding model of a server, and how its texts are prepared."""
+
+    id: str
+    """The name the server knows."""
+    url: str
+    """The server's base URL, up to and with `/v1`."""
+    max_length: int = 8000
+    """Tokens of a text that are sent; 0 for all."""
+    similarity: str = "cosine"
+    query_prompt: str = ""
+    document_prompt: str = ""
+    input_types: bool = False
+    """Whether the server is told on which side a text stands (`input_type`), as Voyage's wants it."""
+    tokenizer: str = ""
+    """The tiktoken encoding that counts tokens where that package is installed; else bytes are counted."""
+    request_texts: int = 128
+    """The most texts in a request."""
+    request_tokens: int = 16_000
+    """The most tokens in a request of more than one text."""
+    price: float | None = None
+    """US dollars a million tokens; None when unknown."""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise SpecError("a model of a server needs a name; write NAME@http://host:port/v1")
+        object.__setattr__(self, "url", check_url(self.id, self.url, _OWN_KEY))
+        if self.max_length < 0 or self.request_texts < 1:
+            raise SpecError(f"{self.id}: max_length and the texts of a request must be positive")
+
+    @property
+    def key_env(self) -> str:
+        """The environment variable with the key."""
+        return KEYS.get(urlsplit(self.url).hostname or "", _OWN_KEY)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the server is known to want one."""
+        return self.key_env != _OWN_KEY
+
+    @property
+    def counter(self) -> str:
+        """How tokens are counted; part of the settings, for it decides where a text is cut."""
+        installed = self.tokenizer and importlib.util.find_spec("tiktoken") is not None
+        return self.tokenizer if installed else f"{_BYTES_PER_TOKEN} bytes"
+
+
+def model_at(address: str) -> ApiModel:
+    """The model of `NAME@URL`.
+
+    >>> model_at("bge-m3@http://localhost:8000/v1").id
+    'bge-m3'
+    """
+    name, _, url = address.partition("@")
+    return ApiModel(name, url)
+
+
+class EmbeddingServer(JsonServer[Vectors]):
+    """The connection to a server of vectors."""
+
+    path = "embeddings"
+    made = "vectors"
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Vectors:
+        """The vectors in the order of the texts."""
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        places = [row["index"] for row in rows]
+        vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
+        count = len(body["input"])
+        if places != list(range(count)) or vectors.ndim != 2:
+            raise AttemptError(f"{self.url} sent {len(places)} vectors for {count} texts")
+        return vectors
+
+
+class ApiEncoder(Encoder):
+    """A model behind HTTP."""
+
+    def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
+        self.model = model
+        self.limits = limits or RequestLimits.configured()
+        self._server: EmbeddingServer | None = None
+        self._billed = (0, 0, 0)
+
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """What is sent, to whom, and how it was cut; never the key."""
+        return {
+            "model": self.model.id,
+            "url": server_name(self.model.url),
+            "backend": "api",
+            "role": role.value,
+            "prompt": self._prompt(role),
+            "max_length": self.model.max_length,
+            "tokens": self.model.counter,
+            "input_type": role.value if self.model.input_types else "",
+        }
+
+    @property
+    def similarity(self) -> str:
+        """As the model's card says."""
+        return self.model.similarity
+
+    @property
+    def spreads(self) -> bool:
+        """The server does the work, wherever it is asked from."""
+        return False
+
+    @property
+    def requirements(self) -> Requirements:
+        """The HTTP library, and the key where the host is known to want one."""
+        return Requirements(extra="api", key=self.model.key_env if self.model.needs_key else "")
+
+    @property
+    def batch_tokens(self) -> int:
+        """As many requests as may be under way: what a kill can lose."""
+        return self.limits.concurrency * self.model.request_tokens
+
+    def load(self) -> None:
+        """Look for the library and the key; nothing is sent yet."""
+        self._connected()
+
+    def _connected(self) -> EmbeddingServer:
+        if self._server is None:
+            model = self.model
+            self._server = EmbeddingServer(model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key)
+        return self._server
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """Tokens by the tokenizer where it is known, or by bytes."""
+        return np.array([self._count(self.prompted(text, role)) for text in texts], dtype=np.int64)
+
+    def limit(self, role: Role) -> int:
+        """The tokens that are sent."""
+        return self.model.max_length
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """A batch in as many requests as it takes, several at a time."""
+        cut = [self._cut(self.prompted(text, role)) for text in texts]
+        extra = {"input_type": role.value} if self.model.input_types else {}
+        bodies = [{"model": self.model.id, "input": cut[some], **extra} for some in self._requests(cut)]
+        return np.concatenate(self._connected().ask_all(bodies))
+
+    def prompted(self, text: str, role: Role) -> str:
+        """The text after its prompt, before it is cut."""
+        return self._prompt(role) + text
+
+    def for_passages(self) -> Encoder:
+        """The same server without the query's prompt."""
+        if not self.model.query_prompt:
+            return self
+        return ApiEncoder(replace(self.model, query_prompt=""), self.limits)
+
+    @property
+    def billed(self) -> bool:
+        """The server encodes."""
+        return True
+
+    def take_bill(self) -> Account | None:
+        """Requests answered since, and the tokens that the server counted in them."""
+        if self._server is None:
+            return None
+        bill = self._server.bill(self._token_price, None, self._billed)
+        self._billed = self._server.counters
+        return bill if bill.requests else None
+
+    def price(self, tokens: int) -> float | None:
+        """As the user's files or the card say."""
+        each = self._token_price
+        return None if each is None else tokens * each / 1e6
+
+    def expect(self, texts: Sequence[str], role: Role, count: int) -> tuple[int, int]:
+        """Return about how many requests and tokens so many texts take, of which some are given."""
+        if not texts or not count:
+            return 0, 0
+        read = [self._cut(self.prompted(text, role)) for text in texts]
+        exact = self.model.counter == self.model.tokenizer
+        sizes = [self._count(text) if exact else -(-len(text.encode()) // _USUAL_BYTES) for text in read]
+        tokens = round(sum(sizes) * count / len(texts))
+        return -(-max(count * self.model.request_tokens, tokens * self.model.request_texts)
+                 // (self.model.request_texts * self.model.request_tokens)), tokens  # fmt: skip
+
+    @property
+    def _token_price(self) -> float | None:
+        return prices().of_tokens(self.model.id, self.model.price)
+
+    def _prompt(self, role: Role) -> str:
+        return self.model.query_prompt if role is Role.QUERY else self.model.document_prompt
+
+    def _count(self, text: str) -> int:
+        size = len(text.encode("utf-8", "replace"))
+        if self.model.counter != self.model.tokenizer:
+            return -(-size // _BYTES_PER_TOKEN)
+        return len(_encoding(self.model.tokenizer).encode_ordinary(text))
+
+    def _cut(self, text: str) -> str:
+        most = self.model.max_length
+        data = text.encode("utf-8", "replace")
+        # A token has a byte at the least.
+        if not most or len(data) <= most:
+            return data.decode("utf-8")
+        if self.model.counter != self.model.tokenizer:
+            return data[: most * _BYTES_PER_TOKEN].decode("utf-8", "ignore")
+        encoding = _encoding(self.model.tokenizer)
+        kept: bytes = encoding.decode_bytes(encoding.encode_ordinary(text)[:most])
+        return kept.decode("utf-8", "ignore")
+
+    def _requests(self, texts: Sequence[str]) -> Iterator[slice]:
+        """Spans of texts that go into one request."""
+        start, used = 0, 0
+        for place, text in enumerate(texts):
+            tokens = -(-len(text.encode("utf-8")) // _BYTES_PER_TOKEN)
+            full = used + tokens > self.model.request_tokens or place - start >= self.model.request_texts
+            if place > start and full:
+                yield slice(start, place)
+                start, used = place, 0
+            used += tokens
+        yield slice(start, len(texts))
+
+
+@cache
+def _encoding(name: str) -> Any:
+    tiktoken = importlib.import_module("tiktoken")
+    try:
+        return tiktoken.get_encoding(name)
+    except (OSError, ValueError) as error:
+        raise R2medError(
+            f"tiktoken cannot get its vocabulary {name}; set TIKTOKEN_CACHE_DIR to a folder that has it,"
+            " or uninstall tiktoken to count bytes instead"
+        ) from error

@@ -1,0 +1,256 @@
+"""Transformers run by ONNX Runtime on the processor: faster than torch there, and much smaller to install.
+
+A transformer as one ONNX file, pooling included, in single precision or int8, and checked against torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.encode.cards import EncoderCard
+from r2med.encode.encoder import Prompts, Role, Vectors
+from r2med.encode.loading import Build, load_dense, load_transformer, positions_of
+from r2med.encode.local import ModelEncoder
+from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
+from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
+from r2med.errors import R2medError, require_extra
+from r2med.models.templates import Template
+from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.pipeline.stage import Requirements
+from r2med.settings import thread_count
+from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key
+
+if TYPE_CHECKING:
+    import torch
+
+_FORMAT = 1
+"""Of the file beside the model; another one whenever what is written there changes."""
+
+
+class OnnxEncoder(ModelEncoder):
+    """A model of a card, run by ONNX Runtime; the file is made from the torch model when it is first needed."""
+
+    def __init__(self, card: EncoderCard, prompts: Prompts, exported: Path | None = None) -> None:
+        super().__init__(card, prompts)
+        self.exported = exported
+
+    @property
+    def requirements(self) -> Requirements:
+        """The runtime; torch too while the file has yet to be made."""
+        hub = tuple(source.name for source in self.sources.values() if source.place is None)
+        return Requirements(extra="onnx" if self.exported else "onnx,torch", hub=tuple(dict.fromkeys(hub)))
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder with the file: one that was exported by hand, or the cache's."""
+        if self.exported is not None:
+            return self.exported
+        settings = {name: value for name, value in self.settings(Role.DOCUMENT).items() if name not in _NOT_IN_THE_FILE}
+        return Cache.default().sound_entry(
+            "onnx", cache_key(**settings), lambda draft: export(self.card, self.build(), draft)
+        )
+
+    def build(self) -> Build:
+        """What the file is made from."""
+        plain = replace(self.card, backend="torch", dtype="float32")
+        return TorchEncoder(plain, self.prompts).build(Role.DOCUMENT)
+
+    def load(self) -> None:
+        """Make the file if need be, and start the runtime."""
+        _ = self._session
+
+    @property
+    def _session(self) -> Any:
+        require_extra("onnx", "onnxruntime", "tokenizers")
+        return _session(self.folder)
+
+    @cached_property
+    def _stated(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = orjson.loads((self.folder / "r2med.json").read_bytes())
+        return found
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        require_extra("onnx", "onnxruntime", "tokenizers")
+        from tokenizers import Tokenizer as Backend
+
+        tokens = self._stated["tokens"]
+        backend = Backend.from_file(str(self.folder / "tokenizer.json"))
+        return Tokenizer(backend, pad=tokens["pad"], eos=tokens["eos"], special=frozenset(tokens["special"]))
+
+    def tokenizer(self, role: Role) -> Tokenizer:
+        """The one beside the file."""
+        return self._tokenizer
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """Text by text: nothing is padded, and the scales of int8 depend on no neighbour."""
+        style = self.style(role)
+        check_limit(self.card.name, style.limit, self._stated["positions"])
+        session, prompt = self._session, self._tokenizer.prompt_length(style)
+        names = input_names(pair=self.card.pair)
+
+        def one(row: Padded) -> Vectors:
+            counted = row.mask.copy()
+            counted[:, :prompt] = 0
+            arrays = (row.ids, row.mask, counted, row.types)[: len(names)]
+            vectors: Vectors = session.run(None, dict(zip(names, arrays, strict=True)))[0]
+            return vectors
+
+        rows = [self._tokenizer.padded([text], style, "right") for text in texts]
+        return np.concatenate(list(_threads().map(one, rows))).astype(np.float32, copy=False)
+
+    def with_prompts(self, prompts: Prompts) -> OnnxEncoder:
+        """The same model with other prompts."""
+        return OnnxEncoder(self.card, prompts, self.exported)
+
+
+@lru_cache(maxsize=4)
+def _session(folder: Path) -> Any:
+    """The runtime of a file, shared by the tasks of a command."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # Texts are dealt out among threads instead: threads inside one text would wait for each other at every step.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """A thread for each core; the runtime lets go of Python's lock while it computes."""
+    return ThreadPoolExecutor(thread_count())
+
+
+_NOT_IN_THE_FILE = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
+"""Settings that change what is handed to the file, not the file."""
+
+
+def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
+    """The card that an exported folder holds, or None for any other folder. Its id is the path, never a repository."""
+    file = folder / "r2med.json"
+    if not file.is_file():
+        return None
+    if not (folder / "model.onnx").is_file():
+        raise R2medError(f"{folder}: r2med.json without model.onnx; export the model again")
+    try:
+        content = orjson.loads(file.read_bytes())
+        if content["format"] != _FORMAT:
+            raise KeyError("format")
+        stated = content["card"]
+        for prompt in ("query_prompt", "document_prompt"):
+            fields = stated[prompt]
+            stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
+        elsewhere = {"dense": (), "package": "", "adapter": "", "revision": "main"}  # all of it is in the folder
+        return replace(EncoderCard(**{**stated, **elsewhere}), name=name, id=path, backend="onnx")
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise R2medError(f"{file}: made by another version of r2med; export the model again") from error
+
+
+_AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
+
+
+def export(card: EncoderCard, build: Build, folder: Path) -> None:
+    """Write `model.onnx`, the tokenizer and the card into a folder. Needs torch; running the result does not."""
+    require_extra("torch", "torch", "transformers", "safetensors")
+    require_extra("onnx", "onnx", "onnxruntime")
+    if card.pooling == "own" or card.query_id:
+        why = "runs code of its own" if card.pooling == "own" else "has two encoders"
+        raise R2medError(f"{card.name} {why} and cannot be exported")
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = _whole(build, pair=card.pair)
+    _write_graph(whole, card, folder)
+    _write_words(card, build, folder, positions_of(whole.transformer))
+    _check(whole, card, folder)
+
+
+def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
+    """From token ids to the vector, as one module."""
+    import torch
+
+    transformer, layers = load_transformer(build, eager=True), load_dense(build)
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = transformer
+            self.dense = torch.nn.ModuleList(layers)
+
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            ids, mask, counted = tensors[:3]
+            seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
+            more = {"token_type_ids": tensors[3]} if pair else {}
+            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            vectors = FUNCTIONS[build.pooling](hidden, counted)
+            for layer in self.dense:
+                vectors = layer(vectors)
+            return torch.nn.functional.normalize(vectors, dim=-1) if build.normalize else vectors
+
+    if hasattr(transformer.config, "use_cache"):
+        transformer.config.use_cache = False
+    return Whole().eval()
+
+
+def input_names(*, pair: bool) -> list[str]:
+    """What the file takes: the tokens, which of them are no padding, and which of them are pooled."""
+    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
+
+
+def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
+    target = folder / "model.onnx"
+    full = target if card.dtype != "int8" else folder / "full.onnx"
+    export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
+    if card.dtype == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        with exporting(card.name):
+            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
+            # without the special instructions of newer processors, sums of full products overflow.
+            quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+        full.unlink()
+
+
+def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
+    """Random tokens; the last text is shorter than the others."""
+    ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
+    mask[-1, empty] = 0
+    return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
+
+
+def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) -> None:
+    """The tokenizer and the card, so that the folder needs nothing else."""
+    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer.backend.no_truncation()
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
+    # What is inside the file now is not looked for beside it.
+    inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
+    data = {
+        "format": _FORMAT,
+        "card": asdict(card) | inside,
+        "tokens": tokens,
+        "positions": positions,
+        "made_from": card.id,
+    }
+    (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
+
+
+def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
+    """Run the file beside torch on texts of several lengths, other than those it was made with."""
+    worst = 1.0
+    examples = (_example(whole, 1, tokens, card.pair) for tokens in CHECKED)
+    for wanted, made in compared(whole, folder / "model.onnx", input_names(pair=card.pair), examples):
+        cosine = float((wanted * made).sum() / (np.linalg.norm(wanted) * np.linalg.norm(made)))
+        worst = min(worst, cosine) if np.isfinite(cosine) else -1.0
+    if worst < _AGREEMENT[card.dtype]:
+        raise R2medError(f"{card.name} cannot be exported: its vectors would have a cosine of {worst:.4f} with torch's")

@@ -1,0 +1,146 @@
+"""Learned sparse encoders: a weight for each term of the model's vocabulary, from SPLADE and its kin.
+
+A model's own head over the vocabulary says which terms a text speaks of, also those that do not stand in it. In an
+inference-free model only documents are read that way: a query's terms are its own tokens, and a table says what each
+weighs.
+
+Beside these, a sparse autoencoder over a dense model's vector gives few of thousands of numbers that are no terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.encode.encoder import Prompts, Role, Vectors
+from r2med.encode.transformer import TorchEncoder
+from r2med.errors import R2medError, require_extra
+from r2med.lexical.vectors import SparseVectors
+from r2med.models.tokenizer import Tokenizer, pretrained_tokenizer
+
+_PROCESSOR_TOKENS, _DEVICE_TOKENS = 1024, 4096
+"""Each token has a number for every term of the vocabulary before they are pooled, so a batch holds fewer of them."""
+_WEIGHTS = "weight"
+
+
+class SparseTextEncoder(TorchEncoder):
+    """A learned sparse encoder of a card, run by torch."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """Few, for the logits of a batch are tokens by terms."""
+        if self.card.autoencoder:
+            return super().batch_tokens
+        return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
+
+    def load(self) -> None:
+        """Load the model; where a table reads the queries, the model waits for the first document."""
+        if not self.card.query_table:
+            super().load()
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """One batch, a column for each term."""
+        found = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
+        return _heaviest(found, self.card.max_terms)
+
+    def tokenizer(self, role: Role) -> Tokenizer:
+        """The model's, or that of the table."""
+        return self._table_tokenizer if self._by_table(role) else super().tokenizer(role)
+
+    def with_prompts(self, prompts: Prompts) -> SparseTextEncoder:
+        """The same model with other prompts."""
+        return SparseTextEncoder(self.card, prompts, self.device)
+
+    def term_names(self, count: int) -> list[str]:
+        """The terms of the dimensions, as the vocabulary writes them, each once and on one line; of latents numbers."""
+        if self.card.autoencoder:
+            return [f"[{number}]" for number in range(count)]
+        names = [name.replace("\n", "\\n") for name in self.tokenizer(Role.DOCUMENT).names(count)]
+        seen: set[str] = set()
+        for number, name in enumerate(names):
+            names[number] = f"{name}[{number}]" if name in seen else name
+            seen.add(name)
+        return names
+
+    def own_terms(self, text: str, role: Role) -> frozenset[int]:
+        """The dimensions of the tokens that stand in a text; all others are the model's additions."""
+        if self.card.autoencoder:
+            return frozenset()
+        return frozenset(self.tokenizer(role).padded([text], self.style(role), "right").ids[0].tolist())
+
+    def _by_table(self, role: Role) -> bool:
+        return bool(self.card.query_table) and role is Role.QUERY
+
+    def _weigh(self, texts: Sequence[str]) -> Vectors:
+        """The weights of the tokens that stand in each text, however often."""
+        batch = self._table_tokenizer.padded(texts, self.style(Role.QUERY), "right")
+        rows = np.zeros((len(texts), len(self._table)), dtype=np.float32)
+        owners, places = np.nonzero(batch.mask)
+        tokens = batch.ids[owners, places]
+        rows[owners, tokens] = self._table[tokens]
+        return rows
+
+    @cached_property
+    def _table_tokenizer(self) -> Tokenizer:
+        require_extra("torch", "torch", "transformers")
+        return pretrained_tokenizer(self._table_folder, append_eos=False, remote_code=self.card.remote_code)
+
+    @property
+    def _table_folder(self) -> Path:
+        return self.sources[Role.QUERY].folder() / self.card.query_table
+
+    @cached_property
+    def _table(self) -> NDArray[np.float32]:
+        return read_table(self._table_folder, self._table_tokenizer)
+
+
+def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
+    """The weight of each token in a folder of sentence-transformers' SparseStaticEmbedding: tensors, or JSON."""
+    require_extra("torch", "torch", "safetensors")
+    import torch
+    from safetensors.numpy import load_file
+
+    stated = orjson.loads(file.read_bytes()) if (file := folder / "config.json").is_file() else {}
+    if listed := stated.get("path"):
+        return _listed(folder / Path(str(listed)).name, tokenizer)
+    tensors = folder / "model.safetensors"
+    if tensors.is_file():
+        found: Any = load_file(tensors)
+    elif (pickled := folder / "pytorch_model.bin").is_file():
+        # torch's restricted loader makes tensors and runs nothing.
+        found = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
+    else:
+        raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
+    if _WEIGHTS not in found or found[_WEIGHTS].ndim != 1:
+        raise R2medError(f"{folder}: its tensors are no table of a weight a term ({', '.join(sorted(found))})")
+    return np.asarray(found[_WEIGHTS], dtype=np.float32)
+
+
+def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
+    """The table from a JSON file of tokens and weights, here or at the top of the model."""
+    file = file if file.is_file() else file.parent.parent / file.name
+    if not file.is_file():
+        raise R2medError(f"{file}: no such file of the weights of the terms")
+    backend = tokenizer.backend
+    table = np.zeros(backend.get_vocab_size(with_added_tokens=True), dtype=np.float32)
+    for token, weight in orjson.loads(file.read_bytes()).items():
+        number = backend.token_to_id(token)
+        if number is not None:
+            table[number] = weight
+    return table
+
+
+def _heaviest(rows: Vectors, most: int) -> Vectors:
+    """Rows with at most so many terms, all for 0."""
+    if not most:
+        return rows
+    kept = SparseVectors.from_rows(rows).heaviest(most)
+    found = np.zeros_like(rows)
+    found[kept.owners, kept.dimensions] = kept.weights
+    return found

@@ -1,0 +1,235 @@
+"""A user's own encoder: a class named in a spec as `my.module:MyEncoder`, with a method for each role.
+
+It may also have `similarity` ("cosine" or "dot"), `version` (a text that changes when its vectors do), `batch_tokens`
+(how much text to hand over at a time), and a constructor that takes `task`. `docs/own-models.md` shows a whole one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.encode.cards import SIMILARITIES
+from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.errors import R2medError, SpecError, blame
+from r2med.pipeline.user_code import check_arguments, class_content, class_version, construct, import_class, parameters
+from r2med.store.foreign_output import foreign_output
+
+if TYPE_CHECKING:
+    from r2med.data.tasks import Task
+
+_CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on it
+
+
+class TwoMethods(Protocol):
+    """A class with a method for each role; `_METHODS` has the other names that are taken."""
+
+    def encode_queries(self, texts: list[str]) -> Any:
+        """Return a vector for each query, as anything that numpy makes an array of."""
+
+    def encode_documents(self, texts: list[str]) -> Any:
+        """Return a vector for each document."""
+
+
+_METHODS: Mapping[Role, tuple[str, ...]] = {
+    Role.QUERY: ("encode_queries", "encode_query", "encode"),
+    Role.DOCUMENT: ("encode_documents", "encode_corpus", "encode_document", "encode"),
+}
+"""What the method of a role may be called, the first that a class has counts: r2med's own names, then those of the
+benchmark's code, BEIR, MTEB and sentence-transformers. `encode_corpus` is handed rows with a title and a text."""
+
+
+class OwnEncoder(Encoder):
+    """A user's class at work."""
+
+    def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
+        self.address = address
+        self.options = dict(options)
+        if made is not None:
+            self.kind, self._task, self.made = type(made), None, made
+            self._words = task
+            return
+        self.kind, self._words = find_class(address), task
+        self._task = task if "task" in parameters(self.kind) else None
+        check_arguments(address, self.kind, self.options)
+
+    @cached_property
+    def made(self) -> Any:
+        """The user's object, constructed when it is first needed."""
+        given = {**self.options, "task": self._task} if self._task else self.options
+        made = construct(self.address, self.kind, given)
+        _check_methods(self.address, made)
+        return made
+
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """The class, its options, and its version: the one it states, or else a hash of the file it is in."""
+        words = {} if self._task is None else {"task": f"{self._task.name}: {self._task.sentence}"}
+        options = {name: repr(value) for name, value in sorted(self.options.items())}
+        return {
+            "model": self.address,
+            "revision": class_version(self.kind),
+            "role": role.value,
+            "options": options,
+            **words,
+        }
+
+    def local_content(self) -> dict[str, str]:
+        """Return the file of the class."""
+        return class_content(self.address, self.kind)
+
+    @property
+    def similarity(self) -> str:
+        """As the class says in a word; cosine when it does not, or has a function of that name."""
+        stated = getattr(self.kind, "similarity", "cosine")
+        if not isinstance(stated, str):
+            return "cosine"
+        if stated not in SIMILARITIES:
+            raise R2medError(f"{self.address}: similarity must be cosine or dot, not {stated!r}")
+        return stated
+
+    def load(self) -> None:
+        """Construct the user's object."""
+        _ = self.made
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """About how many tokens each text has."""
+        return np.array([len(text) // _CHARACTERS + 1 for text in texts], dtype=np.int64)
+
+    def limit(self, role: Role) -> int:
+        """None: what the class cuts off is its own business."""
+        return 0
+
+    @property
+    def batch_tokens(self) -> int:
+        """As the class says."""
+        return int(getattr(self.kind, "batch_tokens", super().batch_tokens))
+
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
+        """One batch, through the method of its role."""
+        method = _method(self.made, role)
+        assert method is not None  # checked when the class was named
+        try:
+            with foreign_output.apart():
+                vectors = _call(method, list(texts), role, self._words)
+        except R2medError:
+            raise
+        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
+            raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
+        try:
+            return np.ascontiguousarray(np.asarray(_on_the_cpu(vectors), dtype=np.float32))
+        except (TypeError, ValueError) as error:
+            raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
+
+
+def _method(made: Any, role: Role) -> Callable[..., Any] | None:
+    """Return the method that encodes texts of a role, or None if there is none."""
+    if isinstance(made, str):  # a text has a method `encode`, too
+        return None
+    candidates = (getattr(made, name, None) for name in _METHODS[role])
+    return next((method for method in candidates if callable(method)), None)
+
+
+def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) -> Any:
+    """Call a method with what its parameters ask for."""
+    takes = inspect.signature(method).parameters
+    if "task_metadata" in takes:
+        return method([{"text": texts}], **_mteb_arguments(role, task))
+    given: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
+    if "prompt_type" in takes:
+        given["prompt_type"] = _prompt_type(role)
+    if _is_required(takes.get("task_name")):
+        given["task_name"] = task.name
+    rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
+    return method(rows, **given)
+
+
+def _is_required(parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and parameter.default is parameter.empty
+
+
+def _prompt_type(role: Role) -> Any:
+    """Return MTEB's word for a role; a plain text where MTEB is not installed."""
+    word = "query" if role is Role.QUERY else "document"
+    if importlib.util.find_spec("mteb") is None:
+        return word
+    from mteb.types import PromptType
+
+    return PromptType(word)
+
+
+def _mteb_arguments(role: Role, task: Task) -> dict[str, Any]:
+    """Return what MTEB hands to `encode` beside the texts; data that MTEB does not know pass as a task of its kind."""
+    import mteb
+
+    metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
+    name = f"R2MED{task.base.replace('-', '')}Retrieval"
+    return {
+        "task_metadata": metadata.model_copy(update={"name": name}),
+        "hf_split": "test",
+        "hf_subset": "default",
+        "prompt_type": _prompt_type(role),
+    }
+
+
+def _on_the_cpu(vectors: Any) -> Any:
+    """Return a tensor of any device and precision as one that numpy reads."""
+    return vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors
+
+
+def address_of(made: object) -> str:
+    """What an object's class is named by in a spec; a `SpecError` for what is no encoder."""
+    if inspect.isclass(made):
+        raise SpecError(f"{made.__name__} is a class; give an object of it, as {made.__name__}()")
+    kind = type(made)
+    address = f"{kind.__module__}:{kind.__name__}"
+    _check_methods(address, made)
+    return address
+
+
+def state_of(made: Any) -> dict[str, Any]:
+    """What the vectors of an object depend on beside its class: its `version`, or else all that it holds.
+
+    >>> from types import SimpleNamespace
+    >>> state_of(SimpleNamespace(columns=64)), state_of(SimpleNamespace(version="2", model=object()))
+    ({'columns': 64}, {'version': '2'})
+    """
+    if stated := getattr(made, "version", ""):
+        return {"version": str(stated)}
+    state = getattr(made, "__dict__", None)
+    address = f"{type(made).__module__}:{type(made).__name__}"
+    if state is None:
+        raise SpecError(f"{address} does not show what it holds; {_VERSION}")
+    for name, value in state.items():
+        if not _is_plain(value):
+            raise SpecError(f"{address} holds {name}, a {type(value).__name__} that no key can be made of; {_VERSION}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
+
+
+_VERSION = "give it a version, a text that changes when its vectors do"
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def find_class(address: str) -> Any:
+    """The encoder class of `module:Class`."""
+    found = import_class(address)
+    if inspect.isclass(found):
+        _check_methods(address, found)
+    return found
+
+
+def _check_methods(address: str, found: Any) -> None:
+    for role, names in _METHODS.items():
+        if _method(found, role) is None:
+            expected = "an encoder has encode_queries and encode_documents, a search engine search(queries, k)"
+            raise SpecError(f"{address} has no method {names[0]}; {expected}")

@@ -1,1 +1,0 @@
-"""Where work runs: this process, shards of a batch system, or a Ray cluster."""

@@ -1,0 +1,287 @@
+"""A search engine behind HTTP: `http(elasticsearch, url=..., index=...)`, or `http(engine.toml)` for any other."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import orjson
+
+from r2med.engines.remote import Outcome, RemoteEngine
+from r2med.engines.request import (
+    EngineRequest,
+    NoSuchPath,
+    ReplyPaths,
+    UnusableHit,
+    fill,
+    filled_reply,
+    follow,
+    hits_of,
+    message_of,
+    problem,
+    read_request,
+)
+from r2med.errors import SpecError
+from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
+from r2med.models.server import JsonServer, RequestFailed
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.stage import Requirements
+from r2med.runs.prices import prices
+from r2med.runs.usage import Account
+from r2med.store.engine_replies import KeptReply
+from r2med.store.files import expanded, spelled
+from r2med.store.hashes import cache_key, file_digest
+
+if TYPE_CHECKING:
+    import httpx
+
+    from r2med.data.dataset import Collection
+    from r2med.pipeline.spec import Call
+    from r2med.pipeline.stage import Context
+
+_LARGEST = 50_000_000
+"""Bytes from which on a reply is refused: lists of ids and scores take far less."""
+Found = tuple[list[Any], float]
+"""For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
+
+
+class EngineServer(JsonServer[Found]):
+    """The connection to an engine."""
+
+    made = "lists"
+    largest = _LARGEST
+    retry_unreadable = False
+    bearer = False
+
+    def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
+        self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
+        super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
+        self._without_keys = request.without_keys
+        self._client.headers.update(request.sent_headers())
+
+    def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body, or for GET the query string."""
+        return super().sent(body) if self.method == "POST" else {"params": dict(body)}
+
+    def _attempt(self, body: Mapping[str, Any]) -> Found:
+        started = time.perf_counter()
+        found, _ = super()._attempt(body)
+        return found, time.perf_counter() - started
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
+        """The hits of every query of a request."""
+        try:
+            replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
+            return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
+        except NoSuchPath as error:
+            if said := self._problem(answer):
+                raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
+            said = self._without_keys(message_of(answer))
+            why = f"{error}; {said}" if said else f"{error}"
+            raise FatalServerError(f"the reply of {self.url}/{self.path} {why}; see its [reply] table") from error
+        except UnusableHit as error:
+            raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
+
+    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+        text = self._without_keys(text)
+        if response.status_code == 404:
+            said = " ".join(text.split())[:200]
+            return FatalServerError(f"{self.url}/{self.path} is not there (404): check url and index; {said}")
+        return super()._refusal(response, text)
+
+    def _problem(self, reply: Any) -> str:
+        return self._without_keys(problem(reply, self._paths))
+
+
+@dataclass(frozen=True)
+class HttpEngine(RemoteEngine):
+    """An engine of a preset, or of a file that says how it is asked.
+
+    >>> str(HttpEngine("solr", url="http://localhost:8983", index="medline", depth=50))
+    'http(solr, url=http://localhost:8983, index=medline, depth=50)'
+    """
+
+    engine: str
+    """The name of a preset, or the path of a TOML file."""
+    _: KW_ONLY
+    url: str = ""
+    """Where it listens; a file may say so itself."""
+    index: str = ""
+    """The index, core, collection or class that is searched."""
+    field: str = "text"
+    """The field with the text."""
+    vector_field: str = "vector"
+    id_field: str = "id"
+    """The field with the task's document id, where it is not the engine's own id."""
+    ranking: str = "default"
+    """Vespa's rank profile."""
+    encoder: str = ""
+    """The encoder of the query's vector; empty for a search by text."""
+    chunk: str = ""
+    """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
+    fetch: int = 0
+    """How many hits are asked for, where hits are chunks; 0 for as many as `depth`."""
+    batch: int = 0
+    """Queries in a request, for engines that take several; 0 for the engine's own."""
+    depth: int = 100
+    join: str = ""
+    drop_self: bool | None = None
+    unknown: float = 0.1
+    """The share of returned ids that may be of documents that the task does not have; those are left out."""
+    version: str = ""
+    """Of what is behind the address: change it when the index changes."""
+
+    def __post_init__(self) -> None:
+        if self.engine.endswith(".toml"):
+            object.__setattr__(self, "engine", spelled(self.engine))
+        self._check_settings()
+        if self.batch < 0:
+            raise SpecError("http: batch must not be negative")
+        request = self.request
+        self._address  # noqa: B018 - a wrong address is an error before anything runs
+        if "{index}" in f"{request.path} {request.body} {request.item}" and not self.index:
+            raise SpecError(f"{self.spec}: say what is searched, index=...")
+        if request.largest and self._hits > request.largest:
+            raise SpecError(f"http: {self.engine} gives at most {request.largest} hits, not {self._hits}")
+        if self.batch > 1 and request.item is None:
+            raise SpecError(f"http: {self.engine} takes one query at a time; leave batch out")
+
+    @cached_property
+    def request(self) -> EngineRequest:
+        """How the engine is asked."""
+        return read_request(self.engine, vector=bool(self.encoder))
+
+    @property
+    def _url(self) -> str:
+        url = self.url or self.request.url
+        if not url:
+            raise SpecError(f"http: {self.engine} needs an address, url=http://host:port")
+        return url
+
+    @property
+    def _address(self) -> str:
+        """The address in its usual form."""
+        variables = ", ".join(self.request.keys()) or "a variable"
+        return check_url(self.engine, self._url, variables, "url=http://host:port")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "http")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The HTTP library."""
+        return Requirements(extra="api")
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The whole request but for its keys, which server is asked, and what its vectors depend on."""
+        request = self.request
+        content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
+        found = {"request": cache_key(content=content), "url": server_name(self._address)}
+        return found | self._encoder_settings()
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file that describes the engine, and what belongs to the encoder."""
+        file = expanded(self.engine) if self.engine.endswith(".toml") else None
+        described = {} if file is None else {str(file.resolve()): file_digest(file)}
+        return {**described, **self._encoder_content()}
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows; headers are never shown."""
+        request = self.request
+        return {
+            "address": f"{request.method} {self._address}/{self._path}",
+            "versions": request.versions or "not said",
+            "index": self.index,
+            "encoder": self.encoder or "none",
+            "depth": self.depth,
+            "hits asked for": self._hits,
+            "queries in a request": self.batch or request.batch,
+            "join": self.join or "as published",
+            "backend": "api",
+        }
+
+    @property
+    def _name(self) -> str:
+        return f"http({self.engine})"
+
+    @property
+    def _one_by_one(self) -> bool:
+        return (self.batch or self.request.batch) == 1
+
+    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        names = ("index", "field", "vector_field", "id_field", "ranking")
+        written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
+        return {**{name: getattr(self, name) for name in names}, **row, **written}
+
+    @property
+    def _path(self) -> str:
+        return str(fill(self.request.path, {"index": quote(self.index, safe="")}))
+
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
+        request, plain = self.request, {"index": self.index, "id_field": self.id_field}
+        asked = EngineRequest(
+            request.name, self._path, request.reply, request.body, method=request.method, headers=request.headers
+        )
+        server = EngineServer(asked, self._address, filled_reply(request.reply, plain), self._pattern)
+        server.failed = failed
+        size = self.batch or request.batch
+        groups = [left[start : start + size] for start in range(0, len(left), size)]
+        bodies = [self._body([self._values(rows[query]) for query in group]) for group in groups]
+        with closing(server.ask_each(bodies)) as coming:
+            for place, answer in coming:
+                outcomes = _of_group(groups[place], answer)
+                if not isinstance(answer, RequestFailed):
+                    failed.errors += sum(isinstance(outcome, str) for _, outcome in outcomes)
+                yield from outcomes
+
+    @property
+    def billed(self) -> bool:
+        """A server searches."""
+        return True
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many queries are asked, in how many requests, and what these cost where they have a price."""
+        requests = -(-len(collection.queries) // (self.batch or self.request.batch))
+        price = self._request_price
+        cost = {} if price is None else {"dollars": requests * price / 1e3}
+        return {**super().forecast(collection, context), "requests": requests, **cost}
+
+    def _book(self, answered: int, asked: int, context: Context) -> None:
+        """Count requests, those of replies that were kept too."""
+        size, price = self.batch or self.request.batch, self._request_price
+        requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
+        cost = None if price is None else requests * price / 1e3
+        paid = None if price is None else (requests - kept) * price / 1e3
+        context.book(Account(requests=requests, cached=kept, cost=cost, paid=paid))
+
+    @property
+    def _request_price(self) -> float | None:
+        """Of a thousand requests, as the user's files say."""
+        return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
+
+    def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
+        if self.request.item is None:
+            return fill(self.request.body, values[0])
+        items = [fill(self.request.item, each) for each in values]
+        return fill(self.request.body, {**values[0], "items": items})
+
+
+def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[Outcome]:
+    """Each query of a request with its reply, or why there is none."""
+    if isinstance(answer, RequestFailed):
+        return [(query, str(answer)) for query in group]
+    replies, seconds = answer
+    if len(replies) != len(group):
+        return [(query, f"{len(replies)} lists came for {len(group)} queries") for query in group]
+    pairs = zip(group, replies, strict=True)
+    return [(query, reply if isinstance(reply, str) else KeptReply(reply, seconds)) for query, reply in pairs]

@@ -1,0 +1,200 @@
+"""What every search engine elsewhere shares, behind HTTP or in a database: kept replies, checks and the record."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.dataset import Texts
+from r2med.encode.batching import encode_all
+from r2med.encode.encoder import Role
+from r2med.errors import R2medError, SpecError
+from r2med.models.http import FailedAttempts
+from r2med.models.source import spelled_folder
+from r2med.pipeline.joins import query_copies, search_texts
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import Context, Retriever, note_incomplete
+from r2med.retrieve.dense import Dense
+from r2med.retrieve.given_lists import AnswerChecker
+from r2med.store.engine_replies import EngineReplies, KeptReply
+from r2med.store.files import expanded
+from r2med.store.hashes import cache_key
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+
+
+def latency(seconds: Sequence[float]) -> dict[str, Any]:
+    """Percentiles of how long single calls took, in seconds.
+
+    >>> latency([0.1] * 98 + [0.2, 0.9])["latency"]["p50"]
+    0.1
+    """
+    if not seconds:
+        return {}
+    values = np.percentile(np.array(seconds), (50, 95, 99)).round(6).tolist()
+    return {"latency": dict(zip(("p50", "p95", "p99"), values, strict=True))}
+
+
+_NOTHING = "the engine found nothing for any query; the same command asks again"
+Outcome = tuple[str, KeptReply | str]
+"""A query with its reply, or with why there is none."""
+
+
+class RemoteEngine(Retriever):
+    """A retriever that asks somebody else's index, query by query; what came back is kept by what was asked."""
+
+    encoder: str
+    chunk: str
+    fetch: int
+    join: str
+    unknown: float
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """What messages call it."""
+
+    @abstractmethod
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
+        """Each query that is left, of which there is one at least, with its reply or why there is none.
+
+        What came to nothing on the way is counted in `failed`.
+        """
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether a request holds a single query, so that its time is that query's latency."""
+        return True
+
+    def _check_settings(self) -> None:
+        """Refuse what cannot be, before anything runs."""
+        if expanded(self.encoder).is_dir() and self.encoder:
+            object.__setattr__(self, "encoder", spelled_folder(self.encoder))
+        if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
+            raise SpecError(f"{self._name}: depth must be 1 or more, fetch not negative, unknown a share of 0 to 1")
+        if self.join:
+            query_copies(self.join)
+        self._pattern  # noqa: B018 - a wrong expression is an error before anything runs
+        if self.encoder:
+            self._dense  # noqa: B018 - and so is an unknown encoder
+
+    @property
+    def _hits(self) -> int:
+        return self.fetch or self.depth + bool(self.drop_self)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        try:
+            pattern = re.compile(self.chunk) if self.chunk else None
+        except re.error as error:
+            raise SpecError(f"{self._name}: chunk={self.chunk!r} is no regular expression ({error})") from error
+        if pattern is not None and not pattern.groups:
+            raise SpecError(f'{self._name}: chunk={self.chunk!r} has no group for the document, as in "(.*)#[0-9]+"')
+        return pattern
+
+    @cached_property
+    def _dense(self) -> Dense:
+        stage = build_system(self.encoder).stages[-1]
+        if not isinstance(stage, Dense):
+            raise SpecError(f"{self._name}: {self.encoder} is no encoder")
+        return stage
+
+    def _encoder_settings(self) -> dict[str, object]:
+        """What the queries' vectors depend on, for a fingerprint."""
+        if not self.encoder:
+            return {}
+        return {"encoder": {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}}
+
+    def _encoder_content(self) -> Mapping[str, str]:
+        """Return the folder or class of the queries' encoder, with a hash of it."""
+        return self._dense.local_content() if self.encoder else {}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many queries are asked."""
+        return {"queries to ask": len(collection.queries)}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Ask the engine for every query that it has not answered before."""
+        queries = self._queries(collection, context)
+        found: dict[str, KeptReply] = {}
+        failed: dict[str, str] = {}
+        attempts = FailedAttempts()
+        base = self.key()
+        keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
+        checker = AnswerChecker(self._name, collection, self.unknown)
+        doubtful: dict[str, KeptReply] = {}
+        """Lists that the task may refuse once all are there; they are kept afterwards."""
+        with EngineReplies() as store:
+            for query, key in keys.items() if not context.fresh else ():
+                reply = store.find(key)
+                with suppress(R2medError):  # what was refused before is asked for again
+                    if reply is not None:
+                        doubtful |= {} if checker.add(query, reply.hits) else {query: reply}
+                        found[query] = reply
+            if found:
+                context.reuse("replies")
+            left = [query for query in queries if query not in found]
+            with context.engine.progress(self._name, len(left)) as bar:
+                for query, outcome in self._asked(left, queries, attempts) if left else ():
+                    bar.advance()
+                    if isinstance(outcome, str):
+                        failed[query] = outcome
+                    else:
+                        found[query] = outcome
+                        if checker.add(query, outcome.hits):
+                            store.add(keys[query], outcome)
+                        else:
+                            doubtful[query] = outcome
+            context.notes.facts |= vars(attempts)
+            self._book(len(found), len(left), context)
+            if failed and not found:
+                raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
+            run = self._accepted(checker, context, {keys[query]: reply for query, reply in doubtful.items()}, store)
+        if not checker.returned:
+            context.notes.incomplete |= dict.fromkeys(found, _NOTHING)
+        note_incomplete(self, failed, len(queries), context, kept="could not be searched")
+        times = latency([reply.seconds for reply in found.values()] if self._one_by_one else [])
+        context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
+        return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
+
+    def _book(self, answered: int, asked: int, context: Context) -> None:
+        """Note what the engine was asked, where that may cost something."""
+
+    def _accepted(
+        self, checker: AnswerChecker, context: Context, doubtful: Mapping[str, KeptReply], store: EngineReplies
+    ) -> Run:
+        """Return the lists as a run and keep the doubtful ones, by key; those of a run that is refused go."""
+        try:
+            run = checker.run(context)
+        except R2medError as error:
+            store.forget(doubtful)
+            raise R2medError(f"{error}; refused lists are not kept: the same command asks for them again") from error
+        if checker.returned:
+            for key, reply in doubtful.items():
+                store.add(key, reply)
+        else:
+            store.forget(doubtful)
+        return run
+
+    def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
+        """What fills the placeholders for each query."""
+        texts = search_texts(collection, self.join)
+        hits = self._hits
+        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
+        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
+        if self.encoder:
+            asked = Texts(list(collection.queries.ids), texts)
+            vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
+            for row, vector in zip(rows.values(), vectors[:], strict=True):
+                row["vector"] = vector.tolist()
+        return rows

@@ -1,0 +1,372 @@
+"""How a search engine is asked over HTTP, as data: a bundled preset or a file of the user's own."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from r2med.errors import DataError, SpecError, suggest
+from r2med.formatting import shorten
+from r2med.models.http import check_key
+from r2med.store.files import expanded
+
+_PLACES = (
+    "query", "query_json", "k", "candidates", "vector", "vector_json", "items", "index", "field", "vector_field",
+    "id_field", "ranking",
+)  # fmt: skip
+_PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
+_ENV = re.compile(r"\{env:([A-Za-z_]\w*)\}")
+_ANY_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
+"""What looks like a placeholder; doubled braces belong to templates of the engine itself."""
+_KEYS = (
+    "versions", "method", "url", "path", "headers", "reply", "vector_reply", "largest", "batch",
+    "query", "query_item", "vector", "vector_item",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReplyPaths:
+    """Where in a reply things are: names and places joined by dots, such as `hits.hits` or `data.0.id`."""
+
+    hits: str
+    id: str
+    score: str = ""
+    """Empty where hits have no score; they then count by their order."""
+    lists: str = ""
+    """The list of replies, where several queries are asked at once; all other paths are inside each of them."""
+    errors: tuple[str, ...] = ()
+    """What must be absent, false, 0 or empty: anything else says that the search failed."""
+    lower: bool = False
+    """Whether a lower score is better."""
+    optional: bool = False
+    """Whether a reply without hits says that nothing was found."""
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """One engine's requests and replies."""
+
+    name: str
+    path: str
+    reply: ReplyPaths
+    body: Any
+    """The request, with placeholders."""
+    item: Any = None
+    """What stands for each query in `{items}`."""
+    method: str = "POST"
+    url: str = ""
+    versions: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    largest: int = 0
+    """The most hits that the engine gives at a time; 0 where it has no such limit."""
+    batch: int = 1
+
+    def keys(self) -> list[str]:
+        """The environment variables that headers are made with."""
+        return [name for value in self.headers.values() for name in _ENV.findall(value)]
+
+    def sent_headers(self) -> dict[str, str]:
+        """The headers with their keys; one whose variable is not set, or blank, is left out."""
+        ready = {
+            name: value
+            for name, value in self.headers.items()
+            if all(os.environ.get(variable, "").strip() for variable in _ENV.findall(value))
+        }
+        return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
+
+    def without_keys(self, text: str) -> str:
+        """What somebody else has written, without what the headers hold: an engine may repeat it."""
+        for value in self.sent_headers().values():
+            text = text.replace(value, "***").replace(value.rpartition(" ")[2], "***")
+        return text
+
+
+def _key(variable: str) -> str:
+    return check_key(variable, os.environ[variable].strip())
+
+
+@cache
+def presets() -> Mapping[str, Any]:
+    """The bundled engines, as tables."""
+    return tomllib.loads(_presets_text())
+
+
+def _presets_text() -> str:
+    return (files("r2med.engines") / "presets.toml").read_text("utf-8")
+
+
+def preset_text(name: str) -> str:
+    """A bundled engine as a file of the user's own would have it.
+
+    >>> print(preset_text("qdrant").splitlines()[1])
+    path = "collections/{index}/points/query"
+    """
+    lines: list[str] = []
+    inside = False
+    for line in _presets_text().splitlines():
+        if heading := re.fullmatch(r"\[([\w-]+)(?:\.(\w+))?\]", line):
+            inside = heading[1] == name
+            line = f"[{heading[2]}]" if heading[2] else ""
+        if inside and (line or lines):
+            lines.append(line)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def read_request(engine: str, *, vector: bool) -> EngineRequest:
+    """The requests of a preset or of a TOML file, for searches by text or by vector."""
+    if not engine.endswith(".toml"):
+        if engine not in presets():
+            raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
+        return _request(engine, presets()[engine], vector)
+    path = expanded(engine)
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{engine}: no such file; http takes one of {', '.join(presets())}, or a file") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{engine}: cannot be read as TOML ({error})") from error
+    except RecursionError as error:
+        raise DataError(f"{engine}: cannot be read as TOML (brackets are nested too deeply)") from error
+    try:
+        orjson.dumps(table)
+    except TypeError as error:
+        raise DataError(f"{engine}: has a value that cannot be sent as JSON ({error})") from error
+    return _request(engine, table, vector)
+
+
+def _request(name: str, table: Mapping[str, Any], vector: bool) -> EngineRequest:
+    kind = "vector" if vector else "query"
+    _check_table(name, table, kind)
+    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
+    _check_reply(name, reply)
+    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
+    request = EngineRequest(
+        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), table.get("method", "POST"),
+        table.get("url", ""), str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0),
+        table.get("batch", 1),
+    )  # fmt: skip
+    _check_headers(name, request.headers)
+    _check_places(request, kind)
+    return request
+
+
+def _check_table(name: str, table: Mapping[str, Any], kind: str) -> None:
+    """Refuse keys that are unknown or of another kind."""
+    for key in table:
+        if key not in _KEYS:
+            raise SpecError(f"{name}: unknown key {key!r}{suggest(key, _KEYS)}")
+    if kind not in table:
+        how = "searches by text; leave encoder out" if kind == "vector" else "searches by vectors; give encoder=..."
+        raise SpecError(f"http: {name} {how}" if name in presets() else f"{name}: no table [{kind}]")
+    for key, type_ in _KINDS.items():
+        if key in table and type(table[key]) is not type_:
+            raise SpecError(f"{name}: {key} is {table[key]!r}, not {_WORDS[type_]}")
+    for key, least in (("batch", 1), ("largest", 0)):
+        if table.get(key, least) < least:
+            raise SpecError(f"{name}: {key} must be {least} or more, not {table[key]}")
+    if table.get("method", "POST") not in ("POST", "GET"):
+        raise SpecError(f"{name}: method must be POST or GET, not {table['method']!r}")
+
+
+_KINDS = {
+    "largest": int, "batch": int, "url": str, "path": str, "headers": dict, "reply": dict, "vector_reply": dict,
+    "query": dict, "query_item": dict, "vector": dict, "vector_item": dict,
+}  # fmt: skip
+_WORDS = {int: "a whole number", str: "a text", dict: "a table", list: "a list of texts", bool: "true or false"}
+
+
+def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
+    """Refuse paths that are none."""
+    wanted = {"hits": str, "id": str, "score": str, "lists": str, "errors": list, "lower": bool, "optional": bool}
+    for key, value in reply.items():
+        texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
+        if key not in wanted:
+            raise SpecError(f"{name}: unknown key 'reply.{key}'{suggest(key, wanted)}")
+        if not isinstance(value, wanted[key]) or not texts:
+            raise SpecError(f"{name}: reply.{key} is {value!r}, not {_WORDS[wanted[key]]}")
+    if not {"hits", "id"} <= reply.keys():
+        raise SpecError(f"{name}: [reply] must say where hits and id are")
+
+
+def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
+    """Refuse headers that are no texts, or that name no variable."""
+    for header, value in headers.items():
+        if not isinstance(value, str):
+            raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
+        if "{" in _ENV.sub("", value):
+            raise SpecError(f"{name}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
+
+
+def _check_places(request: EngineRequest, kind: str) -> None:
+    """Refuse placeholders that nothing fills, and requests that would be the same for every query."""
+    name, texts = request.name, [*_texts(request.body), *_texts(request.item)]
+    for text in texts:
+        _check_known(f"{name}: [{kind}]", text, _PLACES)
+    _check_known(f"{name}: path", request.path, ("index",))
+    if not any(f"{{{kind}}}" in text or f"{{{kind}_json}}" in text for text in texts):
+        raise SpecError(f"{name}: [{kind}] has no {{{kind}}}: every query would be asked for alike")
+    several = request.item is not None
+    whole = any("{items}" in text for text in _texts(request.body)) and bool(request.reply.lists)
+    if several and not whole:
+        raise SpecError(f"{name}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
+    if request.batch > 1 and not several:
+        raise SpecError(f"{name}: batch = {request.batch} needs a table [{kind}_item]")
+
+
+def _check_known(where: str, text: str, known: Sequence[str]) -> None:
+    for place in _ANY_PLACE.findall(text):
+        if place not in known:
+            raise SpecError(f"{where} cannot hold {{{place}}}{suggest(place, known)}")
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text in a template, names included."""
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in _texts(part)]
+    if isinstance(value, list):
+        return [text for part in value for text in _texts(part)]
+    return [value] if isinstance(value, str) else []
+
+
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """A template with its placeholders filled; one that is a whole string keeps the type of its value.
+
+    >>> fill({"size": "{k}", "match": {"{field}": "about {query}"}}, {"k": 3, "field": "text", "query": "fever"})
+    {'size': 3, 'match': {'text': 'about fever'}}
+    """
+    if isinstance(template, Mapping):
+        return {str(fill(name, values)): fill(value, values) for name, value in template.items()}
+    if isinstance(template, list):
+        return [fill(value, values) for value in template]
+    if not isinstance(template, str):
+        return template
+    whole = _PLACE.fullmatch(template)
+    if whole and whole[1] in values:
+        return values[whole[1]]
+    return _PLACE.sub(lambda match: _text(values[match[1]]) if match[1] in values else match[0], template)
+
+
+def filled_reply(reply: ReplyPaths, values: Mapping[str, Any]) -> ReplyPaths:
+    """The paths of a reply with placeholders such as `{id_field}` filled."""
+    return replace(reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+class NoSuchPath(Exception):
+    """A path that does not lead where it should; `there` is what was found in its place."""
+
+    def __init__(self, path: str, there: Any, wanted: str = "") -> None:
+        names = ", ".join(map(str, there)) if isinstance(there, Mapping) else _kind(there)
+        super().__init__(f"has no {wanted}{path!r} (there is: {names[:120] or 'nothing'})")
+
+
+def _kind(value: Any) -> str:
+    """What a value is, as JSON has it.
+
+    >>> [_kind(value) for value in (None, 3, "a", [])]
+    ['null', 'a number', 'a text', 'a list']
+    """
+    names = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(type(value), "a list")
+
+
+class UnusableHit(ValueError):
+    """A hit whose id or score is none."""
+
+
+def follow(value: Any, path: str) -> Any:
+    """What is at a path.
+
+    >>> follow({"hits": {"hits": [{"_id": "d1"}]}}, "hits.hits.0._id")
+    'd1'
+    """
+    for name in path.split(".") if path else ():
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            raise NoSuchPath(path, value)
+    return value
+
+
+def problem(reply: Any, paths: ReplyPaths) -> str:
+    """What a reply says went wrong; empty when nothing did."""
+    for path in paths.errors:
+        try:
+            value = follow(reply, path)
+        except NoSuchPath:
+            continue
+        if value:
+            return f"{path}: {message_of(reply) or _one_line(value)}"
+    return ""
+
+
+def message_of(reply: Any) -> str:
+    """What a reply says to people, if it does."""
+    said = reply.get("message") if isinstance(reply, Mapping) else None
+    return _one_line(said) if said else ""
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(_text(value).split())[:200]
+
+
+def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
+    """The documents of a reply with their scores, or without; of a document's chunks the best one counts."""
+    try:
+        hits = follow(reply, paths.hits)
+    except NoSuchPath:
+        if not paths.optional:
+            raise
+        hits = []
+    if hits is None and paths.optional:
+        hits = []
+    if not isinstance(hits, Sequence) or isinstance(hits, str):
+        raise NoSuchPath(paths.hits, hits, "list at ")
+    ids = [_document(follow(hit, paths.id), chunk) for hit in hits]
+    if not paths.score:
+        return list(dict.fromkeys(ids)) if chunk else ids
+    sign = -1.0 if paths.lower else 1.0
+    pairs = [(name, sign * _score(name, follow(hit, paths.score))) for name, hit in zip(ids, hits, strict=True)]
+    if chunk is None:
+        return pairs
+    best: dict[str, float] = {}
+    for name, score in pairs:
+        best[name] = max(score, best.get(name, score))
+    return list(best.items())
+
+
+def _document(value: Any, chunk: re.Pattern[str] | None) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
+    match = chunk.match(str(value)) if chunk else None
+    return match[1] if match else str(value)
+
+
+def _score(document: str, value: Any) -> float:
+    """A score, which some engines write as a text."""
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise UnusableHit(f"has the score {_written(value)} for {shorten(document)!r}, which is not a number")
+    return score
+
+
+def _written(value: Any) -> str:
+    """A value as a reply has it, cut where it is long."""
+    return shorten(orjson.dumps(value, default=str).decode())

@@ -1,0 +1,265 @@
+"""Where documents are pushed to: an engine behind HTTP, or a table of PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from r2med.engines.request import EngineRequest
+from r2med.engines.sql import Postgres, vector_text
+from r2med.engines.targets import EngineAnswer, IndexTarget, Push, PushedDocument
+from r2med.engines.text_targets import VespaIndex
+from r2med.errors import R2medError
+from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
+from r2med.models.server import JsonServer
+
+if TYPE_CHECKING:
+    import httpx
+    from psycopg import sql
+
+_WAIT = 0.05
+"""Seconds until a task of the engine is asked about again, to begin with."""
+
+
+class Sink(Protocol):
+    """What documents can be put into."""
+
+    def begin(self) -> int:
+        """Make sure that the index is there; how many documents it holds."""
+
+    def add(self, documents: Sequence[PushedDocument]) -> None:
+        """Put documents in, or in place of those of the same ids."""
+
+    def finish(self) -> int:
+        """Have everything searchable; how many documents there are then."""
+
+    def mapping(self) -> str:
+        """How the index is made, for people."""
+
+    def size(self, document: PushedDocument) -> int:
+        """How many bytes are sent for a document."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class EngineWriter(JsonServer[EngineAnswer]):
+    """The connection that documents are sent over."""
+
+    path = "r2med index"
+    made = "documents sent"
+    retry_unreadable = False
+    bearer = False
+
+    def __init__(self, request: EngineRequest, url: str) -> None:
+        super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
+        self._without_keys = request.without_keys
+        self._client.headers.update(request.sent_headers())
+
+    def ask(self, push: Push) -> EngineAnswer:
+        """One request, until it is answered or hopeless."""
+        return self._ask(vars(push))
+
+    def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
+        """Every request has its own."""
+        return body["method"], body["path"]
+
+    def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The content in its own type."""
+        return {"content": body["content"], "headers": {"Content-Type": body["type"]}}
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> EngineAnswer:
+        """Not used: what an answer means depends on the request."""
+        raise AssertionError(body["path"])
+
+    def _attempt(self, body: Mapping[str, Any]) -> EngineAnswer:
+        response, content = self._post(body)
+        if response.status_code not in (200, 201, 202, *body["accept"]):
+            raise self._refusal(response, content.decode("utf-8", "replace"))
+        self._count(None)
+        try:
+            return EngineAnswer(response.status_code, _parsed(content))
+        except orjson.JSONDecodeError as error:
+            raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
+
+    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+        text = self._without_keys(text)
+        if response.status_code == 404:
+            said = " ".join(text.split())[:200]
+            return FatalServerError(f"{response.request.url} is not there (404): check url and index; {said}")
+        return super()._refusal(response, text)
+
+
+def _parsed(content: bytes) -> Any:
+    """JSON, or a line of it for each row."""
+    if not content.strip():
+        return {}
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return [orjson.loads(line) for line in content.splitlines() if line.strip()]
+
+
+class EngineSink:
+    """An engine behind HTTP."""
+
+    def __init__(self, target: IndexTarget, writer: EngineWriter) -> None:
+        self.target, self._writer = target, writer
+
+    def begin(self) -> int:
+        """Make the index where it is not there; how many documents it holds."""
+        if not self.target.there(self._writer.ask(self.target.exists())):
+            for push in self.target.create():
+                self._do(push)
+            return 0
+        # A push that was stopped may have sent what no search shows yet.
+        return self.finish()
+
+    def add(self, documents: Sequence[PushedDocument]) -> None:
+        """Send a batch, or each document by itself where the engine takes one at a time."""
+        batches = [[each] for each in documents] if self.target.one_by_one else [documents]
+        for batch in batches:
+            self._do(self.target.add(batch))
+
+    def _do(self, push: Push) -> None:
+        answer = self._writer.ask(push)
+        attempt = 0
+        while (later := self.target.waits(answer)) is not None:
+            time.sleep(min(2.0, backoff(attempt + 1, _WAIT)))
+            attempt += 1
+            answer = self._writer.ask(later)
+        if said := self.target.refused(answer):
+            raise R2medError(f"{self._writer.url} did not take {said}")
+
+    def finish(self) -> int:
+        """Have everything found by the next search, and count."""
+        for push in self.target.finish():
+            self._writer.ask(push)
+        return self.target.counted(self._writer.ask(self.target.count()))
+
+    def mapping(self) -> str:
+        """The requests that make the index."""
+        return mapping_text(self.target)
+
+    def size(self, document: PushedDocument) -> int:
+        """The bytes of a request with only this document."""
+        return len(self.target.add([document]).content)
+
+    def close(self) -> None:
+        """Nothing to let go of: the client's connections end with it."""
+
+
+def mapping_text(target: IndexTarget) -> str:
+    """How a target's index is made."""
+    if isinstance(target, VespaIndex):
+        return target.schema()
+    lines = []
+    for push in target.create():
+        body = orjson.dumps(orjson.loads(push.content), option=orjson.OPT_INDENT_2).decode()
+        lines.append(f"{push.method} /{push.path}\n{body}\n")
+    return "".join(lines)
+
+
+class PostgresSink:
+    """A table with an id, a text, its words for full-text search and, if wanted, a vector."""
+
+    def __init__(self, table: str, dimension: int, database: Postgres) -> None:
+        self._table, self._dimension, self._database = table, dimension, database
+
+    def _statements(self) -> tuple[list[sql.Composed | sql.SQL], list[sql.Composed | sql.SQL]]:
+        """What is done before and after the documents."""
+        sql = _sql()
+        table = sql.Identifier(self._table)
+        vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
+        words = "tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
+        columns = f"id text PRIMARY KEY, text text NOT NULL, words_of_text {words}"
+        made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}{})").format(table, sql.SQL(columns), vector)
+        extension = [sql.SQL("CREATE EXTENSION IF NOT EXISTS vector")] if self._dimension else []
+        index = sql.Identifier(f"{self._table}_words_of_text")
+        gin = sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING gin (words_of_text)").format(index, table)
+        return [*extension, made], [gin, sql.SQL("ANALYZE {}").format(table)]
+
+    def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> None:
+        connection = self._database.connection()
+        with self._told(), connection.transaction():
+            for statement in statements:
+                connection.execute(statement)
+
+    def _told(self) -> Any:
+        return _OneLine(self._database)
+
+    def _count(self) -> int:
+        sql = _sql()
+        connection = self._database.connection()
+        with self._told(), connection.transaction():
+            row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
+        return int(row[0]) if row else 0
+
+    def begin(self) -> int:
+        """Make the table where it is not there; how many rows it has."""
+        self._run(self._statements()[0])
+        return self._count()
+
+    def add(self, documents: Sequence[PushedDocument]) -> None:
+        """Rows, in place of those of the same ids."""
+        sql = _sql()
+        names = ["id", "text", *(["vector"] if self._dimension else [])]
+        rows = [self._row(each) for each in documents]
+        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (id) DO UPDATE SET {}").format(
+            sql.Identifier(self._table),
+            sql.SQL(", ").join(map(sql.Identifier, names)),
+            sql.SQL(", ").join([sql.Placeholder()] * len(names)),
+            sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:]),
+        )
+        connection = self._database.connection()
+        with self._told(), connection.transaction(), connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
+
+    def _row(self, document: PushedDocument) -> tuple[str, ...]:
+        """A text of PostgreSQL cannot hold a zero byte."""
+        plain = (document.id, document.text.replace("\x00", " "))
+        return plain if document.vector is None else (*plain, vector_text(document.vector))
+
+    def finish(self) -> int:
+        """Index the words, and count."""
+        self._run(self._statements()[1])
+        return self._count()
+
+    def mapping(self) -> str:
+        """The statements."""
+        return "".join(f"{statement.as_string(None)};\n" for part in self._statements() for statement in part)
+
+    def size(self, document: PushedDocument) -> int:
+        """The bytes of a row as text."""
+        return sum(len(value.encode("utf-8", "replace")) for value in self._row(document))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+class _OneLine:
+    """Turns what the driver raises into an error of one line."""
+
+    def __init__(self, database: Postgres) -> None:
+        self._errors = database.errors()
+
+    def __enter__(self) -> None:
+        self._errors.__enter__()
+
+    def __exit__(self, *details: Any) -> None:
+        try:
+            self._errors.__exit__(*details)
+        except AttemptError as error:
+            raise R2medError(error.reason) from error
+
+
+def _sql() -> ModuleType:
+    """How statements are put together, of an extra."""
+    from psycopg import sql
+
+    return sql

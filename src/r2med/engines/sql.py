@@ -1,0 +1,421 @@
+"""Connections to PostgreSQL: the address from a variable, one connection a thread, and errors without passwords."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from r2med.engines.remote import Outcome, RemoteEngine
+from r2med.engines.request import ReplyPaths, hits_of
+from r2med.errors import DataError, R2medError, SpecError, require_extra
+from r2med.models.http import (
+    AttemptError,
+    FailedAttempts,
+    FatalServerError,
+    Pace,
+    RequestLimits,
+    TimedOut,
+    backoff,
+    with_attempts,
+)
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.stage import Requirements
+from r2med.store.engine_replies import KeptReply
+from r2med.store.files import expanded, spelled
+from r2med.store.hashes import cache_key
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from r2med.pipeline.spec import Call
+
+_SECRET = ("password", "sslpassword", "passfile", "sslkey", "sslcert")
+_IDLE = ("connect_timeout", "application_name", "keepalives", "gssencmode", "sslrootcert")
+"""What changes neither which database is asked nor what it answers."""
+_AGAIN = ("08", "40", "53", "57P")
+"""Classes of errors after which the same statement may well be answered: lost connections, conflicts, full servers."""
+_ALL_ALIKE = ("25006", "42501", "28000", "28P01", "3D000")
+"""Errors that every statement would meet: no writing here, not allowed, wrong user or password, no such database."""
+CANCELED = "57014"
+
+
+class Postgres:
+    """A database by the name of the variable that holds its address."""
+
+    def __init__(self, dsn_env: str, limits: RequestLimits) -> None:
+        require_extra("sql", "psycopg")
+        self.dsn_env, self.limits = dsn_env, limits
+        self._dsn = _dsn(dsn_env)
+        self.settings = _settings(dsn_env, self._dsn)
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._open: list[psycopg.Connection[Any]] = []
+
+    @property
+    def name(self) -> str:
+        """Host and database, for people."""
+        at = self.settings.get("host") or self.settings.get("hostaddr") or "localhost"
+        return f"{at}:{self.settings.get('port', 5432)}/{self.settings.get('dbname', '')}"
+
+    def identity(self) -> list[tuple[str, str]]:
+        """Which database is meant, without what is secret or idle; for a key."""
+        return sorted((name, str(value)) for name, value in self.settings.items() if name not in (*_SECRET, *_IDLE))
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection of this thread, made anew where it was lost."""
+        import psycopg
+
+        kept: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if kept is not None and not kept.closed:
+            return kept
+        seconds = max(2, min(30, round(self.limits.timeout)))
+        with self.errors():
+            # A prepared statement may get another plan after some calls, and is lost behind a pooler.
+            made = psycopg.connect(self._dsn, connect_timeout=seconds, prepare_threshold=None)
+        self._local.connection = made
+        with self._lock:
+            self._open.append(made)
+        return made
+
+    def read(self, statement: bytes, values: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+        """The columns and rows of a statement, in a transaction that cannot write and ends in time."""
+        connection = self.connection()
+        with self.errors():
+            connection.read_only = True
+            with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT set_config('statement_timeout', %s, true)", (f"{self.limits.timeout * 1000:.0f}",)
+                )
+                cursor.execute(statement, values)
+                if cursor.description is None:
+                    raise FatalServerError("the statement returns no rows; it must be a SELECT")
+                return [column.name for column in cursor.description], cursor.fetchall()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the driver raises into an attempt that failed, told in a line without a password."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            self._drop()
+            raise self._told(error) from error
+
+    def _drop(self) -> None:
+        """Forget the connection of this thread if it is of no more use."""
+        kept = getattr(self._local, "connection", None)
+        if kept is not None and (kept.closed or kept.broken):
+            self._local.connection = None
+
+    def _told(self, error: psycopg.Error) -> AttemptError:
+        from psycopg import OperationalError
+
+        state = error.sqlstate or ""
+        said = self._masked(error.diag.message_primary or str(error))
+        if state == CANCELED:
+            return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
+        if error.diag.statement_position:
+            return StatementError(said, int(error.diag.statement_position))
+        if state.startswith("28"):
+            return FatalServerError(f"{self.name} refused the user or password of {self.dsn_env}: {said}")
+        if state in _ALL_ALIKE:
+            return FatalServerError(f"{self.name}: {said}")
+        again = state.startswith(_AGAIN) if state else isinstance(error, OperationalError)
+        return AttemptError(f"{self.name}: {said}", retry=again)
+
+    def _masked(self, text: str) -> str:
+        line = " ".join(text.split())[:300]
+        for name in _SECRET:
+            if value := str(self.settings.get(name) or ""):
+                line = line.replace(value, "***")
+        return line
+
+    def cancel(self) -> None:
+        """End what is under way, from another thread."""
+        for connection in list(self._open):
+            with suppress(Exception):  # a connection that is gone already has nothing to cancel
+                connection.cancel()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._open:
+            with suppress(Exception):  # it may be lost already
+                connection.close()
+        self._open.clear()
+
+
+class StatementError(FatalServerError):
+    """A statement that the database does not understand, at a place in it."""
+
+    def __init__(self, reason: str, position: int) -> None:
+        super().__init__(reason)
+        self.position = position
+        """The character, counted from 1, in the statement as it was sent."""
+
+
+def _dsn(dsn_env: str) -> str:
+    dsn = os.environ.get(dsn_env, "").strip()
+    if not dsn:
+        raise R2medError(f"set {dsn_env} to the address of the database: postgresql://user:password@host:5432/name")
+    return dsn
+
+
+def _settings(dsn_env: str, dsn: str) -> dict[str, Any]:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # What the driver says here quotes the address, and a password with it.
+        line = f"{dsn_env} does not hold the address of a database: postgresql://user:password@host:5432/name"
+    raise R2medError(line)
+
+
+def vector_text(vector: Sequence[float]) -> str:
+    """A vector as pgvector reads it.
+
+    >>> vector_text([0.5, -1.0])
+    '[0.5,-1.0]'
+    """
+    return f"[{','.join(map(repr, vector))}]"
+
+
+EXAMPLES = ("postgres-text", "postgres-vector", "postgres-hybrid")
+"""Statements that ship with the package, over the table that `r2med index --to postgres` fills."""
+DEFAULT_TABLE = "documents"
+_PLACE = re.compile(r"%(?:\((?P<name>[^)]*)\)(?P<kind>.?)|(?P<other>.?))", re.DOTALL)
+_KNOWN = ("query", "k", "vector")
+_HOPELESS = 3
+"""Queries that come to nothing, with none answered, until the statement counts as no good."""
+
+
+def example(name: str, table: str = DEFAULT_TABLE) -> str:
+    """A statement that ships with the package, over a table of that name."""
+    text = (files("r2med.engines") / "sql" / f"{name}.sql").read_text("utf-8")
+    if table == DEFAULT_TABLE:
+        return text
+    quoted = table.replace('"', '""').replace("%", "%%")
+    return text.replace(f"FROM {DEFAULT_TABLE}", f'FROM "{quoted}"')
+
+
+@dataclass(frozen=True)
+class SqlEngine(RemoteEngine):
+    """A SELECT of PostgreSQL, full-text, by vectors, or both."""
+
+    file: str
+    """The path of the file with the statement."""
+    _: KW_ONLY
+    dsn_env: str = "DATABASE_URL"
+    """The environment variable with the address of the database, and its password."""
+    encoder: str = ""
+    """The encoder of the query's vector, for statements with `%(vector)s`."""
+    chunk: str = ""
+    """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
+    fetch: int = 0
+    """How many rows are asked for, where rows are chunks; 0 for as many as `depth`."""
+    depth: int = 100
+    join: str = ""
+    drop_self: bool | None = None
+    unknown: float = 0.1
+    """The share of returned ids that may be of documents that the task does not have; those are left out."""
+    version: str = ""
+    """Of what is in the database: change it when the table changes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "file", spelled(self.file))
+        self._check_settings()
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.dsn_env):
+            raise SpecError(
+                f"{self._name}: dsn_env is the name of a variable that holds the address, such as dsn_env=MY_DSN"
+            )
+        self.statement  # noqa: B018 - a wrong file is an error before anything runs
+
+    @property
+    def _name(self) -> str:
+        return f"sql({self.file})"
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "sql")
+
+    @property
+    def requirements(self) -> Requirements:
+        """The driver of PostgreSQL, and the variable with the address."""
+        return Requirements(extra="sql", key=self.dsn_env)
+
+    @cached_property
+    def statement(self) -> str:
+        """The text of the file."""
+        try:
+            text = expanded(self.file).read_text("utf-8")
+        except FileNotFoundError as error:
+            known = ", ".join(EXAMPLES)
+            raise DataError(f"{self.file}: no such file; `r2med engines show` prints examples: {known}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{self.file}: cannot be read ({error})") from error
+        names = _parameters(self.file, text)
+        if "k" not in names:
+            raise SpecError(f"{self.file}: no %(k)s in it; end the statement with LIMIT %(k)s")
+        if not names & {"query", "vector"}:
+            raise SpecError(f"{self.file}: neither %(query)s nor %(vector)s is in it, so every query is the same")
+        if ("vector" in names) != bool(self.encoder):
+            hint = "give encoder=..." if "vector" in names else "leave encoder out"
+            raise SpecError(f"{self.file}: {'has a' if 'vector' in names else 'has no'} %(vector)s; {hint}")
+        return text
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The statement, which database is asked but for its password, and what the vectors depend on."""
+        with closing(self._database()) as database:
+            found = {"statement": cache_key(text=self.statement), "database": database.identity()}
+        return found | self._encoder_settings()
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file with the statement, and what belongs to the encoder."""
+        return {str(expanded(self.file).resolve()): cache_key(text=self.statement), **self._encoder_content()}
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        with closing(self._database()) as database:
+            name = database.name
+        return {
+            "statement": self.file,
+            "database": name,
+            "encoder": self.encoder or "none",
+            "depth": self.depth,
+            "rows asked for": self._hits,
+            "join": self.join or "as published",
+            "backend": "postgres",
+        }
+
+    def _database(self) -> Postgres:
+        return Postgres(self.dsn_env, RequestLimits.configured())
+
+    def _asked(
+        self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
+    ) -> Iterator[Outcome]:
+        with closing(self._database()) as database:
+            asker = _Asker(self.statement, self.file, database, self._pattern)
+            asker.failed = failed
+            with ThreadPoolExecutor(min(database.limits.concurrency, len(left))) as pool:
+                jobs = {pool.submit(asker.ask, rows[query]): query for query in left}
+                try:
+                    yield from _outcomes(jobs)
+                finally:
+                    asker.stop.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    if any(job.running() for job in jobs):
+                        database.cancel()
+
+
+def _outcomes(jobs: Mapping[Any, str]) -> Iterator[Outcome]:
+    """What comes of each query, as it comes; an error when none can fare better."""
+    failed = answered = 0
+    for job in as_completed(jobs):
+        try:
+            outcome = job.result()
+            answered += 1
+        except FatalServerError as error:
+            raise R2medError(error.reason) from error
+        except AttemptError as error:
+            failed += 1
+            if failed >= _HOPELESS and not answered:
+                raise R2medError(error.reason) from error
+            outcome = error.reason
+        yield jobs[job], outcome
+
+
+class _Asker:
+    """Sends one statement with the values of each query."""
+
+    def __init__(self, statement: str, file: str, database: Postgres, chunk: re.Pattern[str] | None) -> None:
+        self._statement, self._file, self._database, self._chunk = statement, file, database, chunk
+        self._pace = Pace(database.limits.requests_per_minute)
+        self.stop = threading.Event()
+        self.failed = FailedAttempts()
+        self._lock = threading.Lock()
+
+    def ask(self, row: Mapping[str, Any]) -> KeptReply:
+        """One query's documents, asked for again where that may help."""
+        values = {"query": row["query"], "k": row["k"]}
+        values |= {"vector": vector_text(row["vector"])} if "vector" in row else {}
+        attempt = 0
+        while True:
+            self._wait(self._pace.turn())
+            try:
+                return self._once(values)
+            except StatementError as error:
+                raise FatalServerError(f"{self._file}:{self._line(error)}: {error.reason}") from error
+            except AttemptError as error:
+                attempt += 1
+                with self._lock:
+                    self.failed.count(error)
+                if not error.retry or attempt > min(2, self._database.limits.retries):
+                    error.reason = with_attempts(error.reason, attempt)
+                    raise
+            self._wait(backoff(attempt, min(0.5, self._database.limits.backoff)))
+
+    def _wait(self, seconds: float) -> None:
+        if self.stop.wait(max(0.0, seconds)):
+            raise AttemptError("stopped", retry=False)
+
+    def _once(self, values: Mapping[str, Any]) -> KeptReply:
+        self._database.connection()
+        started = time.perf_counter()
+        columns, rows = self._database.read(self._statement.encode(), values)
+        seconds = time.perf_counter() - started
+        if len(columns) > 2:
+            found = ", ".join(columns)
+            raise FatalServerError(f"{self._file}: the statement returns {found}; an id and a score are wanted")
+        paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
+        try:
+            return KeptReply(hits_of(rows, paths, self._chunk), seconds)
+        except (TypeError, ValueError) as error:
+            raise FatalServerError(f"{self._file}: {_odd(rows)}") from error
+
+    def _line(self, error: StatementError) -> int:
+        """The line of the file; parameters are replaced within their lines, so that these can be counted."""
+        sent = self._statement
+        for name in _KNOWN:
+            sent = re.sub(rf"%\({name}\)[sbt]", "$1", sent)
+        return sent.count("\n", 0, error.position - 1) + 1
+
+
+def _odd(rows: Sequence[Sequence[Any]]) -> str:
+    """What is wrong with a row, in words."""
+    for row in rows:
+        if isinstance(row[0], bool) or not isinstance(row[0], str | int):
+            return f"the first column holds {row[0]!r}, which is no document id; write id::text"
+        try:
+            fine = len(row) == 1 or math.isfinite(float(row[1]))
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            return f"the score of {row[0]!r} is {row[1]!r}, not a number; a score comes second"
+    return "rows that cannot be read"
+
+
+def _parameters(file: str, text: str) -> set[str]:
+    """The names of a statement's parameters, each of which must be known."""
+    names: set[str] = set()
+    for match in _PLACE.finditer(text):
+        if match["other"] == "%":
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        if match["name"] not in _KNOWN or match["kind"] not in ("s", "b", "t"):
+            known = ", ".join(f"%({name})s" for name in _KNOWN)
+            raise SpecError(f"{file}:{line}: {match[0]!r} is no parameter; there are {known}, and a plain % is %%")
+        names.add(match["name"])
+    return names

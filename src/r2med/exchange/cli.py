@@ -1,0 +1,260 @@
+"""`r2med eval`: score run files made by any tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from r2med.cli.options import DROP_SELF, ManyValues, json_option, write_json
+from r2med.data.task_names import task_names
+from r2med.data.tasks import resolve
+from r2med.exchange.export import GROUPS, Target, export
+from r2med.exchange.score_files import import_run, import_runs, judgements, score_files, score_patterns
+from r2med.exchange.submission import About, submit
+from r2med.exchange.verify import verify
+from r2med.formatting import counted
+from r2med.measure.metrics import DEFAULT, parse_all
+from r2med.render.scores.report import Shown, format_report, show_report
+from r2med.render.table import output
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Report, failure_lines
+
+if TYPE_CHECKING:
+    from r2med.runs.ledger import Entry
+
+
+@click.command("eval", cls=ManyValues)
+@click.argument("runfiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNFILE...")
+@click.option("--task", help="The task whose judgements to use: a name or a folder.")
+@click.option(
+    "--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Several tasks; RUNFILE has {task} for a task's name."
+)
+@click.option("--qrels", type=click.Path(path_type=Path), help="A file of judgements, in any of the layouts.")
+@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
+@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
+@click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
+@click.option("--strict", is_flag=True, help="Make data that is left out an error.")
+@click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "markdown", "latex", "csv"]),
+    default="terminal",
+    show_default=True,
+    help="How the table is written.",
+)
+@json_option()
+def eval_command(
+    runfiles: tuple[Path, ...],
+    task: str | None,
+    tasks: tuple[str, ...],
+    qrels: Path | None,
+    metrics: tuple[str, ...],
+    split: str | None,
+    drop_self: bool | None,
+    strict: bool,
+    ci: bool,
+    form: str,
+    as_json: bool,
+) -> None:
+    """Score run files made by any tool: TREC (.gz too), the authors' jsonl, JSON or parquet.
+
+    \b
+    Examples:
+      r2med eval bm25.trec --task sample/Biology
+      r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
+      r2med eval "runs/{task}.trec" --tasks sample
+    """
+    source = qrels if task is None else task
+    if sum((task is not None, qrels is not None, bool(tasks))) != 1:
+        raise click.UsageError("give the judgements: either --task NAME or --qrels FILE, or --tasks for several")
+    asked = parse_all(metrics)
+    measures = tuple(dict.fromkeys([*asked, *DEFAULT]))
+    if source is None:
+        report = score_patterns(runfiles, resolve(tasks, split=split), measures, drop_self=drop_self, strict=strict)
+    else:
+        report = score_files(runfiles, judgements(source, split, strict=strict), measures, drop_self=drop_self)
+    _show(report, [str(measure) for measure in asked], Shown(intervals=ci), "json" if as_json else form)
+    if report.failures:
+        raise click.exceptions.Exit(1)
+
+
+def _show(report: Report, measures: list[str], shown: Shown, form: str) -> None:
+    if form == "json":
+        write_json(report.as_dict())
+    elif form == "terminal":
+        show_report(report, output(), measures, shown)
+    else:
+        click.echo(format_report(report, form, measures, shown))
+        for line in failure_lines(report.failures, report.names):
+            click.echo(line, err=True)
+
+
+@click.command("export", cls=ManyValues)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--format", "form", required=True, type=click.Choice(list(GROUPS)))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write into.")
+@click.option(
+    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all that the format knows)."
+)
+@click.option("--name", default="", metavar="NAME", help="What the system is called in the files, such as ORG/MODEL.")
+@click.option("--revision", default="", help="The revision that the files name.")
+def export_command(
+    runs: tuple[str, ...], form: str, out: Path, tasks: tuple[str, ...], name: str, revision: str
+) -> None:
+    """Write runs of the ledger as files that other tools read. A RUN is a system's spec or the id of a run.
+
+    trec, jsonl: ranked lists. mteb: results of the full tasks as MTEB keeps them. r2med: results of the full tasks as
+    in the benchmark's repository. hakari: results of the nano tasks as HAKARI-Bench keeps them. The figures are
+    computed anew from the ranked lists. hydoc: the texts that expanders wrote, as the benchmark's
+    query_with_hydoc.jsonl. A task that is named and has no run is an error, and nothing is written then.
+
+    \b
+    Examples:
+      r2med export bm25 --format trec --out runs
+      r2med export "hyde(gpt-4o) >> bm25" --format hydoc --out generated
+      r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
+    """
+    wanted = [task.name for task in resolve(tasks)]
+    with Ledger() as ledger:
+        for path in export(ledger, runs, form, Target(out, name, revision), wanted):
+            click.echo(path)
+
+
+@click.command("import", cls=ManyValues)
+@click.argument("runfile", type=click.Path(path_type=Path), metavar="RUNFILE")
+@click.option("--task", help="The task that it is of: a name or a folder.")
+@click.option(
+    "--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Several tasks; RUNFILE has {task} for a task's name."
+)
+@click.option("--as", "name", required=True, metavar="NAME", help="What the run is called from now on.")
+@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
+@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
+@click.option(
+    "--strict", is_flag=True, help="Make a query that the file has no list for, and data that is left out, an error."
+)
+@json_option()
+def import_command(
+    runfile: Path,
+    task: str | None,
+    tasks: tuple[str, ...],
+    name: str,
+    metrics: tuple[str, ...],
+    split: str | None,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Put a run file of any tool into the ledger under a name: TREC (.gz too), the authors' jsonl, JSON or parquet.
+
+    From then on NAME is a system like any other: compare, diagnose, inspect, board, report and plot take it, and it
+    stands in a spec where a retriever stands, as in "rrf(NAME, bm25)". What it cost is not known.
+
+    \b
+    Examples:
+      r2med import theirs.trec --task sample/Biology --as theirs
+      r2med import "runs/{task}.trec" --tasks sample --as theirs
+    """
+    if (task is None) == (not tasks):
+        raise click.UsageError("give the task: either --task NAME, or --tasks for several")
+    asked = parse_all(metrics)
+    if task is None:
+        report = import_runs(runfile, resolve(tasks, split=split), name, asked, split=split, strict=strict)
+    else:
+        report = import_run(runfile, task, name, asked, split=split, strict=strict)
+    if as_json:
+        write_json(report.as_dict())
+    else:
+        show_report(report, output(), [str(measure) for measure in asked])
+        for result in report.results:
+            on = "" if task else f" on {report.names[result.task]}"
+            click.echo(f"{runfile} is run {result.run_id} of {name}{on} in the ledger", err=True)
+    if report.failures:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("submit", cls=ManyValues)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write, FILE.zip.")
+@click.option(
+    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all of the benchmark with runs)."
+)
+@click.option("--name", default="", metavar="NAME", help="What a board calls the system (default: the title).")
+@click.option("--title", default="", help="What the submission is called.")
+@click.option("--authors", default="", help="Who submits it.")
+@click.option("--link", default="", help="A paper, a model or a repository.")
+@click.option("--notes", default="", help="Whatever else a reader should know.")
+def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], name: str, **about: Any) -> None:
+    """Pack runs with their results, settings, versions and a manifest into one file, and verify it.
+
+    A RUN is a system's spec or the id of a run. `r2med verify FILE.zip` checks the file anywhere. A task that is named
+    and has no run is an error. Runs on folders are left out: their data is here only. Queries for which a system did
+    not do all it should have are counted.
+
+    \b
+    Examples:
+      r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
+    """
+    wanted = [task.name for task in resolve(tasks)]
+    with Ledger() as ledger:
+        entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
+    for entry in entries:
+        click.echo(f"{entry.id} {entry.name} on {entry.task}{_incomplete(entry)}")
+    for task, called in task_names(left_out).items():
+        click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
+    found = verify(out)
+    for fault in found.faults:
+        click.secho(fault, fg="red", err=True)
+    if not found.ok:
+        raise click.exceptions.Exit(1)
+    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    click.echo(f"{out}: {sizes}")
+
+
+def _incomplete(entry: Entry) -> str:
+    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
+
+
+@click.command("verify")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.zip")
+@json_option()
+def verify_command(file: Path, as_json: bool) -> None:
+    """Check a submission: every byte against its manifest, every figure against its ranked lists.
+
+    The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
+    when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
+    """
+    found = verify(file)
+    if as_json:
+        write_json(found.as_dict())
+    else:
+        for name in ("title", "authors", "link", "notes", "created"):
+            if found.description.get(name):
+                click.echo(_plain(f"{name}: {found.description[name]}"))
+        for row in found.results:
+            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}{_incomplete_archive(row)}"))
+        for fault in found.faults:
+            click.secho(_plain(f"fault: {fault}"), fg="red")
+        verdict = "verified" if found.ok else "NOT as stated"
+        sizes = f"{counted(len(found.results), 'run')}, {counted(found.figures, 'figure')}"
+        click.echo(f"{file}: {verdict}; {sizes} computed anew")
+    if not found.ok:
+        raise click.exceptions.Exit(1)
+
+
+def _plain(text: str) -> str:
+    """A stranger's text without anything that a terminal would obey."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def _headline(row: object) -> str:
+    metrics = row.get("metrics") if isinstance(row, dict) else None
+    value = metrics.get("nDCG@10") if isinstance(metrics, dict) else None
+    return f"nDCG@10 {100 * value:.2f}" if isinstance(value, float) else "no nDCG@10"
+
+
+def _incomplete_archive(row: Mapping[str, Any]) -> str:
+    count = row.get("incomplete")
+    return f", {count} of {row.get('queries')} queries incomplete" if count else ""

@@ -1,0 +1,263 @@
+"""A folder of submissions as a ledger: every archive verified, every figure computed anew, what is broken left out.
+
+What a submission says of itself and nobody can compute (its cost, its stages, how many queries are incomplete) is taken
+over where it is of the type that it claims to be, and as unknown otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from r2med.data.tasks import registry
+from r2med.errors import R2medError
+from r2med.exchange.submission import About
+from r2med.exchange.verify import CheckedRun, Verified, verify_all
+from r2med.measure.metrics import Measure
+from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
+from r2med.runs.selection import Current
+from r2med.runs.usage import Account, StepRecord
+from r2med.store.hashes import cache_key
+
+_STATED = "as the submission states"
+_LONGEST_TITLE = 120
+"""Characters of a title that a table has room for."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A submission in which everything is as stated."""
+
+    path: Path
+    name: str
+    """The file's name, below the folder."""
+    digest: str
+    """The sha256 of the file."""
+    about: About
+    created: str
+    systems: Mapping[str, str]
+    """The name of each of its lines to the system's spec."""
+    figures: int
+    """How many were computed anew."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The name that the submission gives a system, by its spec."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A submission that is left out, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Submissions:
+    """All that a folder holds."""
+
+    accepted: Sequence[Accepted] = ()
+    left: Sequence[Left] = ()
+    runs: Current = field(default_factory=dict)
+    """The name of a line to task to its run."""
+
+    def of(self, line: str) -> Accepted | None:
+        """The submission that a line is from."""
+        return next((each for each in self.accepted if line in each.systems), None)
+
+    def titles(self) -> dict[str, str]:
+        """Return what each line is called: its name, or the title of its submission, with its spec among several."""
+        found = {}
+        for each in self.accepted:
+            for line, spec in each.systems.items():
+                title = each.about.title.strip()[:_LONGEST_TITLE]
+                named = line if not title else title if len(each.systems) == 1 else f"{title}: {spec}"
+                found[line] = each.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
+        counts = Counter(found.values())
+        return {line: f"{title} [{self._file(line)}]" if counts[title] > 1 else title for line, title in found.items()}
+
+    def _file(self, line: str) -> str:
+        known = self.of(line)
+        return known.name.removesuffix(".zip") if known else ""
+
+
+def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
+    """Verify every archive of a folder and put the runs of the sound ones into a ledger, which should be empty."""
+    paths = _archives(folder)
+    entries: dict[Path, list[Entry]] = {path: [] for path in paths}
+    digests = {path: _digest(path) for path in paths}
+    first: dict[str, Path] = {}
+    for path in paths:
+        first.setdefault(digests[path], path)
+    once = list(first.values())
+
+    def keep(checked: CheckedRun) -> None:
+        entries[checked.path].append(_add(ledger, checked, digests[checked.path]))
+
+    found = list(zip(once, verify_all(once, [measure], keep), strict=True))
+    sound = {path: verified for path, verified in found if verified.ok}
+    left = {path: verified.faults[0] for path, verified in found if not verified.ok}
+    for path in left:
+        ledger.remove(entries[path])
+    twins = {path: first[digests[path]] for path in paths if path not in once}
+    left |= {path: f"the same file as {_name(twin, folder)}" for path, twin in twins.items()}
+    names = _line_names({path: [entry.system for entry in entries[path]] for path in sound}, folder)
+    described = {path: _described(verified) for path, verified in sound.items()}
+    runs: dict[str, dict[str, Entry]] = {}
+    places = {name: place for place, name in enumerate(registry())}
+    for path in sound:
+        for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
+            line = names[path, entry.system]
+            known = replace(entry, record=_with_stages(entry.record, described[path].get(entry.system, {})))
+            runs.setdefault(line, {})[entry.task] = known
+    accepted = [_accepted(path, folder, verified, digests[path], names) for path, verified in sound.items()]
+    return Submissions(accepted, [Left(_name(path, folder), _plain(left[path], path)) for path in sorted(left)], runs)
+
+
+def _archives(folder: Path) -> list[Path]:
+    try:
+        found = sorted(path for path in folder.rglob("*.zip") if path.is_file() and not path.name.startswith("."))
+        if not folder.is_dir():
+            raise R2medError(f"{folder}: no such folder of submissions")
+    except OSError as error:
+        raise R2medError(f"{folder}: cannot be read ({error.strerror})") from error
+    return found
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"unread {path}: {error}"
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _plain(fault: str, path: Path) -> str:
+    """A fault without the path that it begins with, and without anything that a terminal would obey."""
+    text = fault.removeprefix(f"{path}: ")
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
+    row = checked.result
+    record = RunRecord(
+        data=checked.data,
+        documents=row["documents"],
+        # How many is stated, and not which.
+        incomplete={f"{place + 1} of {row['incomplete']}": _STATED for place in range(row["incomplete"])},
+        work=stated_work(row["cost"]),
+    )
+    key = cache_key(submission=digest, system=row["system"], task=row["task"])
+    created = row.get("created")
+    entry = Entry(
+        key,
+        row["system"],
+        row["task"],
+        row["group"],
+        tuple(checked.scores.queries),
+        _number(row["cost"], "seconds") or 0.0,
+        record,
+        created if isinstance(created, str) else "",
+    )
+    values = {str(measure): checked.scores.values(measure) for measure in checked.scores.measures}
+    return ledger.add(entry, Finished(checked.run, values))
+
+
+def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
+    """The work of a run from the cost that was stated for it: the one `Cost.as_dict` of which is that cost.
+
+    >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})
+    (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=(), foreseen=None),)
+    >>> stated_work({}) is None
+    True
+    """
+    load, index, search = (_number(cost, phase) for phase in ("loading", "indexing", "searching"))
+    requests = _number(cost, "requests")
+    if load is None or index is None or requests is None:
+        return None
+    account = None
+    if requests:
+        prompt, completion, reasoning = (
+            int(_number(cost, f"{kind}_tokens") or 0) for kind in ("prompt", "completion", "reasoning")
+        )
+        account = Account(
+            int(requests),
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            reasoning_tokens=reasoning,
+            cost=_number(cost, "dollars"),
+        )
+    return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
+
+
+def _number(content: Mapping[str, Any], name: str) -> float | None:
+    value = content.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _described(verified: Verified) -> dict[str, Mapping[str, Any]]:
+    return {str(each["system"]): each for each in verified.description["systems"]}
+
+
+def _with_stages(record: RunRecord, described: Mapping[str, Any]) -> RunRecord:
+    """A record with what the submission says of the system."""
+    stages = tuple(StageRecord.from_json(stage) for stage in described.get("stages", ()))
+    return replace(record, stages=stages, provenance=stated_provenance(described.get("versions", {})))
+
+
+def stated_provenance(content: Mapping[str, Any]) -> Provenance:
+    """The versions that a submission states, as far as they are texts.
+
+    >>> stated_provenance({"r2med": "0.1.0", "python": 3, "packages": {"numpy": "2.0", "x": []}, "machine": "mine"})
+    Provenance(r2med='0.1.0', python=None, packages={'numpy': '2.0'}, machine=None)
+    """
+    packages, machine = content.get("packages"), content.get("machine")
+    known = (
+        {name: text for name, text in packages.items() if isinstance(text, str)}
+        if isinstance(packages, Mapping)
+        else None
+    )
+    where = None
+    if isinstance(machine, Mapping):
+        cores = machine.get("cores")
+        where = Machine(
+            _text(machine, "platform"), _text(machine, "architecture"), cores if type(cores) is int else None
+        )
+    return Provenance(_text(content, "r2med"), _text(content, "python"), known, where)
+
+
+def _text(content: Mapping[str, Any], name: str) -> str | None:
+    value = content.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tuple[Path, str], str]:
+    """What each system of each submission is called: its spec, with the file where several submit the same."""
+    submitted: dict[str, list[Path]] = {}
+    for path, specs in systems.items():
+        for spec in dict.fromkeys(specs):
+            submitted.setdefault(spec, []).append(path)
+    return {
+        (path, spec): spec if len(several) == 1 else f"{spec} [{_name(path, folder).removesuffix('.zip')}]"
+        for spec, several in submitted.items()
+        for path in several
+    }
+
+
+def _accepted(
+    path: Path, folder: Path, verified: Verified, digest: str, names: Mapping[tuple[Path, str], str]
+) -> Accepted:
+    said = verified.description
+    about = About(*(_text(said, field) or "" for field in ("title", "authors", "link", "notes")))
+    systems = {line: spec for (where, spec), line in names.items() if where == path}
+    created = (_text(said, "created") or "")[:19]
+    labels = {spec: _text(row, "name") or "" for spec, row in _described(verified).items()}
+    return Accepted(path, _name(path, folder), digest, about, created, systems, verified.figures, labels)

@@ -1,0 +1,161 @@
+"""Characters that steer a terminal, turn a text round or cannot be written, wherever a text is shown."""
+
+from __future__ import annotations
+
+import re
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A share times 100, rounded as the published tables are.
+
+    >>> percent(0.10905)
+    '10.90'
+    """
+    return f"{100 * value:.{digits}f}"
+
+
+def describe(value: object) -> str:
+    """A value as an error message names it.
+
+    >>> describe(None), describe([1]), describe(0.5)
+    ('null', 'a list', 'the number 0.5')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {shorten(value)!r}"
+    return {"dict": "an object", "list": "a list"}.get(type(value).__name__, type(value).__name__)
+
+
+def shorten(text: str) -> str:
+    """A text short enough to stand in one line of a message."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun, or with the beginning of a sentence.
+
+    >>> counted(1, "query", "queries"), counted(2400, "error")
+    ('1 query', '2,400 errors')
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def one_line(error: BaseException) -> str:
+    """What a person can make use of, of an error that may come from anywhere.
+
+    >>> one_line(MemoryError()), one_line(OSError(28, "No space left on device", "/x"))
+    ('not enough memory', '/x: No space left on device')
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({text})" if text else "not enough memory"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return text or type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of another library says, or its name when it says nothing.
+
+    >>> first_line(ValueError("no such file\\ntry another")), first_line(KeyError())
+    ('no such file', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def p_text(probability: float) -> str:
+    """A p-value as tables show it.
+
+    >>> p_text(0.0123), p_text(0.0), p_text(1 / 10_001)
+    ('0.0123', '<0.0001', '<0.0001')
+    """
+    return "<0.0001" if probability < 0.0001 else f"{probability:.4f}"
+
+
+def p_words(probability: float, *, at_floor: bool = False) -> str:
+    """A p-value as a sentence says it; at the floor of a test it is a bound.
+
+    >>> p_words(0.0123), p_words(1 / 10_001), p_words(3 / 10_001, at_floor=True)
+    ('p = 0.0123', 'p < 0.0001', 'p ≤ 0.0003')
+    """
+    if probability < 0.0001:
+        return "p < 0.0001"
+    return f"p {'≤' if at_floor else '='} {probability:.4f}"
+
+
+def signed(value: float) -> str:
+    """A difference x 100 with its sign.
+
+    >>> signed(0.1234), signed(-0.1), signed(0.0)
+    ('+12.34', '−10.00', '0.00')
+    """
+    shown = f"{100 * value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    return "0.00" if shown[1:] == "0.00" else shown
+
+
+def start_of(text: str, letters: int) -> str:
+    """Return a short text whole, and of a longer one the first words with an ellipsis.
+
+    >>> start_of("swollen, bleeding gums", 18), start_of("swollen gums", 18)
+    ('swollen, bleeding …', 'swollen gums')
+    """
+    if len(text) <= letters:
+        return text
+    return re.sub(r"\s+\S{0,40}$", "", text[: letters + 1]) + " …"
+
+
+def dollars_text(value: float) -> str:
+    """Dollars with two places, more for what would be nothing.
+
+    >>> dollars_text(1.234), dollars_text(0.00421), dollars_text(0.0)
+    ('1.23', '0.0042', '0.00')
+    """
+    return f"{value:.2f}" if value >= 0.01 or not value else f"{value:.2g}"
+
+
+def money(cost: float | None) -> str:
+    """Dollars for people; a price that is not known is a question mark.
+
+    >>> money(None), money(1.5), money(0.00012)
+    ('?', '1.50', '0.0001')
+    """
+    if cost is None:
+        return "?"
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
+
+
+def seconds_text(value: float) -> str:
+    """Seconds with three places, more for what would be nothing.
+
+    >>> seconds_text(1.25), seconds_text(0.00042)
+    ('1.250', '0.00042')
+    """
+    return f"{value:.3f}" if value >= 0.001 or not value else f"{value:.5f}"
+
+
+def human_size(size: float) -> str:
+    """A number of bytes for people.
+
+    >>> human_size(1536), human_size(12)
+    ('1.5 KB', '12 B')
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """A text without what would steer a terminal or cannot be written: such characters become replacement marks.
+
+    >>> harmless("red\\x1b[31m\\ttab")
+    'red\ufffd[31m\\ttab'
+    """
+    return text if text.isprintable() else _HARMFUL.sub("\ufffd", text)

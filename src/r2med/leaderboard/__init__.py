@@ -1,0 +1,1 @@
+"""The leaderboard: published rows and local runs ranked together, as table, page, report and site."""

@@ -1,0 +1,457 @@
+"""Rows of one's own: the current run of each system on each task of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+from r2med.data.present import present_fingerprints
+from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
+from r2med.data.task_names import GROUP_NOTES
+from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry
+from r2med.errors import R2medError, suggest
+from r2med.formatting import percent
+from r2med.leaderboard.order import INTERVAL, check_column, containing, families_of, ordered
+from r2med.render.scores.model import (
+    DETAILS,
+    FAR_APART,
+    FIRST_STAGE,
+    OTHER_DATA,
+    OWN,
+    RECALL_LOST,
+    Board,
+    BoardRow,
+    Line,
+    SystemParts,
+    View,
+)
+from r2med.render.scores.report import mean_recall_lost, parts_of
+from r2med.render.scores.significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Current, current_data, current_runs
+
+
+def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
+    """The current run of each system on each of these tasks, systems and tasks in a fixed order."""
+    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks], present)
+    return {
+        system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
+    }
+
+
+def local_rows(
+    runs: Current,
+    means: Mapping[str, Mapping[str, float]],
+    measure: str,
+    present: Mapping[str, str] | None = None,
+) -> list[BoardRow]:
+    """Return a row for each system; `means` are the ledger's, `present` the fingerprints of the data of tasks now."""
+    latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
+    data = current_data(latest) | dict(present or {})
+    return [
+        replace(
+            _local_row(system, entries, means, measure),
+            other_data=tuple(task for task, entry in entries.items() if entry.data != data[task]),
+        )
+        for system, entries in runs.items()
+    ]
+
+
+def _local_row(
+    system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str
+) -> BoardRow:
+    measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
+    stages = next(iter(entries.values())).record.stages
+    oracle = any(entry.oracle for entry in entries.values())
+    return BoardRow(
+        name=system,
+        sources=(OWN,),
+        values={task: values[measure] for task, values in measured.items() if measure in values},
+        system=next(iter(entries.values())).system,
+        parts=parts_of(stages or (), oracle=oracle),
+        oracle=oracle,
+        queries=sum(len(entry.queries) for entry in entries.values()),
+        incomplete=sum(len(entry.incomplete) for entry in entries.values()),
+        runs={task: entry.id for task, entry in entries.items()},
+        cost=Cost.of_runs(list(entries.values())),
+        recall_lost=mean_recall_lost([entry.record for entry in entries.values()]),
+    )
+
+
+NO_AVERAGE = "These folders need not belong together, so there is no average and no rank: choose tasks (--tasks)"
+"""The note under a board of all folders that were ever run."""
+
+
+def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
+    """The board of a view, with the current runs of every system, or those that were chosen.
+
+    >>> with Ledger() as ledger:
+    ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
+    >>> best.rank, best.row.name, round(100 * best.average, 2)
+    (1, 'base/nv', 31.43)
+    """
+    tasks = _tasks(view, ledger)
+    averaged = view.group not in FOLDER_GROUPS or bool(view.tasks) or len(tasks) < 2
+    own = view.own and (not view.sources or OWN in view.sources)
+    present = present_fingerprints(tasks) if own and chosen is None else {}
+    runs = newest_runs(ledger, view.group, tasks, present) if own and chosen is None else chosen or {}
+    rows = local_rows(runs, ledger.means(view.measure), view.measure, present) if runs else []
+    rows += _published(view, tasks)
+    lines = _narrowed(ranked(_filtered(rows, view), tasks, averaged=averaged), view, tasks)
+    complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
+    if view.sort == INTERVAL and averaged:
+        sure = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
+        lines = ordered(sure, INTERVAL, descending=not view.ascending)
+    shown = lines[: view.limit] if view.limit else lines
+    shown = _decorated(ledger, shown, complete, view)
+    if not averaged:
+        shown = [_without_average(line) for line in shown]
+    notes = [*_disputes(lines, shown), *_notes(view, shown, runs), *([] if averaged else [NO_AVERAGE])]
+    left_out = len(lines) - len(shown)
+    return Board(
+        view.group,
+        view.measure,
+        tasks,
+        shown,
+        notes,
+        left_out,
+        view.cost,
+        view.baseline,
+        _details(view),
+        averaged=averaged,
+    )
+
+
+def _without_average(line: Line) -> Line:
+    """Return a line without what was computed for its average."""
+    intervals, marks = dict(line.intervals), dict(line.marks)
+    intervals.pop(AVERAGE, None)
+    marks.pop(AVERAGE, None)
+    return replace(line, intervals=intervals, marks=marks)
+
+
+def _details(view: View) -> tuple[str, ...]:
+    """What is shown beside figures, in the order of `DETAILS`."""
+    wanted = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
+    return tuple(name for name in DETAILS if name in wanted)
+
+
+def _narrowed(lines: Sequence[Line], view: View, tasks: Sequence[str]) -> list[Line]:
+    """The lines that a view has room for, in its order."""
+    found = [line for line in containing(lines, view.find) if view.oracles or not line.row.oracle]
+    sort = check_column(view.sort, tasks)
+    return ordered(found, sort, descending=not view.ascending, families=families_of(tasks))
+
+
+def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
+    """The lines with intervals and marks of significance, where these are asked for.
+
+    The baseline need not be among the lines: any system of one's own with all tasks will do.
+    """
+    if not (view.intervals or view.baseline or view.ties):
+        return list(lines)
+    baseline = find_baseline(complete, view.baseline) if view.baseline else ""
+    shown = {line.row.name for line in lines if line.row.own}
+    samples = {
+        name: {task: _sample(ledger, entry, view.measure) for task, entry in entries.items()}
+        for name, entries in complete.items()
+        if name in shown or name == baseline
+    }
+    ranges = intervals(samples) if view.intervals else {}
+    marks = significance(samples, baseline) if baseline else {}
+    own = [line.row.name for line in lines if line.row.own and line.rank is not None]
+    tied = unbeaten({name: samples[name] for name in own}, own[0]) if view.ties and own else set()
+    return [
+        replace(
+            line,
+            intervals=ranges.get(line.row.name, {}),
+            marks=marks.get(line.row.name, {}),
+            tied=line.row.name in tied,
+        )
+        if line.row.own
+        else line
+        for line in lines
+    ]
+
+
+def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
+    return Sample(entry.queries, ledger.scores(entry)[measure], entry.data)
+
+
+def _tasks(view: View, ledger: Ledger) -> list[str]:
+    """The columns: the group's tasks, or for a group of folders all that were run."""
+    known = registry()
+    found = [task.name for task in known.values() if task.group == view.group]
+    if not found:
+        found = sorted({entry.task for entry in ledger.entries(group=view.group)})
+    found = list(view.tasks) or found
+    chosen = [name for name in found if view.family in ("", known[name].family if name in known else "")]
+    if found and not chosen:
+        families = {task.family for task in known.values()}
+        raise R2medError(f"no family {view.family!r}{suggest(view.family, families)}")
+    return chosen
+
+
+def _published(view: View, tasks: Sequence[str]) -> list[BoardRow]:
+    for name in view.sources:
+        if name not in (OWN, *sources()):
+            raise R2medError(f"no source {name!r}{suggest(name, (OWN, *sources()))}")
+    if not view.published:
+        return []
+    chosen = [
+        system
+        for system in published()
+        if system.source.group == view.group and (not view.sources or system.source.name in view.sources)
+    ]
+    return published_rows(chosen, view.measure, tasks)
+
+
+def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
+    """The rows with the parts that were asked for; a name that no row has is an error that suggests one."""
+    chosen = list(rows)
+    filters: tuple[tuple[str, str, Callable[[BoardRow], Iterable[str]]], ...] = (
+        ("kind", view.kind, lambda row: (row.parts.kind,)),
+        ("retriever", view.retriever, lambda row: row.parts.retrievers),
+        ("llm", view.llm, lambda row: row.parts.llms),
+        ("reranker", view.reranker, lambda row: row.parts.rerankers),
+    )
+    for option, wanted, names in filters:
+        if not wanted:
+            continue
+        known = {name for row in rows for name in names(row)}
+        if option != "kind" and wanted.casefold() not in {name.casefold() for name in known}:
+            raise R2medError(f"no system on this board has the {option} {wanted!r}{suggest(wanted, known)}")
+        chosen = [row for row in chosen if wanted.casefold() in {name.casefold() for name in names(row)}]
+    return chosen
+
+
+def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[Line]:
+    """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
+
+    A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
+    query completely have one, and no rank. Equal averages share a rank. Tasks that do not belong together have no
+    average (`averaged`), so that no system has a rank.
+    """
+    averages = [average(row, tasks) if averaged else None for row in rows]
+    disputes = {id(row): apart(several) for several in disputed(rows).values() for row in several}
+    able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and row.rankable]
+    rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or not row.rankable]
+    able.sort(key=lambda pair: -pair[0])
+    rest.sort(key=lambda pair: -(pair[0] if pair[0] is not None else pair[1].stated or 0.0))
+    values = [value for value, _ in able]
+    places: list[tuple[float | None, BoardRow, int | None]]
+    places = [(value, row, values.index(value) + 1) for value, row in able]
+    places += [(value, row, None) for value, row in rest]
+    return [Line(row, value, rank, id(row) in disputes, disputes.get(id(row), 0.0)) for value, row, rank in places]
+
+
+def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
+    """The mean over the tasks, None when one is missing; where an average was published that agrees, that one."""
+    if any(task not in row.values for task in tasks):
+        return None
+    return mean_of(row, tasks)
+
+
+def _disputes(lines: Sequence[Line], shown: Sequence[Line]) -> list[str]:
+    """A sentence about each disputed system of which a line is shown, with what the lines say that are not."""
+    marked = {id(line.row) for line in shown if line.disputed}
+    every = disputed([line.row for line in lines])
+    return [dispute(system, rows) for system, rows in every.items() if any(id(row) in marked for row in rows)]
+
+
+def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
+    """What a reader must know about these lines."""
+    rows = [line.row for line in lines]
+    notes = [
+        f"{line.row.name}: an average of {percent(line.row.stated)} was published"
+        + (", without figures by task" if line.average is None else ", which is not the mean of its tasks")
+        for line in lines
+        if line.row.stated is not None and line.row.stated != line.average
+    ]
+    notes += [incomplete_note(row) for row in rows if row.incomplete]
+    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in rows) else []
+    notes += _about_runs(view, rows, runs)
+    if view.baseline:
+        notes.append(about_marks(view.baseline))
+    return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
+
+
+def incomplete_note(row: BoardRow) -> str:
+    """The sentence about queries for which a system did not do all it should have.
+
+    >>> incomplete_note(BoardRow("hyde(x) >> bm25", ("own",), {}, queries=9, incomplete=9))
+    'hyde(x) >> bm25: all 9 queries incomplete, so it has no rank'
+    """
+    if row.unmeasured:
+        return f"{row.name}: all {row.incomplete} queries incomplete, so it has no rank"
+    count = f"{row.incomplete} of {row.queries}" if row.queries else str(row.incomplete)
+    return f"{row.name}: {count} queries incomplete"
+
+
+def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str]:
+    """What is not as it should be with one's own runs."""
+    notes = []
+    shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
+    unmeasured = [name for name, values in shown.items() if any(task not in values for task in runs[name])]
+    if unmeasured:
+        notes.append(
+            f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
+            f" r2med run SYSTEM --metrics {view.measure} adds it"
+        )
+    for name in shown:
+        entry = next(iter(runs[name].values()))
+        if entry.variant:
+            notes.append(f"{name}: run of {entry.created[:10]} with {_short_places(entry)}")
+    stale: dict[str, list[str]] = {}
+    for row in rows:
+        for task in row.other_data:
+            stale.setdefault(task, []).append(row.name)
+    notes += [
+        f"{OTHER_DATA} on {task} measured on other data than it has now, so without a rank: {', '.join(names)};"
+        f" r2med run {' '.join(map(repr, names))} --tasks {task} measures it on the present data"
+        for task, names in stale.items()
+    ]
+    return notes
+
+
+def _short_places(entry: Entry) -> str:
+    """Return the ends of the paths of the files that a run was made with: a board may be published."""
+    return " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local)
+
+
+def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
+    """The rows of these systems that have a figure by the measure on one of the tasks, or an average at least."""
+    rows = [_row(system, system.figures[measure], tasks) for system in systems if measure in system.figures]
+    return joined([row for row in rows if row.values or row.stated is not None])
+
+
+def _row(system: PublishedSystem, figures: PublishedFigures, tasks: Sequence[str]) -> BoardRow:
+    values = {task: figures.tasks[task] for task in tasks if task in figures.tasks}
+    return BoardRow(
+        name=system.name,
+        sources=(system.source.name,),
+        values=values,
+        system=system.system,
+        parts=published_parts(system),
+        # A published average is over all tasks: it says nothing about some of them.
+        stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
+        max_query=system.max_query,
+        max_document=system.max_document,
+        note=system.note,
+    )
+
+
+def published_parts(system: PublishedSystem) -> SystemParts:
+    """What a published system is made of, by the benchmark's names and by r2med's."""
+    asked = system.generate.partition("(")[2].partition(")")[0] if system.generate else ""
+    return SystemParts(
+        system.kind,
+        (system.retriever,),
+        tuple(dict.fromkeys(name for name in (system.llm, asked) if name)),
+        (system.reranker,) if system.reranker else (),
+    )
+
+
+def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """The rows, with those of the same system made one where all figures that they share are the same but for rounding.
+
+    The one with more digits stays and names all its sources. What differs is never averaged: both rows stay.
+    """
+    kept: list[BoardRow] = []
+    for row in rows:
+        same = [place for place, other in enumerate(kept) if _identity(row) == _identity(other) and agree(row, other)]
+        place = same[0] if same else None
+        if place is None:
+            kept.append(row)
+        else:
+            finer, other = sorted((kept[place], row), key=rounding)
+            kept[place] = replace(
+                finer,
+                sources=(*kept[place].sources, *row.sources),
+                max_query=finer.max_query or other.max_query,
+                max_document=finer.max_document or other.max_document,
+                note=finer.note or other.note,
+            )
+    return kept
+
+
+def _identity(row: BoardRow) -> str:
+    """What says that two published rows are of one system: its spec, or its name where there is no spec."""
+    return row.system or row.name
+
+
+def agree(one: BoardRow, other: BoardRow) -> bool:
+    """Whether two rows have the same tasks and the same figures, as far as their digits go."""
+    slack = rounding(one) + rounding(other) + 1e-12
+    return one.values.keys() == other.values.keys() and all(
+        abs(value - other.values[task]) <= slack for task, value in one.values.items()
+    )
+
+
+def rounding(row: BoardRow) -> float:
+    """How far a published row's figures may be from what was measured, by being rounded."""
+    return min(sources()[name].rounding for name in row.sources)
+
+
+def disputed(rows: Sequence[BoardRow]) -> dict[str, list[BoardRow]]:
+    """The systems that several published rows still speak of, with these rows: their sources disagree."""
+    found: dict[str, list[BoardRow]] = {}
+    for row in rows:
+        if not row.own:
+            found.setdefault(_identity(row), []).append(row)
+    return {system: several for system, several in found.items() if len(several) > 1}
+
+
+def dispute(system: str, rows: Sequence[BoardRow]) -> str:
+    """A sentence about what sources say of a system.
+
+    >>> paper = BoardRow("base/x", ("paper",), {"A": 0.1, "B": 0.2}, max_query=512, max_document=512)
+    >>> dispute("x", [paper, BoardRow("base/x", ("page",), {"A": 0.1, "B": 0.25})])
+    'sources disagree about x: paper 15.00 at 512 tokens, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
+    """
+    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{_limits(row)}" for row in rows)
+    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
+    spans = [_span(rows, task) for task in shared]
+    slack = sum(map(rounding, rows)) + 1e-12
+    differing = sum(span > slack for span in spans)
+    far = f"; averages {percent(apart(rows))} apart" if apart(rows) >= FAR_APART else ""
+    tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most{far})" if spans else ""
+    return f"sources disagree about {system}: {shown}{tail}"
+
+
+def apart(rows: Sequence[BoardRow]) -> float:
+    """By how much the highest and the lowest mean differ, over the tasks that all rows have.
+
+    >>> round(apart([BoardRow("x", ("paper",), {"A": 0.4}), BoardRow("x", ("page",), {"A": 0.25, "B": 0.9})]), 4)
+    0.15
+    """
+    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
+    means = [mean_of(row, shared) if len(shared) == len(row.values) else _plain_mean(row, shared) for row in rows]
+    return max(means) - min(means) if shared else 0.0
+
+
+def _plain_mean(row: BoardRow, tasks: Sequence[str]) -> float:
+    return sum(row.values[task] for task in tasks) / len(tasks) if tasks else 0.0
+
+
+def _limits(row: BoardRow) -> str:
+    """How much of a text was read, which moves a figure more than most settings; nothing where nobody said."""
+    return f" at {row.token_limit} tokens" if row.token_limit else ""
+
+
+def _span(rows: Sequence[BoardRow], task: str) -> float:
+    values = [row.values[task] for row in rows]
+    return max(values) - min(values)
+
+
+def _mean(row: BoardRow) -> str:
+    return f"{100 * mean_of(row, list(row.values)):.2f}" if row.values else "-"
+
+
+def mean_of(row: BoardRow, tasks: Sequence[str]) -> float:
+    """The mean over tasks that a row has; where an average was published that agrees, that one."""
+    mean = sum(row.values[task] for task in tasks) / len(tasks)
+    # An average that lies halfway between two digits may have been rounded either way.
+    return row.stated if row.stated is not None and abs(mean - row.stated) <= 1.02 * rounding(row) else mean

@@ -1,0 +1,208 @@
+"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
+
+Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from markupsafe import Markup
+
+from r2med.data.task_names import task_headings
+from r2med.data.tasks import AVERAGE
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.measure.metrics import Measure
+from r2med.pipeline.loaded_runs import HEADLINE, load_runs
+from r2med.render.charts.kinds import (
+    _CHARTED,
+    SHADES,
+    BarChart,
+    ChartPoint,
+    DotChart,
+    HeatCell,
+    HeatMap,
+    HeatRow,
+    Panel,
+    Series,
+    _point,
+    interval_point,
+)
+from r2med.render.charts.layout import hint, tag, words
+from r2med.render.charts.scale import Scale, span, tick_text
+from r2med.render.charts.svg import _whisker, responsive
+from r2med.render.palette import HATCHES, fills
+from r2med.render.scores.model import Board, Line
+from r2med.runs.ledger import Ledger, RecordedName
+from r2med.runs.selection import comparable_runs
+
+
+@dataclass(frozen=True)
+class ScoreSeries:
+    """Systems by their scores on the same tasks."""
+
+    measure: str
+    group: str
+    systems: Sequence[str]
+    oracles: frozenset[str]
+    """Those that were shown gold answers."""
+    tasks: Mapping[str, Sequence[Interval]]
+    """Each task's scores, in the order of the systems."""
+    average: Sequence[Interval]
+
+
+def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
+    """The systems that the ledger has on all of these tasks, the best first; oracles are no systems."""
+    means = ledger.means()
+    whole: dict[str, float] = {}
+    for system, runs in comparable_runs(ledger.entries()).items():
+        row = [runs[task] for task in tasks if task in runs]
+        if len(row) == len(tasks) and not any(entry.oracle for entry in row):
+            whole[system] = float(np.mean([means[entry.id].get(str(HEADLINE), 0.0) for entry in row]))
+    if not whole:
+        raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
+    return [RecordedName(system) for system in sorted(whole, key=lambda system: -whole[system])]
+
+
+def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE) -> ScoreSeries:
+    """The scores of named systems on the tasks that all of them were run on."""
+    tables: dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}
+    systems: list[str] = []
+    oracles: set[str] = set()
+    group = ""
+    for opened in load_runs(ledger, names, tasks, measure):
+        order = list(opened[0].positives)
+        tables[opened[0].entry.task] = np.array([[each.values[query] for query in order] for each in opened])
+        systems, group = [each.system for each in opened], opened[0].entry.group
+        oracles |= {each.system for each in opened if each.entry.oracle}
+    by_task, average = board_intervals(tables)
+    return ScoreSeries(str(measure), group, systems, frozenset(oracles), by_task, average)
+
+
+_COLUMN = (120, 18)
+"""Width and height of a drawing in a column of a table."""
+
+
+@dataclass(frozen=True)
+class IntervalColumn:
+    """Intervals as a column of a table has room for them: one scale, drawn once in the head."""
+
+    head: Markup
+    cells: Mapping[str, Markup]
+    ends: Mapping[str, float]
+    """The lower ends, by which the column is sorted."""
+
+
+def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
+    """Intervals by name on one scale, in percent."""
+    ends = [100 * end for found in intervals.values() for end in (found.low, found.high)]
+    scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
+    ticks = _apart(scale)
+    lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in ticks)
+    marks = [
+        words(scale(tick), 10, tick_text(tick), class_="tick", text_anchor="middle")
+        + tag("line", x1=scale(tick), x2=scale(tick), y1=13, y2=_COLUMN[1], class_="grid")
+        for tick in ticks
+    ]
+    told = f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale"
+    back = tag("path", d=lines, class_="grid")
+    cells = {name: _on(scale, found, back) for name, found in intervals.items()}
+    return IntervalColumn(_mini(told, *marks), cells, {name: found.low for name, found in intervals.items()})
+
+
+def _apart(scale: Scale) -> list[float]:
+    """The ticks of a scale, or as many of them as have room for their figures."""
+    ticks = scale.ticks()
+    widths = [7.0 * len(tick_text(tick)) for tick in ticks]
+    room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
+    several = next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))
+    return ticks[::several]
+
+
+def _on(scale: Scale, found: Interval, back: str) -> Markup:
+    title = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
+    return _mini(title, hint(title), back, _whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+
+
+def _mini(told: str, *parts: str) -> Markup:
+    width, height = _COLUMN
+    facts = {"class_": "mini", "viewBox": f"0 0 {width} {height}", "role": "img", "aria_label": told}
+    return Markup(tag("svg", *parts, **facts))
+
+
+def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
+    """The mark of a board's line in one column; None where it has no figure."""
+    value = line.value(column)
+    if value is None:
+        return None
+    return _point(name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle)
+
+
+def average_chart(series: ScoreSeries) -> DotChart:
+    """Every system's average with its 95% interval, the best on top; oracles are hollow."""
+    order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].mean)
+    points = [
+        _point(name, series.average[place].mean, series.average[place], oracle=name in series.oracles)
+        for place in order
+        for name in (series.systems[place],)
+    ]
+    over = f"mean over {len(series.tasks)} {series.group} tasks"
+    return DotChart("Averages of systems", f"{series.measure} x 100, {over}, 95% interval", points)
+
+
+def task_chart(series: ScoreSeries) -> BarChart:
+    """Bars for each task, one a system, with 95% intervals."""
+    count = len(series.systems)
+    if count > len(HATCHES):
+        raise R2medError(f"{count} systems are too many for bars; name at most {len(HATCHES)}")
+    columns = {**series.tasks, "mean": series.average}
+    bars = []
+    for place, (system, fill) in enumerate(zip(series.systems, fills(count), strict=True)):
+        found = [column[place] for column in columns.values()]
+        name = f"{system} (oracle)" if system in series.oracles else system
+        bars.append(Series(name, fill, [100 * each.mean for each in found], found))
+    groups = list(task_headings(list(columns)).values())
+    return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
+
+
+def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
+    """Systems by tasks; shades go by place and not by figure, so that one outlier does not make all others alike."""
+    columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
+    ranked = [line for line in lines if not line.row.oracle] or lines
+    orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
+    headings = task_headings(board.tasks) | {AVERAGE: "mean"}
+
+    def cell(line: Line, column: str) -> HeatCell | None:
+        value, order = line.value(column), orders[column]
+        return None if value is None else HeatCell(100 * value, shade_of(bisect_left(order, value), 0, len(order) - 1))
+
+    rows = [HeatRow(line.row.name, [cell(line, column) for column in columns]) for line in lines]
+    return HeatMap(f"{board.measure} x 100 of systems by tasks", [headings[column] for column in columns], rows)
+
+
+def shade_of(value: float, low: float, high: float) -> int:
+    """The step of the heat map's scale, from the lowest figure of a column to its highest.
+
+    >>> shade_of(0.1, 0.1, 0.5), shade_of(0.5, 0.1, 0.5), shade_of(0.3, 0.3, 0.3)
+    (0, 8, 4)
+    """
+    if high <= low:
+        return SHADES // 2
+    return max(0, min(SHADES - 1, int(SHADES * (value - low) / (high - low))))
+
+
+def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
+    """A chart for each task."""
+    panels = []
+    for task in board.tasks:
+        found = [point for line in lines if (point := line_point(line, task)) is not None]
+        best = sorted(found, key=lambda point: -point.value)[:_CHARTED]
+        if best:
+            chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
+            panels.append(Panel(task, "", responsive(chart)))
+    return panels

@@ -1,0 +1,321 @@
+"""The board: what its address asks for, and the lines that answer it; the page and its downloads share both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from r2med.data.published import KINDS, published, sources
+from r2med.data.task_names import GROUP_TITLES
+from r2med.data.tasks import registry
+from r2med.diagnosis.charts import known_causes, system_causes
+from r2med.errors import R2medError, nearest
+from r2med.leaderboard.order import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
+from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
+from r2med.leaderboard.report_file import ReportChoice, report
+from r2med.measure.metrics import Measure
+from r2med.render.html import address
+from r2med.render.scores.model import OWN, Board, Line, View
+from r2med.render.scores.text import FORMATS
+from r2med.runs.selection import Chosen, on_shared_tasks
+from r2med.tuning.charts import frontier_panels
+from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, same_task, system_address
+from r2med.web.citation import Citation, citation, options
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+    from starlette.requests import Request
+
+BOARDS = ("full", "nano", "sample")
+"""The groups that always have a board, the most wanted first; folders have one once something was run on them."""
+ORIGINS = ("own", "published")
+FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
+"""As what a board can be downloaded, with the ending of the file."""
+PARTS = ("retriever", "llm", "reranker")
+"""The parts of systems that a board can be narrowed down to."""
+_HEADLINE = "nDCG@10"
+_EXPLAINED = 12
+"""Systems whose causes a board shows."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Something that was asked for and cannot be had."""
+
+    sentence: str
+    name: str = ""
+    """What it was asked for as."""
+    nearest: str = ""
+    """What was probably meant."""
+    wrong: bool = True
+    """Whether nothing of this name is there at all; a task of another board is merely not here."""
+
+
+@dataclass(frozen=True)
+class BoardQuery:
+    """A board as it was asked for."""
+
+    view: View
+    tasks: Sequence[str]
+    """All tasks of the group."""
+    task: str
+    sort: str
+    ascending: bool
+    text: str
+    origin: str
+    oracles: bool
+    board: Board
+    lines: Sequence[Line]
+    """In the order that was asked for, all pages of them."""
+    hidden: Sequence[Line]
+    """Oracles that would be there if they had been asked for, the best first."""
+    baselines: Sequence[str]
+    """The systems that marks of significance can be against."""
+    choices: Mapping[str, Sequence[str]]
+    """What else the board can be narrowed down to: families of tasks, and parts of systems."""
+    dropped: Sequence[Dropped]
+    """What was asked for and is not on this board."""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What beside the view decides which lines there are, and in which order."""
+        return (self.task, self.sort, self.ascending, self.text, self.origin, self.oracles)
+
+    @property
+    def filters(self) -> list[str]:
+        """What narrows the board down, in words."""
+        found = [f"every word of “{self.text}”"] if self.text else []
+        found += [f"kind {self.view.kind}"] if self.view.kind else []
+        found += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
+        found += [f"source {name}" for name in self.view.sources]
+        return found + ([f"origin {self.origin}"] if self.origin else [])
+
+
+def board_page(library: Library, request: Request) -> PageContent:
+    """Published figures and own runs in one ranking."""
+    asked = request.query_params
+    found = read_board(library, asked)
+    view, board = found.view, found.board
+    plain = {name: value for name, value in asked.items() if name != "tick"}
+    links = SortLinks(request.url.path, plain, found.sort, found.ascending)
+    pages = Pages.of(len(found.lines), page_number(asked, "page"))
+    shown = found.lines[pages.cut()]
+    sure = with_queries(shown)
+    shown = decorated(shown, library.intervals(sure, view.measure))
+    by_id = library.by_id()
+    runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
+    standings = library.current(("standings", view), lambda: Standings.of(board))
+    page = (view, *found.order, pages.number)
+    table = library.current(("table", page), lambda: sorted_table(board, shown, links.sort, standings))
+    costs = library.current(("costs", page), lambda: frontier_panels(runs, shown, view.measure))
+    values = {
+        "asked": found,
+        "table": table,
+        "ticked": _ticked(board, asked.getlist("tick")),
+        "links": links,
+        "pages": pages,
+        "panels": [
+            *costs,
+            *system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
+        ],
+        "view": view,
+        "kinds": KINDS,
+        "sources": _sources(view.group),
+        "source": view.sources[0] if view.sources else "",
+        "boards": board_groups(library),
+        "measures": board_measures(library, view),
+        "hrefs": Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
+        "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
+        "cite": board_citation(found),
+        "status": 404 if any(each.wrong for each in found.dropped) else 200,
+        "nearest": [address("/", **{**dict(asked), each.name: each.nearest}) for each in found.dropped],
+        "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
+    }
+    return "leaderboard/board.html", values
+
+
+def _ticked(board: Board, names: Sequence[str]) -> dict[str, bool]:
+    """Return the systems of a board that an address has ticked, and whether each is an own run."""
+    wanted = set(names)
+    found = {line.row.name: False for line in board.lines if line.row.name in wanted}
+    return found | {line.row.name: True for line in board.lines if line.row.own and line.row.name in wanted}
+
+
+def board_file(library: Library, request: Request) -> tuple[str, str]:
+    """The whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
+    found = read_board(library, request.query_params)
+    wanted = request.query_params.getlist("system")
+    lines = [line for line in found.lines if not wanted or line.row.name in wanted]
+    if wanted and not lines:
+        raise R2medError(f"this board has no {' and no '.join(map(repr, wanted))}")
+    sure = [line for line in lines if line.row.own and line.average is not None]
+    lines = decorated(lines, library.intervals(sure, found.view.measure))
+    ending = request.url.path.rpartition(".")[2]
+    name = next(name for name, each in FILES.items() if each == ending)
+    kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
+    return FORMATS[name.lower()]([replace(found.board, lines=lines)]), kind
+
+
+def report_file(library: Library, request: Request) -> tuple[str, str]:
+    """Chosen systems as a report in one file, over the tasks of a board that all of them were run on."""
+    asked = request.query_params
+    group, names = asked.get("group", ""), asked.getlist("system")
+    measure = Measure.parse(asked.get("metric", "") or "nDCG@10")
+    runs = [Chosen(name, name, library.newest(name, group)) for name in names]
+    if not runs or not all(each.runs for each in runs):
+        lacking = [each.label for each in runs if not each.runs]
+        raise R2medError(f"no own run of {', '.join(lacking)} on this board" if lacking else "name a system to report")
+    command = f"r2med report {' '.join(map(repr, names))} --tasks {group} --out report.html"
+    choice = ReportChoice(on_shared_tasks(runs), measure, causes=False, command=command)
+    return report(library.ledger, choice), "text/html"
+
+
+def read_board(library: Library, asked: QueryParams) -> BoardQuery:
+    """The board that an address asks for; what it does not have is dropped and told."""
+    wishes = _Wishes(asked)
+    group = wishes.one("group", board_groups(library), "board") or first_group(library)
+    kind, origin = wishes.one("kind", KINDS, "kind"), wishes.one("origin", ORIGINS, "origin")
+    source = wishes.one("source", _sources(group), "source")
+    view = View(group=group, own=origin != "published", published=origin != "own", cost=True)
+    view = replace(view, measure=wishes.measure(board_measures(library, view)), sources=(source,) if source else ())
+    tasks = library.board(view).tasks
+    task = wishes.task(tasks)
+    choices = {"family": sorted({known.family for name in tasks if (known := registry().get(name)) and known.family})}
+    family = wishes.one("family", choices["family"], "family", elsewhere=True)
+    view = replace(view, tasks=(task,) if task else (), family="" if task else family)
+    whole = library.board(view)
+    choices |= {part: _parts(whole, part) for part in PARTS}
+    baselines = [line.row.name for line in whole.lines if line.row.own and line.rank is not None]
+    baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
+    retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
+    view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
+    board = tied_board(library, view)
+    text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
+    matching = containing(board.lines, text)
+    hidden = [] if oracles else [line for line in matching if line.row.oracle]
+    sort, ascending = wishes.column(board.tasks), asked.get("order") == "up"
+    kept = [line for line in matching if oracles or not line.row.oracle]
+    kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
+    lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
+    order = (task, sort, ascending, text, origin, oracles)
+    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, wishes.dropped)
+
+
+class _Wishes:
+    """What an address asks for, taken one by one; what there is not is noted."""
+
+    def __init__(self, asked: QueryParams) -> None:
+        self.asked = asked
+        self.dropped: list[Dropped] = []
+
+    def one(self, name: str, known: Sequence[str], what: str, *, elsewhere: bool = False) -> str:
+        """A value that must be one of some; nothing where it is none of them."""
+        value = self.asked.get(name, "")
+        if not value or value in known:
+            return value
+        sentence = f"This board has no {what} {value}." if elsewhere else f"There is no {what} {value}."
+        if name == "baseline":
+            sentence = f"{value} has no rank here and cannot be the baseline."
+        self.dropped.append(Dropped(sentence, name, nearest(value, known), wrong=not elsewhere))
+        return ""
+
+    def measure(self, known: Sequence[str]) -> str:
+        """The measure to rank by."""
+        value = self.asked.get("metric", "") or _HEADLINE
+        try:
+            return str(Measure.parse(value))
+        except R2medError as error:
+            told = str(error).partition(";")[0]
+            self.dropped.append(Dropped(f"{told[:1].upper()}{told[1:]}.", "metric", nearest(value, known)))
+            return _HEADLINE
+
+    def task(self, tasks: Sequence[str]) -> str:
+        """The task to show alone: that of this board which another board calls otherwise, too."""
+        value = self.asked.get("task", "")
+        found = same_task(value, tasks)
+        if value and not found:
+            near = nearest(value, tasks)
+            self.dropped.append(Dropped(f"This board has no task {value}; all tasks are shown.", "task", near, False))
+        return found
+
+    def column(self, tasks: Sequence[str]) -> str:
+        """The column to sort by; one of another board's tasks is that task here, or else the rank."""
+        value = self.asked.get("sort", "")
+        if value in ("", *ORDERS):
+            return value or ORDERS[0]
+        if value.startswith(FAMILY):
+            return value if value.removeprefix(FAMILY) in families_of(tasks) else ORDERS[0]
+        found = same_task(value, tasks)
+        if not found and "/" not in value:
+            sentence = f"There is no column {value} to sort by."
+            self.dropped.append(Dropped(sentence, "sort", nearest(value, [*ORDERS, *tasks])))
+        return found or ORDERS[0]
+
+
+def board_citation(found: BoardQuery) -> Citation:
+    """How to have the same board in a terminal."""
+    view = found.view
+    folder = view.group not in BOARDS
+    words = options(
+        ("--group", "" if found.task and folder else view.group),
+        ("--tasks", view.tasks),
+        ("--family", view.family),
+        ("--kind", view.kind),
+        *((f"--{part}", getattr(view, part)) for part in PARTS),
+        ("--metric", "" if view.measure == _HEADLINE else view.measure),
+        ("--source", view.sources),
+        ("--baseline", view.baseline),
+        ("--find", found.text),
+        ("--sort", "" if found.sort == ORDERS[0] else found.sort),
+    )
+    words += [f"--{found.origin}"] * bool(found.origin) + ["--ascending"] * found.ascending
+    words += ["--no-oracles"] * (not found.oracles) + ["--ci", "--columns", "cost"]
+    title = f"{GROUP_TITLES.get(view.group, view.group)} board{f', {found.task}' if found.task else ''}, {view.measure}"
+    return citation(title, "board", *words)
+
+
+def tied_board(library: Library, view: View) -> Board:
+    """A board with the systems marked that the best own one does not beat."""
+
+    def make() -> Board:
+        board = library.board(view)
+        return with_ties(board, library.unbeaten(board.lines, view.measure))
+
+    return library.current(("tied", view), make)
+
+
+def _sources(group: str) -> list[str]:
+    """Where the figures of a group's board may come from."""
+    return [OWN, *(name for name, source in sources().items() if source.group == group)]
+
+
+def _parts(board: Board, part: str) -> list[str]:
+    """The retrievers, language models or rerankers of a board's systems."""
+    return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
+
+
+def board_groups(library: Library) -> list[str]:
+    """The groups that have a board."""
+    return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
+
+
+def first_group(library: Library) -> str:
+    """The board to open with."""
+    there = library.groups()
+    return next((name for name in board_groups(library) if name in there), "full")
+
+
+def board_measures(library: Library, view: View) -> list[str]:
+    """The measures that a board can be ranked by: those of own runs, those published, and the present one."""
+    found = [name for system in published() if system.source.group == view.group for name in system.figures]
+    return list(dict.fromkeys((*library.measures(), *found, view.measure)))
+
+
+def _published_address(name: str, group: str) -> str:
+    return address("/published", name=name, group=group)
+
+
+def _source_address(name: str) -> str:
+    return f"/sources#{name}"

@@ -1,0 +1,266 @@
+"""A board's table as a page shows it: families of tasks side by side, shades, intervals, ties and differences."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+from r2med.data.tasks import AVERAGE, registry
+from r2med.exchange.submissions import Accepted
+from r2med.formatting import percent, signed
+from r2med.leaderboard.charts import IntervalColumn, interval_column
+from r2med.leaderboard.order import FAMILY, Families, families_of, figure_of
+from r2med.measure.bootstrap import Interval
+from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, Line
+from r2med.render.scores.table import NONE, BoardTable, Leaders, TableRow, board_table, leaders, saw_other_data
+
+SHADES = 5
+"""Steps of shading, weak enough for the figures on them to be read."""
+
+
+@dataclass(frozen=True)
+class Hrefs:
+    """Where the names on a board lead; None where they lead nowhere."""
+
+    own: Callable[[str], str]
+    published: Callable[[str, str], str] | None = None
+    source: Callable[[str], str] | None = None
+    submission: Callable[[str], Accepted | None] = lambda line: None
+
+
+class PageColumn(NamedTuple):
+    """A column of figures."""
+
+    name: str
+    """A task, the average's name, or a family's with `FAMILY` before it."""
+    heading: str
+    meaning: str = ""
+    family: str = ""
+    """The title of the family above it; empty for none."""
+
+    @property
+    def sort(self) -> str:
+        """What an address calls it."""
+        return self.name or "average"
+
+
+class PageCell(NamedTuple):
+    """A figure as it stands in the table."""
+
+    text: str
+    value: float | None
+    css: str
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A system as it stands in the table."""
+
+    entry: TableRow
+    cells: Sequence[PageCell]
+    difference: str = ""
+    """From the baseline, where there is one."""
+
+    @property
+    def line(self) -> Line:
+        """The line of the board."""
+        return self.entry.line
+
+    @cached_property
+    def first(self) -> Markup:
+        """The first cell as a page has it."""
+        return _written(self.cells[:1])
+
+    @cached_property
+    def rest(self) -> Markup:
+        """The other cells."""
+        return _written(self.cells[1:])
+
+
+def _written(cells: Sequence[PageCell]) -> Markup:
+    """Cells as a page has them; many times faster so than by a template, and nobody's words are in them."""
+    return Markup(
+        "".join(
+            f'<td class="{css}" data-v="{"" if value is None else value}">{escape(text)}</td>'
+            for text, value, css in cells
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Standings:
+    """How figures stand within their columns, over a whole board."""
+
+    leaders: Mapping[str, Leaders]
+    orders: Mapping[str, Sequence[float]]
+    """Every figure of a column from low to high, each once; ceilings and figures of other data left out."""
+
+    @classmethod
+    def of(cls, board: Board) -> Standings:
+        """The standings of a board, those of its families included."""
+        families = families_of(board.tasks)
+        best, orders = dict(leaders(board)), {}
+        for column in (*board.columns, *(FAMILY + name for name in families)):
+            kept = [line for line in board.lines if not line.row.oracle and not _mixed(line, column, families)]
+            orders[column] = sorted({v for line in kept if (v := figure_of(line, column, families)) is not None})
+            if column not in best:
+                shown = sorted({percent(value) for value in orders[column]}, key=float, reverse=True)
+                best[column] = Leaders(*shown[:2])
+        return cls(best, orders)
+
+    def shade(self, column: str, value: float) -> int:
+        """The step of a figure by its place among the others, so that one outlier does not make all others alike."""
+        order = self.orders[column]
+        if len(order) < 2:
+            return SHADES // 2
+        return min(SHADES - 1, SHADES * bisect_left(order, value) // (len(order) - 1))
+
+
+@dataclass(frozen=True)
+class SortedTable:
+    """A board's table as a page shows it, sorted by a column."""
+
+    table: BoardTable
+    sort: str
+    bars: IntervalColumn
+    """The average's interval as a drawing, by a system's name, and their scale."""
+    columns: Sequence[PageColumn]
+    rows: Sequence[PageRow]
+    ties: str
+    """The ranks of the systems that the best own one does not beat, such as `1-3`; empty for none."""
+    best_own: str
+
+    @property
+    def board(self) -> Board:
+        """The board that it is of."""
+        return self.table.board
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether there is any cost to show."""
+        return any(row.line.row.cost is not None for row in self.rows)
+
+    @property
+    def costs_stated(self) -> bool:
+        """Return whether the costs are statements of submitters."""
+        return any(SUBMITTED in row.line.row.sources for row in self.rows)
+
+    @property
+    def has_differences(self) -> bool:
+        """Whether there is a baseline to tell differences from."""
+        return any(row.difference for row in self.rows)
+
+    @property
+    def spans(self) -> list[tuple[str, int]]:
+        """The families above the columns and how many columns each has; nothing where all tasks are of one."""
+        found: list[tuple[str, int]] = []
+        for column in self.columns:
+            if column.family and found and found[-1][0] == column.family:
+                found[-1] = (column.family, found[-1][1] + 1)
+            elif column.family:
+                found.append((column.family, 1))
+        return found
+
+    @property
+    def alone(self) -> Sequence[PageColumn]:
+        """The columns that no family stands above."""
+        return [column for column in self.columns if not column.family]
+
+
+def page_columns(table: BoardTable) -> list[PageColumn]:
+    """The average first, which a phone shows without scrolling, then the tasks, family by family."""
+    board, families = table.board, families_of(table.board.tasks)
+    first = [PageColumn(AVERAGE, table.headings[AVERAGE])] if AVERAGE in table.headings else []
+    if not families:
+        return first + [PageColumn(task, table.headings[task], task) for task in board.tasks]
+    found = list(first)
+    for name, tasks in families.items():
+        title = registry()[tasks[0]].family_title
+        found += [PageColumn(task, table.headings[task], task, title) for task in tasks]
+        if len(tasks) > 1:
+            found.append(PageColumn(FAMILY + name, "Mean", f"Mean over {title}", title))
+    return found
+
+
+def _mixed(line: Line, column: str, families: Families) -> bool:
+    """Whether a figure is of other data than the rest of its column."""
+    if not column.startswith(FAMILY):
+        return saw_other_data(line, column)
+    return any(saw_other_data(line, task) for task in families[column.removeprefix(FAMILY)])
+
+
+def sorted_table(
+    board: Board, lines: Sequence[Line], sort: str = "rank", standings: Standings | None = None
+) -> SortedTable:
+    """The table of some lines of a board, in their order; how figures stand is said of the whole board."""
+    found, families = standings or Standings.of(board), families_of(board.tasks)
+    table = board_table(board, lines, average="Average", best=found.leaders)
+    columns = page_columns(table)
+    baseline = next((line.average for line in board.lines if line.row.own and line.row.name == board.baseline), None)
+    rows = [
+        PageRow(
+            entry,
+            [_page_cell(entry, column, found, families) for column in columns],
+            _difference(entry.line, baseline),
+        )
+        for entry in table.rows
+    ]
+    # A ceiling would press all systems into a corner of the scale.
+    known = {
+        line.row.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle
+    }
+    ties, best = _ties(board.lines)
+    return SortedTable(table, sort, interval_column(known), columns, rows, ties, best)
+
+
+def _ties(lines: Sequence[Line]) -> tuple[str, str]:
+    """The ranks of the systems that the best own one does not beat, and that one."""
+    tied = sorted((line.rank, line.row.name) for line in lines if line.tied and line.rank is not None)
+    if len(tied) < 2:
+        return "", ""
+    return f"{tied[0][0]}\N{EN DASH}{tied[-1][0]}", tied[0][1]
+
+
+def _difference(line: Line, baseline: float | None) -> str:
+    return "" if baseline is None or line.average is None else signed(line.average - baseline)
+
+
+def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, families: Families) -> PageCell:
+    line, name = entry.line, column.name
+    value, mixed = figure_of(line, name, families), _mixed(line, name, families)
+    plain = value is not None and not mixed and not line.row.oracle
+    css = ["n"] + ["avg"] * (not name) + ["other"] * (mixed and value is not None)
+    css += [f"s{standings.shade(name, value)}"] if plain and value is not None else []
+    if name.startswith(FAMILY):
+        digits = NONE if value is None else percent(value)
+        place, text = standings.leaders[name].place(digits), digits + OTHER_DATA * (mixed and value is not None)
+        css += ["mean"] + [place] * (plain and bool(place))
+    else:
+        cell = entry.cells[name]
+        text = cell.text + cell.mark
+        css += [cell.place] * bool(cell.place)
+    return PageCell(text, value, " ".join(css))
+
+
+def with_queries(lines: Sequence[Line]) -> list[Line]:
+    """The lines whose queries are known on every task, so that their average has an interval."""
+    return [line for line in lines if line.row.own and line.average is not None]
+
+
+def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:
+    """The lines with their intervals."""
+    return [
+        replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line
+        for line in lines
+    ]
+
+
+def with_ties(board: Board, tied: Collection[str]) -> Board:
+    """A board that says which of one's own systems the best of them does not beat."""
+    lines = [replace(line, tied=True) if line.row.own and line.row.name in tied else line for line in board.lines]
+    return replace(board, lines=lines)

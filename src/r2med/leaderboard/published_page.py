@@ -1,0 +1,125 @@
+"""Published systems and the sources of their figures, as pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from r2med.data.published import PublishedSystem, published, sources
+from r2med.data.tasks import AVERAGE, groups
+from r2med.leaderboard.reproduce import needs, verdict
+from r2med.measure.bootstrap import Interval
+from r2med.render.html import address
+from r2med.render.scores.significance import Sample, intervals
+from r2med.runs.ledger import Entry, Ledger
+from r2med.web.addresses import NotThere, PageContent, one_of, several_like, system_address
+from r2med.web.citation import Citation, citation, options
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+def published_page(library: Library, request: Request) -> PageContent:
+    """One published system: what each source says of it."""
+    asked = request.query_params
+    values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
+    system, group = values["system"], values["group"]
+    runs = library.newest(system, group) if system else {}
+    own = own_figures(library.ledger, runs, values["measure"])
+    return "leaderboard/published.html", {
+        **values,
+        "own_href": system_address(system, group) if runs else "",
+        "own": own,
+        "verdicts": verdicts(values["rows"], own, values["measure"]),
+        "source_href": "/sources#",
+        "others": (),
+        "cite": published_citation(values["rows"][0].name, values["group"], values["measure"]),
+    }
+
+
+def published_citation(name: str, group: str, measure: str) -> Citation:
+    """How to have a published system's figures in a terminal."""
+    words = options(("--group", group), ("--metric", measure), ("--find", name))
+    return citation(f"{name}, published figures", "board", "--published", *words)
+
+
+def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
+    """What each source says of a published system, by task in one measure; without a wish, in its first."""
+    every = [row for row in published() if row.source.group == group]
+    named = [row for row in every if row.name.casefold() == name.casefold()]
+    if not named:
+        alike = several_like(name, (row.name for row in every))
+        near = [(each, address("/published", name=each, group=group)) for each in alike]
+        there = {row.source.group: row.name for row in published() if row.name.casefold() == name.casefold()}
+        near += [(f"{each} ({other})", address("/published", name=each, group=other)) for other, each in there.items()]
+        raise NotThere(f"nothing was published on {group} under the name {name!r}", near)
+    system = next((row.system for row in named if row.system), "")
+    rows = named + [row for row in every if system and row.system == system and row not in named]
+    measures = list(dict.fromkeys(each for row in rows for each in row.figures))
+    chosen = one_of(measure or measures[0], measures, "published measure of this system")
+    tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
+    return {
+        "rows": rows,
+        "system": system,
+        "tasks": tasks,
+        "measures": measures,
+        "measure": chosen,
+        "group": group,
+        "disputed": disputed_columns(rows, tasks, chosen),
+        "needs": needs(system) if system else {},
+    }
+
+
+def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], measure: str) -> set[str]:
+    """The tasks, and the average under its name, on which sources differ by more than rounding explains."""
+    found = set()
+    for column in (*tasks, AVERAGE):
+        stated = [
+            (value, row.source.rounding) for row in rows if (value := stated_figure(row, column, measure)) is not None
+        ]
+        spread = [abs(one - other) - (slack + more) for one, slack in stated for other, more in stated]
+        if any(excess > 1e-9 for excess in spread):
+            found.add(column)
+    return found
+
+
+def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | None:
+    """What a source says of a system on a task, or on average."""
+    figures = row.figures.get(measure)
+    if figures is None:
+        return None
+    return figures.average if column == AVERAGE else figures.tasks.get(column)
+
+
+def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Interval]:
+    """What own runs of a published system measured, by task and on average over all tasks of the group."""
+    scores = {task: ledger.scores(entry).get(measure) for task, entry in runs.items()}
+    row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
+    if not row:
+        return {}
+    found = intervals({"": row})[""]
+    whole = {task.name for task in groups()[next(iter(runs.values())).group]}
+    return {task: each for task, each in found.items() if task != AVERAGE or row.keys() == whole}
+
+
+def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Interval], measure: str) -> dict[tuple[str, str], str]:
+    """Column and source to whether what was measured is what was published."""
+    return {
+        (column, row.source.name): verdict(stated, interval.mean, row.source.rounding, interval)
+        for column, interval in own.items()
+        for row in rows
+        if (stated := stated_figure(row, column, measure)) is not None
+    }
+
+
+def sources_page(library: Library, request: Request) -> PageContent:
+    """Where the published figures come from."""
+    return "leaderboard/site_sources.html", {**source_facts(), "cite": Citation("Sources of the published figures")}
+
+
+def source_facts() -> dict[str, Any]:
+    """Where published figures come from, how many systems each source has, and what is remarked about some."""
+    counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
+    notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
+    return {"sources": sources().values(), "counts": counts, "remarks": notes}

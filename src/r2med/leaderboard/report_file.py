@@ -1,0 +1,304 @@
+"""A report: chosen systems as one HTML file that needs nothing else and tells nobody that it is read.
+
+What a report carries beside its page: queries, documents and lists, which a browser unpacks on demand.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import orjson
+
+from r2med.comparison.charts import against_chart
+from r2med.comparison.study import Comparison, compare_shared
+from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
+from r2med.diagnosis.attribution import diagnose
+from r2med.diagnosis.causes import Cause, Diagnosis, QueryCause
+from r2med.diagnosis.charts import system_causes
+from r2med.errors import R2medError
+from r2med.formatting import harmless
+from r2med.leaderboard.board import local_rows, ranked
+from r2med.leaderboard.charts import task_panels
+from r2med.leaderboard.page_table import Hrefs, decorated, sorted_table
+from r2med.lexical.highlight import word_forms
+from r2med.measure.metrics import Measure
+from r2med.measure.significance import holm
+from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.loaded_runs import TOP, LoadedRun, open_shared
+from r2med.render.charts.kinds import Panel
+from r2med.render.charts.svg import responsive
+from r2med.render.html import inlined, render
+from r2med.render.scores.model import Board
+from r2med.render.scores.significance import Sample, intervals
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Chosen, Shared
+from r2med.tuning.charts import frontier_panels
+from r2med.web.citation import Citation, colophon
+
+_SECTIONS = {"Board": "#board-section", "Charts": "#charts", "Tasks": "#tasks", "Queries": "#browse"}
+
+
+@dataclass(frozen=True)
+class ReportChoice:
+    """What a report is about."""
+
+    runs: Shared
+    """Differences are against the first system."""
+    measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
+    causes: bool = True
+    """Whether to find out causes of failure, which may search with gold answers."""
+    title: str = "R2MED report"
+    command: str = ""
+    """What somebody typed to have it made."""
+
+    @cached_property
+    def systems(self) -> Mapping[str, Chosen]:
+        """Each system once by its spec; by the label that tells it apart where two have one spec."""
+        distinct = {tuple(each.runs[task].id for task in self.runs.tasks): each for each in self.runs.systems}
+        specs = [each.system for each in distinct.values()]
+        return {each.label if specs.count(each.system) > 1 else each.system: each for each in distinct.values()}
+
+
+@dataclass
+class Gathered:
+    """What was read of the ledger and the data, one task after another."""
+
+    runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
+    blocks: list[TaskBlock] = field(default_factory=list)
+    lists: dict[str, Any] = field(default_factory=dict)
+    """Run blocks by the id under which the page finds them."""
+    causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def systems(self) -> list[str]:
+        """Their names, in the order they were asked for."""
+        return list(self.runs)
+
+
+def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> str:
+    """The whole page."""
+    found = gather(ledger, choice, engine)
+    board = _board(ledger, found, str(choice.measure))
+    packed = pack_all(found.blocks, found.lists)
+    return render(
+        "leaderboard/report.html",
+        inlined(_SECTIONS, "workbench/workbench.css", "web/app.js", "workbench/slopes.js", "leaderboard/report.js"),
+        title=choice.title,
+        cite=Citation(choice.title, choice.command),
+        table=sorted_table(board, board.lines),
+        panels=_panels(ledger, choice, found, board),
+        task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        systems=found.systems,
+        tasks=[block.task for block in found.blocks],
+        causes=[cause.value for cause in Cause] if found.causes else [],
+        blocks=packed.blocks,
+        colophon=colophon((entry for row in found.runs.values() for entry in row.values()), choice.command),
+        length=packed.length,
+        groups_title=GROUP_TITLES.get(board.group, board.group),
+        hrefs=Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
+    )
+
+
+def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> Gathered:
+    """Read all that the report shows; one task's data is in memory at a time."""
+    found = Gathered()
+    shared = replace(choice.runs, systems=tuple(choice.systems.values()))
+    for number, several in enumerate(open_shared(ledger, shared, choice.measure)):
+        block = task_block(several[0])
+        found.blocks.append(block)
+        for place, (name, opened) in enumerate(zip(choice.systems, several, strict=True)):
+            entry = opened.entry
+            found.runs.setdefault(name, {})[entry.task] = entry
+            values = Sample(entry.queries, _column(opened), entry.data)
+            found.samples.setdefault(name, {})[entry.task] = values
+            diagnosis = _diagnosed(name, opened, ledger, engine, found) if choice.causes else None
+            found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
+    found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
+    return found
+
+
+def _column(opened: LoadedRun) -> Any:
+    return np.array([opened.values[query] for query in opened.entry.queries])
+
+
+def _diagnosed(
+    name: str, opened: LoadedRun, ledger: Ledger, engine: Engine | None, found: Gathered
+) -> Diagnosis | None:
+    try:
+        made = diagnose(opened, ledger, engine)
+    except R2medError as error:
+        found.notes.append(f"no causes of failure for {name} on {opened.entry.task}: {error}")
+        return None
+    found.causes.setdefault(name, []).append(made)
+    return made
+
+
+def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
+    tasks = [block.task for block in found.blocks]
+    # Means come from the values just read, so that a measure that is not in the ledger is there too.
+    means = {
+        found.runs[name][task].id: {measure: float(sample.values.mean()) if len(sample.values) else 0.0}
+        for name, row in found.samples.items()
+        for task, sample in row.items()
+    }
+    lines = decorated(ranked(local_rows(found.runs, means, measure), tasks), intervals(found.samples))
+    group = next(iter(next(iter(found.runs.values())).values())).group
+    notes = [*found.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+    return Board(group, measure, tasks, lines, notes, cost=True)
+
+
+def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
+    panels: list[Panel] = []
+    compared = _differences(ledger, choice)
+    if compared:
+        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
+        note += f"they differ. {_verdicts(compared)}"
+        chart = against_chart(compared, str(choice.measure))
+        panels.append(Panel("Paired differences", note, responsive(chart), "differences"))
+    panels += frontier_panels(found.runs, board.lines, str(choice.measure))
+    return panels + system_causes(found.causes)
+
+
+def _differences(ledger: Ledger, choice: ReportChoice) -> list[Comparison]:
+    first, *others = [replace(chosen, label=name) for name, chosen in choice.systems.items()]
+    if str(choice.measure) not in ledger.scores(first.runs[choice.runs.tasks[0]]):
+        return []
+    pairs = [replace(choice.runs, systems=(first, other)) for other in others]
+    made = [compare_shared(ledger, pair, str(choice.measure))[0] for pair in pairs]
+    corrected = holm([each.overall.randomisation for each in made])
+    return [replace(each, corrected=p) for each, p in zip(made, corrected, strict=True)]
+
+
+def _verdicts(compared: Sequence[Comparison]) -> str:
+    sure = [each for each in compared if each.differs]
+    return f"{len(sure)} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
+
+
+BUDGET = 24_000_000
+"""Bytes that all blocks together may take, so that a file stays well below 30 MB."""
+_LENGTHS = (6000, 3000, 1800, 1200, 800, 500, 300)
+"""Characters of a document that are carried: the most that the budget has room for."""
+
+
+def packed(value: Any) -> str:
+    """A value as text that a browser unpacks: JSON, deflated, in base 64.
+
+    >>> zlib.decompress(base64.b64decode(packed([1, 2])), -15)
+    b'[1,2]'
+    """
+    press = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return base64.b64encode(press.compress(orjson.dumps(value)) + press.flush()).decode("ascii")
+
+
+@dataclass
+class TaskBlock:
+    """One task: its queries, and every document that some list or judgement names, once."""
+
+    task: str
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    documents: dict[str, int] = field(default_factory=dict)
+    """Id to number."""
+    texts: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    """What systems wrote for its queries."""
+
+    def number(self, document: str, opened: LoadedRun) -> int:
+        """The number of a document, which is taken in when it is new."""
+        if document not in self.documents:
+            self.documents[document] = len(self.documents)
+            texts = opened.dataset.collection.documents
+            self.texts.append(harmless(texts.text(document)) if document in texts.position else "")
+        return self.documents[document]
+
+    def cut(self, length: int) -> dict[str, Any]:
+        """The block with texts of at most so many characters."""
+        texts = [text if len(text) <= length else f"{text[:length]} …" for text in self.texts]
+        ids = [harmless(name) for name in self.documents]
+        return {"queries": self.queries, "ids": ids, "texts": texts, **self.forms}
+
+    @cached_property
+    def forms(self) -> dict[str, list[str]]:
+        """Which words of its texts are marked as one, by the stemmer of every other output."""
+        asked = (text for query in self.queries for text in (query["text"], query["answer"]))
+        return word_forms((*self.texts, *asked, *self.written))._asdict()
+
+
+def task_block(opened: LoadedRun) -> TaskBlock:
+    """The queries of a task."""
+    block = TaskBlock(opened.entry.task)
+    collection, answers = opened.dataset.collection, opened.dataset.gold.answers
+    for query in opened.entry.queries:
+        relevant = [block.number(document, opened) for document in opened.positives.get(query, ())]
+        facts = {"id": harmless(query), "text": harmless(collection.queries.text(query)), "relevant": relevant}
+        block.queries.append({**facts, "answer": harmless(answers.get(query, ""))})
+    return block
+
+
+def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
+    """One system on a task, its queries in the task's order."""
+    causes = found.by_query if found else {}
+    block.written += [each.text for several in opened.generations.values() for each in several]
+    return {
+        "values": [round(opened.values.get(query, 0.0), 4) for query in order],
+        "lists": [_list(opened, block, query) for query in order],
+        "causes": [causes[query].summary if query in causes else "" for query in order],
+        "places": [_places(opened, query, causes.get(query)) for query in order],
+        "written": [_written(opened, query) for query in order] if opened.generations else [],
+    }
+
+
+def _places(opened: LoadedRun, query: str, found: QueryCause | None) -> list[list[int | str]]:
+    """Where each relevant document stands in the whole list, 0 for nowhere, and what became of it where it is known."""
+    ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
+    causes = {each.document: each.cause.value for each in found.positives} if found else {}
+    return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
+
+
+def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:
+    if query not in opened.run:
+        return [[], []]
+    ranking = opened.run[query]
+    numbers = [block.number(document, opened) for document in ranking.documents[:TOP]]
+    return [list(map(float, numbers)), [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
+
+
+def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
+    return [
+        {
+            "method": each.method,
+            "model": each.model,
+            "text": harmless(each.text),
+            "reasoning": harmless(each.reasoning[:4000]),
+            "incomplete": harmless(each.incomplete),
+        }
+        for each in opened.generations.get(query, ())
+    ]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """All blocks of a report."""
+
+    blocks: Mapping[str, str]
+    """By the id that the page finds them under."""
+    length: int
+    """Characters of a document, at the most."""
+
+
+def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:
+    """Pack everything, with as much of the documents as there is room for."""
+    blocks = {name: packed(value) for name, value in runs.items()}
+    left = budget - sum(map(len, blocks.values()))
+    for length in _LENGTHS:
+        found = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
+        if sum(map(len, found.values())) <= left or length == _LENGTHS[-1]:
+            break
+    return Packed({**blocks, **found}, length)

@@ -1,0 +1,153 @@
+"""Marks of significance against every baseline that a static board offers, computed beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import orjson
+from markupsafe import Markup
+
+from r2med.comparison.study import Comparison, compare_shared
+from r2med.errors import R2medError
+from r2med.formatting import p_words
+from r2med.measure.significance import Difference
+from r2med.render.scores.model import Board, Line, line_labels
+from r2med.render.scores.significance import BETTER, Sample, significance
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Chosen, on_shared_tasks
+
+MAX_BASELINES = 12
+"""Baselines of a static board: with each, every system must be tested in every column."""
+Marks = Mapping[str, Mapping[str, str]]
+"""Baseline to system to a letter for each column: `b` better, `w` worse, `-` neither."""
+
+
+def baseline_names(board: Board) -> list[str]:
+    """The systems to offer: all own ones with a rank, or where these are too many the plain ones and the best."""
+    ranked = [line for line in board.lines if line.row.own and line.rank is not None]
+    plain = [line for line in ranked if line.row.parts.kind == "base"]
+    chosen = (
+        {id(line) for line in [*plain[: MAX_BASELINES // 2], *ranked][:MAX_BASELINES]}
+        if len(ranked) > MAX_BASELINES
+        else set(map(id, ranked))
+    )
+    return [line.row.name for line in ranked if id(line) in chosen] if len(ranked) > 1 else []
+
+
+def baseline_marks(ledger: Ledger, board: Board, runs: Mapping[str, Mapping[str, Entry]]) -> Marks:
+    """How every own system with all tasks stands to each baseline."""
+    whole = [line for line in board.lines if line.row.own and line.average is not None]
+    samples = {line.row.name: _samples(ledger, board, runs[line.row.name]) for line in whole}
+    found = {}
+    for name in baseline_names(board):
+        marks = significance(samples, name)
+        found[name] = {system: _letters(board, row) for system, row in marks.items() if row}
+    return found
+
+
+def _samples(ledger: Ledger, board: Board, entries: Mapping[str, Entry]) -> dict[str, Sample]:
+    return {
+        task: Sample(entries[task].queries, ledger.scores(entries[task])[board.measure], entries[task].data)
+        for task in board.tasks
+    }
+
+
+def _letters(board: Board, marks: Mapping[str, str]) -> str:
+    signs = [marks.get(column, "") for column in board.columns]
+    return "".join("-" if not sign else "b" if sign == BETTER else "w" for sign in signs)
+
+
+def as_script(board: Board, marks: Marks) -> Markup:
+    """The marks as a page's script reads them; no text can end the element that holds them."""
+    content = orjson.dumps({"columns": list(board.columns), "marks": marks}).decode()
+    return Markup(content.replace("<", "\\u003c"))
+
+
+def best_ceiling(lines: Sequence[Line]) -> Line | None:
+    """The oracle that stands for all of them, where there are other systems beside them."""
+    oracles = [line for line in lines if line.row.oracle and line.average is not None]
+    return oracles[0] if oracles and len(oracles) < len(lines) else None
+
+
+MAX_SYSTEMS = 8
+"""Own systems of which every pair is tested."""
+Runs = Mapping[str, Mapping[str, Entry]]
+"""System to task to its run."""
+
+
+@dataclass(frozen=True)
+class ReportPlaces:
+    """The report with every query of a board's own systems."""
+
+    file: str = ""
+    """Empty where there is none."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """System to its number there."""
+
+
+@dataclass(frozen=True)
+class PairPage:
+    """All that a page needs to compare any two lines of a board by itself."""
+
+    board: Board
+    labels: list[str]
+    """What each line is called, no two alike."""
+    tested: bool
+    """Whether any pair was."""
+    data: Markup
+    """As the page's script reads it."""
+
+
+def pair_page(
+    ledger: Ledger, board: Board, runs: Runs, href: Callable[[Line], str], reported: ReportPlaces
+) -> PairPage:
+    """The page of a board, with links to its report where there is one."""
+    labels = line_labels(board)
+    lines = [_line(line, board, href(line), reported.places) for line in board.lines]
+    pairs = _tested(ledger, board, runs, labels)
+    content = {"measure": board.measure, "tasks": list(board.tasks), "labels": labels, "lines": lines, "pairs": pairs}
+    content["report"] = reported.file
+    # No text can end the element that holds it.
+    return PairPage(board, labels, bool(pairs), Markup(orjson.dumps(content).decode().replace("<", "\\u003c")))
+
+
+def _line(line: Line, board: Board, href: str, places: Mapping[str, int]) -> dict[str, Any]:
+    values = [line.value(task) for task in board.tasks]
+    return {
+        "name": line.row.name,
+        "own": line.row.own,
+        "oracle": line.row.oracle,
+        "sources": list(line.row.sources),
+        "href": href,
+        "values": [None if value is None else round(value, 6) for value in values],
+        "average": None if line.average is None else round(line.average, 6),
+        "place": places.get(line.row.name) if line.row.own else None,
+    }
+
+
+def _tested(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
+    """What the tests say of each pair of the best own systems; pairs without a task in common are not there."""
+    own = {line.row.name: place for place, line in enumerate(board.lines) if line.row.own}
+    found = []
+    for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
+        with suppress(R2medError):
+            shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
+            made = compare_shared(ledger, shared, board.measure)[0]
+            found.append({"a": labels[own[a]], "b": labels[own[b]], **_pair(made)})
+    return found
+
+
+def _pair(made: Comparison) -> dict[str, Any]:
+    rows = {task: _row(each, made.corrected_tasks[task]) for task, each in made.tasks.items()}
+    return {"verdict": made.verdict, "differs": made.differs, "rows": rows, "all": _row(made.overall, made.corrected)}
+
+
+def _row(found: Difference, corrected: float) -> list[Any]:
+    """Difference, interval, p after Holm, and queries that B won, that A won, and all."""
+    p = p_words(corrected, at_floor=found.at_floor).removeprefix("p ").removeprefix("= ")
+    figures = [round(value, 6) for value in (found.mean, found.low, found.high)]
+    return [*figures, p, found.wins, found.losses, found.queries]

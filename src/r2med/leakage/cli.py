@@ -1,0 +1,74 @@
+"""`r2med leakage`: does training data hold what is evaluated on?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.cli.options import FailedWith2, ManyValues, json_option, write_json
+from r2med.errors import R2medError, debug
+from r2med.leakage.check import check, exclude, targets
+from r2med.leakage.index import METHODS, Settings
+from r2med.leakage.tables import show
+from r2med.pipeline.executor.local import Engine
+from r2med.render.table import messages, output
+
+
+@click.command("leakage", cls=ManyValues)
+@click.argument("files", nargs=-1, required=True, metavar="TRAIN_FILE...", type=click.Path(path_type=Path))
+@click.option("--tasks", multiple=True, required=True, metavar="NAME|GROUP|PATH...", help="What is evaluated on.")
+@click.option("--exclude", "clean", metavar="OUT", type=click.Path(path_type=Path), help="Write the clean rows here.")
+@click.option("--documents", is_flag=True, help="Other documents than positives count too: exit code and --exclude.")
+@click.option("--fields", multiple=True, metavar="FIELD...", help="The fields of rows to look at (default: all).")
+@click.option("--methods", multiple=True, metavar="METHOD...", help="Some of exact, normalised, near, ngram.")
+@click.option("--threshold", default=0.6, show_default=True, type=float, help="Least similarity of near-duplicates.")
+@click.option("--overlap", default=0.0, show_default=True, type=float, help="Least share of a text's 13-grams found.")
+@click.option("--min-words", default=5, show_default=True, type=int, help="Shorter texts are not compared.")
+@click.option("--out", metavar="REPORT.jsonl", type=click.Path(path_type=Path), help="Write every pair here.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="How many pairs to show.")
+@json_option()
+def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_json: bool, **given: Any) -> None:
+    """Which queries, positives and documents of tasks occur in training data?
+
+    A text is found exactly, as normalised text (the same words in the same order), as a near-duplicate (most word
+    pairs in common), or by 13 words in a row that a training row shares with it. Training files are JSON lines, plain
+    text (a row a line) or parquet, of any size, .gz too.
+
+    The exit code is 1 when a query or a positive is found, or with --documents any document, and 2 for an error.
+    --exclude writes the
+    training data without the rows that hold them: a file, or for several training files a folder.
+
+    \b
+    Examples:
+      r2med leakage train.jsonl --tasks full --exclude clean.jsonl
+      r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl
+      r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json
+    """
+    try:
+        places = targets(files, clean) if clean is not None else {}
+        report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
+        cleaned = exclude(report, places, documents)
+    except R2medError as error:
+        debug(error)
+        raise FailedWith2(str(error)) from error
+    leaks = report.leaks(documents)
+    if as_json:
+        write_json({"leaks": leaks, **report.as_dict(), "excluded": {str(file): n for file, n in cleaned.items()}})
+    else:
+        show(report, output())
+    for file, rows in cleaned.items():
+        click.echo(f"{file} is the training data without {rows:,} rows", err=True)
+    if leaks:
+        raise click.exceptions.Exit(1)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    return Settings(
+        methods=given["methods"] or METHODS,
+        threshold=given["threshold"],
+        overlap=given["overlap"],
+        min_words=given["min_words"],
+        fields=given["fields"],
+    )

@@ -1,0 +1,140 @@
+"""Candidates for near-duplicates: MinHash signatures by the library rensa, cut into bands.
+
+Of two texts whose sets of shingles have a Jaccard similarity of s, each of the 128 slots of their signatures is equal
+with a chance of s. Texts with an equal band (r slots in a row) are candidates; r is as large as it can be with
+98 of 100 pairs that just reach the threshold still sharing a band, and nearly all that exceed it by a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import require_extra
+from r2med.lexical.arrays import Places
+from r2med.lexical.hashes import Hashes, Words, hash_words, mix64
+from r2med.lexical.shingles import ngrams, similarities
+
+SLOTS = 128
+SEED = 1
+_FOUND = 0.98
+_PAIRS_AT_ONCE = 1 << 14
+_TEXTS_AT_ONCE = 1 << 11
+"""The library hands signatures over as lists of Python's numbers, which take much room."""
+_DOUBT = 0.2
+"""How far an estimate from 128 slots may lie below the truth: more than four standard deviations."""
+Signatures = NDArray[np.uint32]
+
+
+def library() -> str:
+    """The version of the MinHash library, on which signatures depend; an error says how to get it."""
+    require_extra("leakage", "rensa")
+    return version("rensa")
+
+
+def signatures(shingles: Words) -> Signatures:
+    """A row of 128 slots for each text; texts without shingles get one that is no one's."""
+    require_extra("leakage", "rensa")
+    from rensa import RMinHash
+
+    made = np.empty((len(shingles), SLOTS), dtype=np.uint32)
+    for start in range(0, len(shingles), _TEXTS_AT_ONCE):
+        offsets = shingles.offsets[start : start + _TEXTS_AT_ONCE + 1]
+        hashes = np.ascontiguousarray(shingles.hashes[offsets[0] : offsets[-1]])
+        places = (offsets - offsets[0]).astype(np.uint64)
+        rows = RMinHash.digest_matrix_from_flat_token_hashes(hashes, places, SLOTS, SEED).to_rows()
+        made[start : start + len(rows)] = rows
+    return made
+
+
+def rows_of_band(threshold: float) -> int:
+    """How many slots make a band.
+
+    >>> [rows_of_band(threshold) for threshold in (0.5, 0.6, 0.7, 0.8, 1.0)]
+    [3, 4, 5, 7, 128]
+    """
+    return max(rows for rows in range(1, SLOTS + 1) if chance(threshold, rows) >= _FOUND)
+
+
+def chance(similarity: float, rows: int) -> float:
+    """How likely two texts of this similarity share a band of so many slots."""
+    return 1 - (1 - similarity**rows) ** (SLOTS // rows)
+
+
+def band_keys(signatures: Signatures, rows: int) -> Hashes:
+    """A hash of every band of every text, a row a text; equal bands in different places get different hashes."""
+    bands = SLOTS // rows
+    slots = signatures[:, : bands * rows].reshape(len(signatures), bands, rows)
+    keys = np.arange(bands, dtype=np.uint64) * _FACTOR + np.zeros((len(signatures), 1), dtype=np.uint64)
+    for row in range(rows):
+        keys = mix64(keys * _FACTOR + slots[:, :, row])
+    return keys
+
+
+def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], threshold: float) -> NDArray[np.bool_]:
+    """Which pairs of texts look similar enough by their signatures to be worth a comparison in full."""
+    found = np.empty(len(pairs[0]), dtype=bool)
+    for start in range(0, len(found), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        equal = ours[pairs[0][part]] == theirs[pairs[1][part]]
+        found[part] = equal.sum(axis=1) >= (threshold - _DOUBT) * SLOTS
+    return found
+
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+SHINGLE = 2
+"""How many words in a row make a shingle; near-duplicates are texts with nearly the same set of shingles."""
+SAME, NEAR = "same words", "near-duplicate"
+
+
+def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, str]]:
+    """For each text that repeats an earlier one: which, and how. With `near` 0, only by the same words.
+
+    >>> find_duplicates(["Gums bleed.", "other", "gums bleed"], 0)
+    {2: (0, 'same words')}
+    """
+    words = hash_words(texts)
+    _, firsts, groups = np.unique(words.text_hashes(), return_index=True, return_inverse=True)
+    first_of = firsts[groups]
+    found = {place: (int(first), SAME) for place, first in enumerate(first_of.tolist()) if first != place}
+    if near:
+        require_extra("build", "rensa")
+        distinct = np.sort(firsts)
+        distinct = distinct[words.counts[distinct] > SHINGLE]
+        pairs = near_pairs(texts, distinct, near)
+        representative: dict[int, int] = {}
+        for earlier, later in pairs:
+            # Folded into one that stays: a text that is itself folded stands for nothing.
+            if earlier not in representative and later not in representative:
+                representative[later] = earlier
+        found |= {later: (earlier, NEAR) for later, earlier in representative.items()}
+        for place, (first, how) in list(found.items()):
+            if first in representative:
+                found[place] = (representative[first], how)
+    return dict(sorted(found.items()))
+
+
+def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tuple[int, int]]:
+    """Return pairs of some of the texts that are similar enough, the earlier first, in the order of the earlier."""
+    shingles = ngrams(hash_words([texts[place] for place in distinct.tolist()]), SHINGLE)
+    made = signatures(shingles)
+    ours, theirs = _candidates(band_keys(made, rows_of_band(near)))
+    likely = agree(made, made, (ours, theirs), near)
+    ours, theirs = ours[likely], theirs[likely]
+    enough = similarities(shingles, shingles, (ours, theirs)) >= near
+    return sorted(zip(distinct[ours[enough]].tolist(), distinct[theirs[enough]].tolist(), strict=True))
+
+
+def _candidates(keys: NDArray[np.uint64]) -> tuple[Places, Places]:
+    """Each text with the first that shares a band with it, each pair once."""
+    pairs = []
+    for band in keys.T:
+        _, firsts, groups = np.unique(band, return_index=True, return_inverse=True)
+        first = firsts[groups]
+        later = np.flatnonzero(first != np.arange(len(band)))
+        pairs.append(first[later] * len(band) + later)
+    both = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
+    return np.divmod(both, max(1, len(keys)))

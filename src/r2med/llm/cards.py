@@ -1,0 +1,146 @@
+"""Names to models: the cards of `cards.toml`, the user's own, and the ways to name a model that has no card."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from r2med.errors import SpecError, suggest
+from r2med.llm.local import local_model
+from r2med.llm.reasoning import FORMATS
+from r2med.llm.scripted import scripted_file
+from r2med.llm.types import Model, Sampling
+from r2med.models.cards import CardRegistry
+from r2med.models.http import check_url, server_name
+
+_ADDED: dict[str, Model] = {}
+_OWN_KEY = "R2MED_LLM_KEY"
+
+
+@dataclass(frozen=True)
+class ChatCard:
+    """A model as `cards.toml` has it, which says what each field means."""
+
+    name: str
+    id: str
+    server: str = "own"
+    sampling: str = "own"
+    trace: str = "auto"
+    reasoning: bool = False
+    system: bool = True
+    price: tuple[float, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    """In place of the server's."""
+    key_env: str | None = None
+    """In place of the server's."""
+    servers: str = ""
+    """The name of a set of equal servers: answers are shared by all addresses under it."""
+
+    def __post_init__(self) -> None:
+        if len(self.price) not in (0, 2):
+            raise SpecError(f"{self.name}: price must be two numbers, for prompt and completion, not {self.price}")
+
+
+_DECK = CardRegistry(ChatCard, "r2med.llm", "llms.toml")
+
+
+def find_model(text: str) -> Model:
+    """The model behind a name in a spec.
+
+    A card (`gpt-4o`), any model of any server (`NAME@http://host:port/v1`), `local` or `local:FILE.gguf` for one that
+    r2med serves itself, or `scripted:FILE` for prepared answers.
+
+    >>> find_model("gpt-4o").id
+    'gpt-4o-2024-11-20'
+    >>> find_model("qwq-32b@http://localhost:8001/v1").trace
+    'think'
+    """
+    if text in _ADDED:
+        return _ADDED[text]
+    kind, _, rest = text.partition(":")
+    if kind == "local":
+        return local_model(rest)
+    if kind == "scripted" and rest:
+        return scripted_file(Path(rest))
+    name, _, url = text.partition("@")
+    if url:
+        return _at(text, name, url)
+    found = _DECK.cards()
+    if text not in found:
+        raise SpecError(
+            f"unknown model {text!r}{suggest(text, model_names())}"
+            " (or NAME@http://host:port/v1 for any server, local, scripted:FILE)"
+        )
+    return _model(found[text])
+
+
+def model_names() -> list[str]:
+    """Every name that `find_model` knows by heart, `local` included."""
+    return [*_DECK.cards(), *_ADDED, "local"]
+
+
+def add_model(model: Model) -> Model:
+    """Make a model known by its name in this process, as tests do with scripted ones; a later one replaces it."""
+    _ADDED[model.name] = model
+    return model
+
+
+def _model(card: ChatCard) -> Model:
+    server: dict[str, Any] = dict(_choice(card, "server", _DECK.tables["server"]))
+    server["url"] = os.environ.get(server.pop("url_env", ""), "") or server["url"]
+    server |= {name: value for name, value in (("url", card.url), ("key_env", card.key_env)) if value is not None}
+    server["url"] = check_url(card.name, server["url"], server["key_env"] or _OWN_KEY)
+    _choice(card, "trace", FORMATS)
+    return Model(
+        name=card.name,
+        id=card.id,
+        trace=card.trace,
+        reasoning=card.reasoning,
+        system=card.system,
+        sampling=Sampling(**_choice(card, "sampling", _DECK.tables["sampling"])),
+        price=(float(card.price[0]), float(card.price[1])) if card.price else None,
+        extra=card.extra,
+        servers=card.servers or _set_of(server["url"]),
+        **server,
+    )
+
+
+def _set_of(url: str) -> str:
+    """The set of equal servers that an address belongs to; empty for none."""
+    name = server_name(url)
+    return "" if name == url else name
+
+
+def _choice(card: ChatCard, name: str, choices: Mapping[str, Any]) -> Any:
+    chosen = getattr(card, name)
+    if chosen not in choices:
+        raise SpecError(f"model {card.name}: unknown {name} {chosen!r}{suggest(chosen, choices)}")
+    return choices[chosen]
+
+
+def _at(text: str, name: str, url: str) -> Model:
+    """A model of a server that is named by its address. A card's name, or the id in a card, brings the card along."""
+    if not name:
+        raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
+    url = check_url(name, url, _OWN_KEY)
+    host = urlsplit(url).hostname or ""
+    key_env = _DECK.tables["host"].get(host, "")
+    own = _DECK.tables["server"]["own"]
+    known = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
+    model = _model(known) if known else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
+    return replace(
+        model,
+        name=text,
+        url=url,
+        servers=_set_of(url),
+        key_env=key_env or _OWN_KEY,
+        needs_key=bool(key_env),
+        continues=own["continues"] and not key_env,
+        token_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
+        price=model.price if key_env and key_env == model.key_env else None,
+    )

@@ -1,0 +1,173 @@
+"""Requests to a local model answered elsewhere: workers that hold the weights, and blocks of requests."""
+
+from __future__ import annotations
+
+import atexit
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from r2med.errors import R2medError
+from r2med.llm.budget import Limits
+from r2med.llm.local import local_model
+from r2med.llm.reply_cache import ReplyCache, decode_answer, encode_answer
+from r2med.llm.types import Failed, Message, Model, RawAnswer, Reply, Request, Sampling
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+
+if TYPE_CHECKING:
+    from r2med.llm.client import Client
+
+_BLOCK_TOKENS = 4096
+"""Tokens that the requests of a block may take at the most: a minute of a small model on a processor."""
+_LEAST = 2
+"""Requests of fewer blocks are answered here: there is nothing to share."""
+_CHARACTERS = 4
+"""Of a token, about."""
+_WRITTEN = 512
+"""Tokens that are counted for an answer without a limit."""
+Answered = RawAnswer | str
+"""An answer, or why there is none."""
+
+
+class _KeyedRequest(NamedTuple):
+    """A request and the key of its answer."""
+
+    key: str
+    request: Request
+
+    @property
+    def cost(self) -> int:
+        """The tokens that it may take."""
+        read = sum(len(message.content) for message in self.request.messages) // _CHARACTERS
+        return read + (self.request.sampling.max_tokens or _WRITTEN)
+
+
+def can_be_sent(request: Request, limits: Limits) -> bool:
+    """Whether others could answer: the model's weights are a file, and no budget is counted."""
+    return bool(request.model.gguf) and limits.max_cost is None and limits.max_tokens is None
+
+
+def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str, Request]]:
+    """The requests that others should answer, of one model each: those of which there is enough to share."""
+    by_weights: dict[tuple[str, str], dict[str, Request]] = {}
+    for key, request in asked.items():
+        if can_be_sent(request, limits):
+            by_weights.setdefault((request.model.id, request.model.gguf), {})[key] = request
+    return [group for group in by_weights.values() if _tokens(group) >= _LEAST * _BLOCK_TOKENS]
+
+
+def _tokens(asked: Mapping[str, Request]) -> int:
+    return sum(_KeyedRequest(*each).cost for each in asked.items())
+
+
+@dataclass(frozen=True)
+class SpreadAnswers:
+    """Has requests to a local model answered elsewhere."""
+
+    model: Model
+    limits: Limits
+    spread: Spread
+
+    def run(
+        self, asked: Mapping[str, Request], wanted: Collection[str], advance: Callable[[int], None]
+    ) -> Iterator[tuple[str, Answered]]:
+        """The key and the answer of each wanted request, when all are there; `advance` is told how many are done.
+
+        The plan is made of all requests, so that every command of a batch has the same. What came to nothing is
+        written nowhere else, so blocks stay until a batch is merged; one result is in memory at a time.
+        """
+        job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
+        plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}
+        done = set()
+        for block, _ in self.spread.run(job, self._blocks(asked, wanted)):
+            done.add(block.key)
+            advance(len(block.about))
+        missing = len(plan.keys() - done)
+        if missing:
+            raise self.spread.unfinished(f"blocks of {job.name}", missing, len(plan))
+        for name, keys in plan.items():
+            result = self.spread.store.get(name)
+            if result is None:
+                raise self.spread.unfinished(f"blocks of {job.name}", 1, len(plan))
+            for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
+                if key in wanted:
+                    yield key, problem or decode_answer(text)
+        if self.spread.merges:
+            for block in self._blocks(asked, asked):
+                self.spread.store.remove(block.key)
+
+    def _blocks(self, asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
+        for group in grouped((_KeyedRequest(*each) for each in asked.items()), _BLOCK_TOKENS):
+            keys = [each.key for each in group]
+            if any(key in wanted for key in keys):
+                payload = orjson.dumps([_as_json(each.request) for each in group])
+                yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
+
+
+@dataclass(frozen=True)
+class AnswerWorker:
+    """Answers blocks of requests, wherever it was sent to; a process holds the weights once."""
+
+    model: Model
+    limits: Limits
+
+    def load(self) -> None:
+        """Refuse weights that are others than those of whoever asks."""
+        path = "" if self.model.name == "local" else self.model.gguf
+        if local_model(path).id != self.model.id:
+            raise R2medError(f"{self.model.gguf} on {socket.gethostname()} are other weights than {self.model.id}")
+
+    def run(self, payload: bytes) -> bytes:
+        """For each request its answer, or why there is none."""
+        client, answers = _client(self.model.gguf, self.limits)
+        requests = [_from_json(self.model, *fields) for fields in orjson.loads(payload)]
+        replies = client.ask_all(requests, probing=True)
+        found = answers.find([request.key() for request in requests])
+        return orjson.dumps([_result(reply, found.get(reply.request.key())) for reply in replies])
+
+
+def _result(reply: Reply | Failed, answer: RawAnswer | None) -> tuple[str, str]:
+    if isinstance(reply, Failed) or answer is None:
+        return "", reply.reason if isinstance(reply, Failed) else "the answer was lost"
+    return encode_answer(answer), ""
+
+
+@cache
+def _client(weights: str, limits: Limits) -> tuple[Client, ReplyCache]:
+    """A client of this process for some weights, with a file of answers that goes with it."""
+    from r2med.llm.client import Client  # it uses this module
+
+    folder = TemporaryDirectory(prefix="r2med-answers-")
+    place = Path(folder.name) / "answers.sqlite"
+    client, answers = Client(limits, place, alone=True), ReplyCache(place)
+
+    def close() -> None:
+        client.close()
+        answers.close()
+        folder.cleanup()
+
+    atexit.register(close)
+    return client, answers
+
+
+def _as_json(request: Request) -> list[object]:
+    messages = [[message.role, carried(message.content)] for message in request.messages]
+    return [messages, vars(request.sampling), request.stop, request.logprobs, request.sample]
+
+
+def _from_json(
+    model: Model,
+    messages: Sequence[Sequence[str]],
+    sampling: Mapping[str, Any],
+    stop: Sequence[str],
+    logprobs: int,
+    sample: int,
+) -> Request:
+    turns = tuple(Message(role, content) for role, content in messages)
+    return Request(model, turns, Sampling(**sampling), tuple(stop), logprobs, sample)

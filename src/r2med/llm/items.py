@@ -1,0 +1,276 @@
+"""What each step of a build made of each item: one SQLite file, a sealed row for an item, kept as it is finished.
+
+A row carries the key of everything it depends on. A row whose key is no longer what the plan asks for, or whose seal
+is broken, counts as not there and is made again; nothing else is.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from r2med.store.sqlite import DamagedError, Database, Format, seal
+
+STORE = "build.sqlite"
+KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
+ASKED_AGAIN = "a reply could not be used, the same command asks again"
+"""The mark of an item that is kept for now, and made again by the next command."""
+_FORMAT = Format(
+    "store of a build",
+    1,
+    """
+    CREATE TABLE item (
+        step TEXT NOT NULL, id TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+        value BLOB NOT NULL, requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL, cost REAL, seal INTEGER NOT NULL, PRIMARY KEY (step, id)
+    ) WITHOUT ROWID
+    """,
+)
+_COUNTS = "counts"
+_COLUMNS = "id, key, state, reason, value, requests, prompt_tokens, completion_tokens, cost"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What making an item took of models, kept answers included: the same whoever paid and when."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0
+    """US dollars; None when a price is unknown."""
+
+    def __add__(self, other: Spent) -> Spent:
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return Spent(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            cost,
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step made of an item."""
+
+    value: Mapping[str, Any] = field(default_factory=dict)
+    dropped: str = ""
+    """Why the item goes no further; empty where it does."""
+    failed: str = ""
+    """Why no model answered; such an item is asked again the next time."""
+    marks: tuple[str, ...] = ()
+    """What is counted although the item goes on."""
+    spent: Spent = field(default_factory=Spent)
+
+    def as_kept(self) -> Outcome:
+        """The same as it will come out of the store: lists where there were tuples."""
+        return replace(self, value=orjson.loads(orjson.dumps(self.value, default=list)))
+
+    @property
+    def state(self) -> str:
+        """kept, dropped or failed."""
+        return FAILED if self.failed else DROPPED if self.dropped else KEPT
+
+
+@dataclass(frozen=True)
+class Count:
+    """How a step went."""
+
+    step: str
+    items: int = 0
+    kept: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Why items went no further, and how many."""
+    failed: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The items behind each reason they were dropped for, if these are files."""
+
+    @property
+    def left(self) -> int:
+        """How many items the same command asks about again: those that failed or whose reply could not be used."""
+        return sum(self.failed.values()) + self.marks.get(ASKED_AGAIN, 0)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """A stretch in which hundreds of thousands of objects are made that all stay.
+
+    Python would look for garbage among them again and again, which takes longer than making them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class KeptRow(NamedTuple):
+    """An item of a step as it is kept."""
+
+    key: str
+    outcome: Outcome
+
+
+class ItemStore:
+    """The results of a build's steps, by step and item."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = Database(folder / STORE, _FORMAT, shared=True)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> ItemStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @collector_paused()
+    def kept(self, step: str) -> dict[str, KeptRow]:
+        """Every sound row of a step."""
+        return {row[0]: KeptRow(row[1], _outcome(row)) for row in self._rows(step) if _whole(step, row)}
+
+    def stream(self, step: str) -> Iterator[tuple[str, Outcome]]:
+        """Every sound row of a step in the order of ids, a few in memory at a time."""
+        return ((row[0], _outcome(row)) for row in self._rows(step) if _whole(step, row))
+
+    def broken(self, step: str) -> list[str]:
+        """The rows of a step that are not what was written."""
+        return [row[0] for row in self._rows(step) if not _whole(step, row)]
+
+    def _rows(self, step: str, least: str = "", below: str | None = None) -> Iterator[tuple[Any, ...]]:
+        """Rows by id, from one on and below another."""
+        end, values = ("", (step, least)) if below is None else (" AND id < ?", (step, least, below))
+        query = f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id >= ?{end} ORDER BY id"
+        return self._file.stream(query, values)
+
+    def below(self, step: str, parent: str) -> dict[str, Outcome]:
+        """The sound rows of a step whose ids are those of a parent and, after a tab, of a part; by the part."""
+        # The character after a tab is a line feed: no id of a parent has either in it.
+        rows = self._rows(step, f"{parent}\t", f"{parent}\n")
+        return {row[0].partition("\t")[2]: _outcome(row) for row in rows if _whole(step, row)}
+
+    def keys(self, step: str) -> dict[str, str]:
+        """The key of each row that was not failed, empty for one that was; values and seals are not looked at."""
+        key = f"CASE state WHEN '{FAILED}' THEN '' ELSE key END"
+        return dict(self._file.stream(f"SELECT id, {key} FROM item WHERE step = ?", (step,)))
+
+    def outcome(self, step: str, identifier: str) -> Outcome | None:
+        """One row; None where there is none."""
+        rows = self._file.rows(f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id = ?", (step, identifier))
+        return next((_outcome(row) for row in rows if _whole(step, row)), None)
+
+    def sound(self, step: str, identifier: str) -> Outcome:
+        """One row that was there a moment ago."""
+        found = self.outcome(step, identifier)
+        if found is None:
+            raise DamagedError(f"{self._file.path}: {identifier!r} of {step} is lost; run the same command again")
+        return found
+
+    def put(self, step: str, rows: Iterable[tuple[str, str, Outcome]]) -> None:
+        """Keep items with their keys, all or none of them."""
+        with self._file.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_row(step, identifier, key, outcome) for identifier, key, outcome in rows],
+            )
+
+    def retain(self, step: str, identifiers: Iterable[str]) -> None:
+        """Forget items of a step that are no longer there."""
+        self.forget(step, self.keys(step).keys() - set(identifiers))
+
+    def forget(self, step: str, gone: Collection[str]) -> None:
+        """Forget items of a step."""
+        if gone:
+            with self._file.transaction() as connection:
+                connection.executemany(
+                    "DELETE FROM item WHERE step = ? AND id = ?", [(step, identifier) for identifier in sorted(gone)]
+                )
+
+    def put_count(self, count: Count) -> None:
+        """Keep how a finished step went."""
+        self.put(_COUNTS, [(count.step, "", Outcome(asdict(count)))])
+
+    def forget_counts(self) -> None:
+        """A new pass over the steps begins."""
+        self.retain(_COUNTS, ())
+
+    def counts(self) -> dict[str, Count]:
+        """How the steps went that the last pass finished."""
+        return {name: read_count(row.outcome.value) for name, row in self.kept(_COUNTS).items()}
+
+
+def read_count(value: Mapping[str, Any]) -> Count:
+    """How a step went, as it was kept."""
+    return Count(**dict(value) | {"spent": Spent(**value["spent"])})
+
+
+def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
+    """How a step went, by what became of its items."""
+    dropped: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    marks: Counter[str] = Counter()
+    items, kept, spent = 0, 0, Spent()
+    for outcome in outcomes:
+        items += 1
+        kept += outcome.state == KEPT
+        dropped.update([outcome.dropped] if outcome.state == DROPPED else ())
+        failed.update([outcome.failed] if outcome.failed else ())
+        marks.update(outcome.marks)
+        spent += outcome.spent
+    return Count(step, items, kept, dict(dropped), dict(failed), dict(marks), spent)
+
+
+def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
+    """How a step went whose items are files: those that were dropped by name."""
+    names: dict[str, list[str]] = {}
+    for name, outcome in sorted(outcomes.items()):
+        if outcome.state == DROPPED:
+            names.setdefault(outcome.dropped, []).append(name)
+    return replace(count_outcomes(step, outcomes.values()), names=names)
+
+
+def count_reasons(step: str, reasons: Iterable[str]) -> Count:
+    """How a step went that asks nobody, by why each item was dropped; empty for one that was kept."""
+    found = Counter(reasons)
+    kept = found.pop("", 0)
+    return Count(step, kept + found.total(), kept, dict(found))
+
+
+def _row(step: str, identifier: str, key: str, outcome: Outcome) -> tuple[Any, ...]:
+    value = orjson.dumps({"value": outcome.value, "marks": outcome.marks}, default=list)
+    reason, spent = outcome.failed or outcome.dropped, outcome.spent
+    key = "" if ASKED_AGAIN in outcome.marks else key  # no item has this key, so it counts as not there
+    tokens = (spent.requests, spent.prompt_tokens, spent.completion_tokens)
+    row = (step, identifier, key, outcome.state, reason, value, *tokens, spent.cost)
+    return (*row, seal(*row))
+
+
+def _whole(step: str, row: Sequence[Any]) -> bool:
+    return bool(seal(step, *row[:-1]) == row[-1])
+
+
+def _outcome(row: Sequence[Any]) -> Outcome:
+    _, _, state, reason, value, requests, prompt, completion, cost, _ = row
+    content = orjson.loads(value)
+    return Outcome(
+        content["value"],
+        reason if state == DROPPED else "",
+        reason if state == FAILED else "",
+        tuple(content["marks"]),
+        Spent(requests, prompt, completion, cost),
+    )

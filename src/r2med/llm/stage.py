@@ -1,0 +1,155 @@
+"""What every stage that asks a chat model has in common, whatever it asks for: the model, its sampling, its account."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from r2med.errors import SpecError
+from r2med.llm.budget import Estimate, account
+from r2med.llm.cards import find_model
+from r2med.llm.client import current_client
+from r2med.llm.types import Failed, Model, Reply, Request, Sampling
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.store.files import expanded, spelled
+from r2med.store.hashes import file_digest
+
+if TYPE_CHECKING:
+    from r2med.pipeline.spec import Call
+
+_FILES = ("scripted", "local")
+"""The kinds of models whose names hold a path."""
+
+
+class AskingStage(Stage):
+    """A stage with a model and prompts. Its kinds are dataclasses, whose fields stand in the order their specs have."""
+
+    llm: str
+    """The model, as `find_model` takes it."""
+    temperature: float | None
+    """In place of `usual`'s."""
+    max_tokens: int | None
+    """In place of the model's own."""
+
+    name: ClassVar[str]
+    """What specs call it."""
+
+    @abstractmethod
+    def prompt_hashes(self) -> Sequence[str]:
+        """What names the text of every prompt that may be used."""
+
+    def usual(self, model: Model) -> Sampling:
+        """How a model is sampled when the spec does not say: as its card has it."""
+        return model.sampling
+
+    def check_asking(self) -> None:
+        """Refuse what cannot be asked before anything runs: settings out of range, unknown models, unusable prompts."""
+        if self.temperature is not None and self.temperature < 0:
+            raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise SpecError(f"{self.name}: max_tokens must be 1 or more, not {self.max_tokens}")
+        kind, _, file = self.llm.partition(":")
+        if file and kind in _FILES:
+            object.__setattr__(self, "llm", f"{kind}:{spelled(file)}")
+        if hasattr(self, "prompt"):
+            object.__setattr__(self, "prompt", spelled(self.prompt))
+        find_model(self.llm)
+        self.prompt_hashes()
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    @property
+    def model(self) -> Model:
+        """The model, with this stage's sampling."""
+        found = find_model(self.llm)
+        sampling = self.usual(found)
+        if self.temperature is not None:
+            sampling = replace(found.sampling, temperature=self.temperature)
+        if self.max_tokens is not None:
+            sampling = replace(sampling, max_tokens=self.max_tokens)
+        return replace(found, sampling=sampling)
+
+    @property
+    def billed(self) -> bool:
+        """A language model is asked."""
+        return True
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the model needs."""
+        return find_model(self.llm).requirements()
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The model, how it is sampled and every prompt."""
+        model = self.model
+        return {
+            "model": model.id,
+            "server": model.server,
+            "model_extra": sorted(model.extra.items()),
+            "trace": model.trace,
+            "sampling": settings(model.sampling),
+            "prompts": list(self.prompt_hashes()),
+        }
+
+    def local_content(self) -> dict[str, str]:
+        """Return the file with a prompt of the user's own, and that of a model or of prepared answers."""
+        prompt = expanded(getattr(self, "prompt", ""))
+        kind, _, file = self.llm.partition(":")
+        prompts = {str(prompt.resolve()): file_digest(prompt)} if prompt.is_file() else {}
+        models = {str(expanded(file).resolve()): self.model.id} if file and kind in _FILES else {}
+        return prompts | models
+
+    def asked_model(self) -> dict[str, object]:
+        """What plans and results show first: the model and how it is sampled."""
+        model = self.model
+        server = {"server": model.server} if model.server else {}
+        return {"model": model.id, **server, "sampling": settings(model.sampling)}
+
+
+def settings(sampling: Sampling) -> dict[str, float | int]:
+    """A sampling as a result records it: what is set.
+
+    >>> settings(Sampling(temperature=0.7))
+    {'temperature': 0.7}
+    """
+    return {name: value for name, value in vars(sampling).items() if value is not None}
+
+
+def estimate_requests(requests: Sequence[Request]) -> dict[str, object]:
+    """What asking would take, for a plan; nothing is asked."""
+    guess = current_client().estimate(requests)
+    return {
+        "requests": guess.requests,
+        "answered already": guess.cached,
+        **money_facts(guess),
+        "first prompt": requests[0].messages[-1].content if requests else "",
+    }
+
+
+def money_facts(guess: Estimate) -> dict[str, object]:
+    """Return what a plan says of tokens and dollars."""
+    return {
+        "prompt tokens": guess.prompt_tokens,
+        "completion tokens": guess.completion_tokens,
+        **({"length": guess.basis} if guess.basis else {}),
+        "dollars": guess.cost,
+        "dollars at most": guess.cost_limit,
+    }
+
+
+def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+    """Remember what the replies took, and how many were cut by the token limit and used as they are."""
+    context.asked_for(seconds)
+    cut = sum(map(was_cut, replies))
+    context.notes.facts |= {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": cut}
+
+
+def was_cut(reply: Reply | Failed) -> bool:
+    """Whether a text was cut by the limit on its length, and can be used as far as it goes."""
+    return isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete

@@ -1,0 +1,371 @@
+"""Running a step over items: what is kept is not made again, what is finished is kept at once.
+
+An item that needs a model is a generator: it yields requests, is sent their replies, and returns its outcome. Many
+are under way at a time, each at its own pace, as far as the client's limits allow. Only where a local model answers
+elsewhere (a cluster, shards) do many items wait for each other, so that there are blocks of requests to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from r2med.errors import R2medError
+from r2med.llm.budget import Estimate
+from r2med.llm.client import current_client
+from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
+from r2med.llm.types import Failed, Model, Reply, Request, Sampling
+from r2med.pipeline.executor.distributed import every_share, postponed_as
+from r2med.pipeline.executor.local import Engine, Progress
+from r2med.store.hashes import cache_key
+
+
+class Unread(NamedTuple):
+    """Replies in which nothing could be read, and that are not asked for again now."""
+
+    replies: Sequence[Reply]
+
+
+Asking = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Outcome]
+"""An item being worked on: requests out, replies in, its outcome at the end."""
+Item = TypeVar("Item")
+Keep = Callable[[Item, str, Outcome], None]
+"""What keeps the outcome of an item under a key."""
+_AT_ONCE = 200
+"""How many finished items wait for each other to be written in one transaction, and for how many seconds."""
+_SECONDS = 0.5
+_SENT = 4096
+"""How many items at the most wait for each other to be asked about elsewhere; all their requests are in memory."""
+
+
+class NoReply(R2medError):
+    """A request of an item that no server answered: the item is asked about again the next time."""
+
+
+def _as_they_come(items: list[Item]) -> list[Item]:
+    return items
+
+
+@dataclass(frozen=True)
+class Step(Generic[Item]):
+    """A step over items: what an item is called, what its outcome depends on, and how it is made."""
+
+    name: str
+    identify: Callable[[Item], str]
+    key: Callable[[Item], str]
+    """A hash of everything that the outcome depends on."""
+    work: Callable[[Item], Asking] | None = None
+    """For items that ask models."""
+    make: Callable[[Sequence[Item]], Iterable[Outcome]] | None = None
+    """For items that ask none: outcomes in order, of a batch."""
+    batch: int = 256
+    order: Callable[[list[Item]], list[Item]] = _as_they_come
+    """The order in which items are made."""
+
+
+def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> dict[str, Outcome]:
+    """The outcome of every item, in order; only what is not kept under its key is made."""
+    make_items(step, items, store, engine)
+    kept = store.kept(step.name)
+    outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
+    refuse_silence(count_outcomes(step.name, outcomes.values()))
+    return outcomes
+
+
+def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> None:
+    """Have the outcome of every item in the store, and nothing else of the step."""
+    for missing in _rounds(step, items, store):
+        if not missing:
+            continue
+        with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
+            bar.advance(len(items) - len(missing))
+
+            def keep(item: Item, key: str, outcome: Outcome, writer: _Writer = writer) -> None:
+                writer.add(step.identify(item), key, outcome)
+
+            _make(step, missing, keep, bar)
+
+
+def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
+    """What is left to make: the items that are not kept, then those that were made of something else, then what is
+    damaged, until nothing is. What is no item of the step is forgotten.
+
+    There may be hundreds of thousands of items, and the first of those that are missing need not wait until the keys
+    of those that are there are known; seals are looked at once the last one is made.
+    """
+    kept = store.keys(step.name)
+    absent, there, keys = _parted(step, items, kept)
+    store.forget(step.name, kept)
+    yield step.order(absent)
+    yield step.order([item for item, key in zip(there, keys, strict=True) if key != step.key(item)])
+    del there, keys
+    while damaged := _damaged(step, items, store):
+        yield damaged
+
+
+@collector_paused()
+def _parted(step: Step[Item], items: Iterable[Item], kept: dict[str, str]) -> tuple[list[Item], list[Item], list[str]]:
+    """The items that are not kept, those that are, and the keys of these, which are taken out of `kept`."""
+    absent, there, keys = [], [], []
+    for item in items:
+        if key := kept.pop(step.identify(item), ""):
+            there.append(item)
+            keys.append(key)
+        else:
+            absent.append(item)
+    return absent, there, keys
+
+
+def _damaged(step: Step[Item], items: Iterable[Item], store: ItemStore) -> list[Item]:
+    broken = set(store.broken(step.name))
+    return step.order([item for item in items if step.identify(item) in broken]) if broken else []
+
+
+def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
+    """The items that running the step would work on."""
+    kept = store.keys(step.name)
+    return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
+
+
+def _make(step: Step[Item], missing: Sequence[Item], keep: Keep[Item], bar: Progress) -> None:
+    """Make items. Keys are taken before: what changes meanwhile is made again the next time."""
+    if step.make is None:
+        with postponed_as(step.name):
+            _Asker(step, keep, bar).ask(missing)
+        return
+    for start in range(0, len(missing), step.batch):
+        batch = missing[start : start + step.batch]
+        keys = [step.key(item) for item in batch]
+        for item, key, outcome in zip(batch, keys, step.make(batch), strict=True):
+            keep(item, key, outcome)
+            bar.advance()
+
+
+class _Writer:
+    """Keeps finished items a few at a time, and the last of them whatever happens."""
+
+    def __init__(self, step: str, store: ItemStore) -> None:
+        self._step, self._store = step, store
+        self._rows: list[tuple[str, str, Outcome]] = []
+        self._since = time.monotonic()
+
+    def add(self, identifier: str, key: str, outcome: Outcome) -> None:
+        self._rows.append((identifier, key, outcome))
+        if len(self._rows) >= _AT_ONCE or time.monotonic() - self._since > _SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        if self._rows:
+            self._store.put(self._step, self._rows)
+        self._rows, self._since = [], time.monotonic()
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.write()
+
+
+class _Dialogue(Generic[Item]):
+    """An item that models are asked about: what it wants to know now, and in the end its outcome."""
+
+    def __init__(self, step: Step[Item], place: int, item: Item) -> None:
+        if step.work is None:
+            raise TypeError(f"{step.name} asks nobody")
+        self.place, self.item, self.key = place, item, step.key(item)
+        self.requests: Sequence[Request] = ()
+        self.outcome: Outcome | None = None
+        self.counted = False
+        """Whether the bar has moved on for it."""
+        self.unread: list[Reply] = []
+        """Replies that its outcome lacks."""
+        self._asking, self._spent = step.work(item), Spent()
+        self._go_on(self._asking.__next__)
+
+    def hear(self, replies: Sequence[Reply | Failed]) -> None:
+        """Go on with the replies to what it wanted to know."""
+        self._spent = sum(map(_spent, replies), self._spent)
+        self._go_on(lambda: self._asking.send(replies))
+
+    def _go_on(self, advance: Callable[[], Sequence[Request] | Unread]) -> None:
+        try:
+            wanted = advance()
+            while isinstance(wanted, Unread):
+                self.unread += wanted.replies
+                wanted = self._asking.send(())
+            self.requests = wanted
+        except StopIteration as ended:
+            self.outcome = self._ended(ended.value)
+        except NoReply as failure:
+            self.outcome = Outcome(failed=str(failure), spent=self._spent)
+
+    def _ended(self, outcome: Outcome) -> Outcome:
+        """Return its outcome; one that lacks a reply is marked, so that the next command asks for it again."""
+        if not (outcome.dropped or outcome.marks):
+            self.unread = []  # a later sample was read in their place
+        marks = (*outcome.marks, *([ASKED_AGAIN] if self.unread else []))
+        return replace(outcome, spent=self._spent, marks=marks)
+
+
+class _Asker(Generic[Item]):
+    """Asks models about the items of a step, as many at a time as keep the servers busy."""
+
+    def __init__(self, step: Step[Item], keep: Keep[Item], bar: Progress) -> None:
+        self._step, self._keep, self._bar, self._client = step, keep, bar, current_client()
+
+    def ask(self, items: Iterable[Item]) -> None:
+        """Have the outcome of every item kept; that some are left to other shards is said at the end."""
+        new = (_Dialogue(self._step, place, item) for place, item in enumerate(items))
+        every_share(self._parts(new))
+
+    def _parts(self, new: Iterator[_Dialogue[Item]]) -> Iterator[Callable[[], None]]:
+        """Ask from here; what remains, some thousands at a time, is to be sent. These do not depend on replies to
+        those before, so that all shards send the same."""
+        while waiting := self._converse(new, _SENT):
+            yield partial(self._send, waiting)
+
+    def _send(self, waiting: list[_Dialogue[Item]]) -> None:
+        """Have dialogues go on elsewhere, one round of replies after another, until each has its outcome."""
+        while waiting:
+            requests = [request for each in waiting for request in each.requests]
+            replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
+            for each in waiting:
+                each.hear(list(itertools.islice(replies, len(each.requests))))
+            waiting = self._converse(iter(waiting))
+
+    def _bar_of(self, waiting: Sequence[_Dialogue[Item]], requests: int) -> Progress | None:
+        """A bar that moves on for each item once, with its first replies from elsewhere."""
+        if waiting[0].counted:
+            return None
+        for each in waiting:
+            each.counted = True
+        return _ScaledBar(self._bar, len(waiting) / requests)
+
+    def _converse(self, dialogues: Iterator[_Dialogue[Item]], most: float = math.inf) -> list[_Dialogue[Item]]:
+        """Ask from here, each item at its own pace; those that want to know what is answered elsewhere, in order."""
+        waiting: list[_Dialogue[Item]] = []
+
+        async def work() -> None:
+            while len(waiting) < most and (each := next(dialogues, None)) is not None:
+                if not await self._finished(each):
+                    waiting.append(each)
+
+        async def everything() -> None:
+            workers = [asyncio.ensure_future(work()) for _ in range(self._client.workers)]
+            for error in await asyncio.gather(*workers, return_exceptions=True):
+                if isinstance(error, BaseException):
+                    raise error
+
+        self._client.run(everything())
+        return sorted(waiting, key=lambda each: each.place)
+
+    async def _finished(self, each: _Dialogue[Item]) -> bool:
+        """Whether an item has come to its outcome, which is kept."""
+        while each.outcome is None:
+            if any(map(self._client.sends, each.requests)):
+                return False
+            each.hear(await asyncio.gather(*map(self._client.ask, each.requests)))
+        self._client.reject(each.unread)
+        self._keep(each.item, each.key, each.outcome)
+        if not each.counted:
+            self._bar.advance()
+        return True
+
+
+@dataclass(frozen=True)
+class _ScaledBar:
+    """A bar over items, moved on by requests."""
+
+    bar: Progress
+    items: float
+    """Of a request."""
+
+    def advance(self, amount: float = 1) -> None:
+        self.bar.advance(amount * self.items)
+
+
+def _spent(reply: Reply | Failed) -> Spent:
+    if isinstance(reply, Failed):
+        return Spent(1)
+    return Spent(1, reply.usage.prompt, reply.usage.completion, reply.cost)
+
+
+def refuse_silence(count: Count) -> None:
+    """A step that no model answered any item of cannot be gone on from."""
+    if count.items and sum(count.failed.values()) == count.items:
+        reason = next(iter(count.failed))
+        raise R2medError(f"{count.step}: no item was answered: {reason}; run the same command to go on")
+
+
+def answered(reply: Reply | Failed) -> Reply:
+    """A reply; a request that came to nothing ends the work on its item."""
+    if isinstance(reply, Failed):
+        raise NoReply(reply.reason)
+    return reply
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """A model of the plan, and the two ways it is asked: without chance first, as its card has it for more samples."""
+
+    name: str
+    """As the plan has it."""
+    model: Model
+    sampling: Sampling
+    """Its own, with the chance that it usually has."""
+
+    @classmethod
+    def of(cls, name: str, model: Model, max_tokens: int) -> AskedModel:
+        """A model with a limit on its replies, where its card has none."""
+        sampling = model.sampling
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=max_tokens)
+        certain = sampling if sampling.temperature is None else replace(sampling, temperature=0.0)
+        return cls(name, replace(model, sampling=certain), sampling)
+
+    def request(self, text: str) -> Request:
+        """A question, without chance where the model has a say in that."""
+        return self.model.request(text)
+
+    def again(self, request: Request, sample: int) -> Request:
+        """The same question for another reply: the same request again would bring the same one."""
+        return replace(request, sampling=self.sampling, sample=sample)
+
+
+def step_key(step: str, **parts: object) -> str:
+    """A hash of everything that an item of a step depends on; a change of how a step works changes its version."""
+    return cache_key(step=step, version=1, **parts)
+
+
+_SAMPLE = 2000
+"""Of more requests than this, a part is priced and the rest reckoned from it."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a step would take."""
+
+    step: str
+    items: int
+    """Those that are not kept yet, or might have to be made."""
+    guess: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate for JSON."""
+        return {"step": self.step, "items": self.items, **asdict(self.guess)}
+
+
+def price_step(
+    step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]], store: ItemStore
+) -> Foreseen:
+    """What a step would take for the items that are not kept; of very many, a part is asked about."""
+    missing = open_items(step, items, store)
+    chosen = missing[:: max(1, len(missing) // _SAMPLE)]
+    guess = current_client().estimate([request for item in chosen for request in foresee(item)])
+    return Foreseen(step.name, len(missing), guess.scaled(len(missing) / max(1, len(chosen))))

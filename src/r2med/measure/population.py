@@ -1,0 +1,187 @@
+"""How many were never found: capture-recapture over searchers, and shares with Wilson's interval.
+
+Several searchers each find some of a population. From how far their findings overlap follows how many nobody found, if
+they find independently of each other: Chapman's estimator for two, the maximum of the likelihood for more (Darroch
+1958, the independence model among the log-linear ones). The interval holds the sizes that a likelihood-ratio test does
+not reject (profile likelihood, Cormack 1992), which keeps its level for small samples too; `benchmarks/capture.py`
+prints its coverage.
+
+Searchers that find the same easy items are positively dependent, and then the estimate is too low. Chao's (1987) lower
+bound, from those found once and twice, allows for items that are hard for everybody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import LEVEL, Interval, normal_quantile
+
+_CHI = 3.841458820694124
+"""The 95% point of the chi-square distribution with one degree of freedom."""
+_LARGEST = 10_000
+"""A population that may be so many times as large as what was seen of it is not bounded at all."""
+
+
+@dataclass(frozen=True)
+class PopulationEstimate:
+    """How large a population probably is, from what several searchers found of it."""
+
+    searchers: int
+    """Those that found anything."""
+    seen: int
+    """Found by one of them at least."""
+    once: int
+    """Found by exactly one."""
+    twice: int
+    total: float | None
+    """The estimated size; None where fewer than two searchers found anything, or none of them found the same."""
+    low: int | None
+    high: int | None
+    """The ends of the 95% interval; None where there is no end."""
+    lower_bound: float | None
+    """Chao's lower bound of the size, of three searchers or more."""
+
+    @property
+    def complete(self) -> float | None:
+        """The share that was found."""
+        return self.seen / self.total if self.total else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self) | {"complete": self.complete}
+
+
+def estimate_population(found: ArrayLike) -> PopulationEstimate:
+    """From a table of items x searchers that says who found what; items that nobody found are not in it.
+
+    >>> both, one, other = [[1, 1]] * 30, [[1, 0]] * 30, [[0, 1]] * 10
+    >>> estimate = estimate_population([*both, *one, *other])
+    >>> estimate.seen, round(estimate.total, 1), estimate.low, estimate.high
+    (70, 79.7, 72, 92)
+    """
+    table = np.atleast_2d(np.asarray(found, dtype=bool))
+    table = table[table.any(axis=1)] if table.size else table.reshape(0, 0)
+    table = table[:, table.any(axis=0)]
+    counts, times = table.sum(axis=0).tolist(), table.sum(axis=1)
+    seen, searchers = len(table), len(counts)
+    once, twice = int((times == 1).sum()), int((times == 2).sum())
+    if searchers < 2:
+        return PopulationEstimate(searchers, seen, once, twice, None, None, None, None)
+    total, low, high = _independent(seen, counts)
+    bound = seen + (searchers - 1) / searchers * once * (once - 1) / (2 * (twice + 1)) if searchers > 2 else None
+    return PopulationEstimate(searchers, seen, once, twice, total, low, high, bound)
+
+
+def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | None, int | None]:
+    """The size of the population and the ends of its interval, if searchers find independently."""
+
+    def likelihood(size: int) -> float:
+        """Of a size, with each searcher's chance to find an item at its best value."""
+        arrangements = math.lgamma(size + 1) - math.lgamma(size - seen + 1)
+        return arrangements + sum(_entropy(count, size) for count in counts)
+
+    most = _LARGEST * seen
+    best = seen + _last(lambda step: likelihood(seen + step) > likelihood(seen + step - 1), most)
+    top = likelihood(best)
+
+    def plausible(size: int) -> bool:
+        return 2 * (top - likelihood(size)) <= _CHI
+
+    low = best - _last(lambda step: plausible(best - step), best - seen)
+    above = _last(lambda step: plausible(best + step), most)
+    high = None if above == most else best + above
+    if len(counts) == 2:
+        both = sum(counts) - seen
+        return (counts[0] + 1) * (counts[1] + 1) / (both + 1) - 1, low, high
+    return (None if best == seen + most else float(best)), low, high
+
+
+def _entropy(count: int, size: int) -> float:
+    rest = size - count
+    return sum(part * math.log(part / size) for part in (count, rest) if part)
+
+
+def _last(holds: Callable[[int], bool], most: int) -> int:
+    """The last step up to `most` for which something holds that holds up to a point and not beyond; 0 for none."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+class CaughtShare(NamedTuple):
+    """A share of a count, with Wilson's 95% interval."""
+
+    part: int
+    whole: int
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float]:
+        """The shape of `--json`."""
+        return self._asdict()
+
+
+def share(part: int, whole: int) -> CaughtShare | None:
+    """A share with its interval; None of nothing.
+
+    >>> found = share(45, 50)
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (0.9, 0.786, 0.957)
+    """
+    if not whole:
+        return None
+    value = part / whole
+    middle, wide = value + _CHI / (2 * whole), math.sqrt(_CHI * (value * (1 - value) + _CHI / (4 * whole)) / whole)
+    ends = [(middle + sign * wide) / (1 + _CHI / whole) for sign in (-1, 1)]
+    return CaughtShare(part, whole, value, max(0.0, ends[0]), min(1.0, ends[1]))
+
+
+Floats = NDArray[np.float64]
+
+
+def prediction_powered_mean(
+    human: ArrayLike, predicted: ArrayLike, further: ArrayLike, trust: float | None = None
+) -> Interval:
+    """The mean of what humans would say, with its 95% interval.
+
+    `human` and `predicted` are labels of the same items, `further` the predictions for all other items. `trust` says
+    how much predictions count, from 0 (not at all) to 1; by default as much as makes the interval narrowest.
+
+    >>> found = prediction_powered_mean([1, 0, 1, 1, 0, 1], [1, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1, 1, 0, 0, 1])
+    >>> [round(end, 3) for end in found]
+    [0.706, 0.394, 1.018]
+    """
+    labels, beside, alone = (np.asarray(column, dtype=np.float64) for column in (human, predicted, further))
+    if len(labels) != len(beside):
+        raise R2medError(f"{len(labels)} human labels for {len(beside)} predictions of the same items")
+    if len(labels) < 2 or not len(alone):
+        raise R2medError("a prediction-powered interval needs two human labels and one further prediction at least")
+    share = best_trust(labels, beside, alone) if trust is None else trust
+    corrections = labels - share * beside
+    mean = float(share * alone.mean() + corrections.mean())
+    error = math.sqrt(float((share**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
+    half = normal_quantile((1 + LEVEL) / 2) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def best_trust(human: Floats, predicted: Floats, further: Floats) -> float:
+    """How much predictions should count for the narrowest interval, from 0 to 1.
+
+    >>> best_trust(np.array([1.0, 0.0, 1.0]), np.zeros(3), np.zeros(9))
+    0.0
+    """
+    together = float(((human - human.mean()) * (predicted - predicted.mean())).mean())
+    spread = float(np.concatenate([predicted, further]).var(ddof=1))
+    if spread == 0.0:
+        return 0.0
+    return float(np.clip(together / (1 + len(human) / len(further)) / spread, 0.0, 1.0))

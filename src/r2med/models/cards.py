@@ -1,0 +1,154 @@
+"""Cards: models as data. Each kind has a bundled `cards.toml` and a file of the user's, read and checked the same way.
+
+A card is a table `[model.NAME]` whose keys are the fields of a frozen dataclass; with `like = "OTHER"` it takes over
+the fields of a card before it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+from r2med.errors import SpecError, suggest
+from r2med.store.cache import home
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Kind = TypeVar("Kind", bound="DataclassInstance")
+_COMMITS = {"id": "revision", "query_id": "query_revision", "adapter": "adapter_revision"}
+
+
+class Reader(NamedTuple):
+    """How a value of a file becomes a field of a card."""
+
+    wanted: str
+    """What it must be, in the words of the message when it is not."""
+    fits: Callable[[Any], bool]
+    make: Callable[[Any], Any] = lambda value: value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(of, value))
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value of a file is a text."""
+    return isinstance(value, str)
+
+
+_READERS: Mapping[Any, Reader] = {
+    str: Reader("a text", is_text),
+    str | None: Reader("a text", is_text),
+    bool: Reader("true or false", lambda value: isinstance(value, bool)),
+    int: Reader("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    float: Reader("a number", _is_number),
+    float | None: Reader("a number", _is_number),
+    tuple[str, ...]: Reader("a list of texts", lambda value: _is_list(value, is_text), tuple),
+    tuple[float, ...]: Reader("a list of numbers", lambda value: _is_list(value, _is_number), tuple),
+    Mapping[str, Any]: Reader("a table", lambda value: isinstance(value, dict)),
+}
+
+
+@dataclass(frozen=True)
+class CardRegistry(Generic[Kind]):
+    """All cards of a kind."""
+
+    kind: type[Kind]
+    """A frozen dataclass; its field `name` is the table's."""
+    package: str
+    """Where the bundled `cards.toml` lies."""
+    own: str
+    """The user's file in R2MED_HOME; it may have the tables that the bundled one has."""
+    table: str = "model"
+    what: str = "model"
+    """What a card describes, for the message about an unknown name."""
+    readers: Mapping[Any, Reader] = field(default_factory=dict)
+    """For fields of further types."""
+
+    def cards(self) -> Mapping[str, Kind]:
+        """Every card by name: the bundled ones in their order, then the user's; of two with a name, the user's."""
+        file = home() / self.own
+        if not file.is_file():
+            return self._bundled
+        return {**self._bundled, **self._made(self._read(file), str(file), self._bundled)}
+
+    def find(self, name: str, ways: str = "") -> Kind:
+        """The card of a name; `ways` ends the message when there is none."""
+        found = self.cards()
+        if name not in found:
+            raise SpecError(f"unknown {self.what} {name!r}{suggest(name, found)}{ways}")
+        return found[name]
+
+    @cached_property
+    def tables(self) -> Mapping[str, Any]:
+        """All that the bundled file has, cards and others."""
+        return tomllib.loads(resources.files(self.package).joinpath("cards.toml").read_text(encoding="utf-8"))
+
+    @cached_property
+    def _bundled(self) -> Mapping[str, Kind]:
+        return self._made(self.tables[self.table], "cards.toml", {})
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Reader]:
+        hints, readers = get_type_hints(self.kind), {**_READERS, **self.readers}
+        return {each.name: readers[hints[each.name]] for each in fields(self.kind) if each.name != "name"}
+
+    def _read(self, file: Path) -> Mapping[str, Any]:
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, OSError, RecursionError) as error:
+            raise SpecError(f"{file}: cannot be read: {error}") from error
+        for name in found:
+            if name not in self.tables:
+                known = suggest(name, self.tables)
+                raise SpecError(f"{file}: unknown table {name!r}{known} (a card is a table [{self.table}.NAME])")
+        entries: Mapping[str, Any] = found.get(self.table, {})
+        if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+            raise SpecError(f"{file}: {self.table} is no table of cards; a card is a table [{self.table}.NAME]")
+        return entries
+
+    def _made(self, entries: Mapping[str, Any], where: str, known: Mapping[str, Kind]) -> dict[str, Kind]:
+        made: dict[str, Kind] = {}
+        for name, entry in entries.items():
+            values = {key: self._value(f"{where}: {name}", key, value) for key, value in entry.items() if key != "like"}
+            before, like = {**known, **made}, entry.get("like")
+            if like is None:
+                made[name] = self._new(f"{where}: {name}", {"name": name, **values})
+            elif isinstance(like, str) and like in before:
+                made[name] = replace(before[like], **{"name": name, **self._fresh_commits(values)})
+            else:
+                known_ones = suggest(str(like), before)
+                raise SpecError(f"{where}: {name} is like {like!r}, which is no card before it{known_ones}")
+        return made
+
+    def _new(self, where: str, values: Mapping[str, Any]) -> Kind:
+        for each in fields(self.kind):
+            if each.name not in values and each.default is MISSING and each.default_factory is MISSING:
+                raise SpecError(f"{where} has no {each.name}")
+        return self.kind(**values)
+
+    def _fresh_commits(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A commit belongs to its repository: another one does not take it over."""
+        fresh = {
+            commit: "main" for repository, commit in _COMMITS.items() if repository in values and commit in self._fields
+        }
+        return {**fresh, **values}
+
+    def _value(self, where: str, key: str, value: Any) -> Any:
+        """A field as the card holds it, of the right type."""
+        if key not in self._fields:
+            raise SpecError(f"{where} has an unknown field {key!r}{suggest(key, [*self._fields, 'like'])}")
+        reader = self._fields[key]
+        if not reader.fits(value):
+            raise SpecError(f"{where}: {key} must be {reader.wanted}, not {value!r}")
+        return reader.make(value)

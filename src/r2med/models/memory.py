@@ -1,0 +1,101 @@
+"""The devices that models run on: which there are, and what to do when one is full."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from r2med.errors import R2medError, require_extra
+
+ROUNDING = "MKL_CBWR"
+"""The variable by which MKL, with which torch multiplies, is told how to round."""
+
+
+def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
+    """The devices behind a name: `auto` is every GPU there is, or else the processor; a list names several."""
+    require_extra("torch", "torch")
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted == "auto":
+        if gpus:
+            return tuple(f"cuda:{place}" for place in range(gpus))
+        return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    there = {"cpu", *(["mps"] if torch.backends.mps.is_available() else [])}
+    there |= {f"cuda:{place}" for place in range(gpus)} | ({"cuda"} if gpus else set())
+    for name in names:
+        if name not in there:
+            raise R2medError(f"device {name!r} is not here; this machine has {', '.join(sorted(there))}")
+    if not names:
+        raise R2medError("an empty list of devices")
+    return names
+
+
+def fix_rounding() -> None:
+    """Have MKL round the same with any number of threads, so that a score does not depend on the host's processors.
+
+    MKL reads the variable when it first multiplies: it must be set before that, and a caller who had torch compute
+    something before has MKL's own default. Whatever the user has set stays.
+    """
+    os.environ.setdefault(ROUNDING, "AUTO,STRICT")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on whatever device; torch is recognised by name, for it may not be installed."""
+    return (
+        isinstance(error, MemoryError)
+        or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+        or "out of memory" in str(error).lower()
+        or "can't allocate memory" in str(error).lower()
+    )
+
+
+def release_memory() -> None:
+    """Give back what a failed batch left on the device."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+class Closable(Protocol):
+    """Whatever holds memory: an encoder's model, or a reranker's."""
+
+    def close(self) -> None:
+        """Give back the memory."""
+
+
+Loaded = TypeVar("Loaded", bound=Closable)
+
+
+class ModelCache:
+    """Loaded models by what they were built from, so that the next task finds them; the oldest make room."""
+
+    def __init__(self, limit: int = 20 << 30) -> None:
+        self.limit = limit
+        """The bytes of weights that may be in memory at a time; a larger model may be there alone."""
+        self._loaded: OrderedDict[object, tuple[Any, int]] = OrderedDict()
+
+    def take(self, key: object, size: int, load: Callable[[], Loaded]) -> Loaded:
+        """The model of a key, loaded when it is not here; others go before so that it fits."""
+        if key not in self._loaded:
+            while self._loaded and sum(other for _, other in self._loaded.values()) + size > self.limit:
+                self._loaded.popitem(last=False)[1][0].close()
+            self._loaded[key] = load(), size
+        self._loaded.move_to_end(key)
+        model: Loaded = self._loaded[key][0]
+        return model
+
+    def clear(self) -> None:
+        """Let every model go."""
+        while self._loaded:
+            self._loaded.popitem()[1][0].close()
+
+
+MODEL_CACHE = ModelCache()
+"""The models of this process."""
+atexit.register(MODEL_CACHE.clear)

@@ -1,0 +1,255 @@
+"""Asking a server that takes and gives JSON, politely and in parallel, from plain threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import orjson
+
+from r2med.errors import R2medError, require_extra
+from r2med.models.http import (
+    HEALTH,
+    Address,
+    AttemptError,
+    FailedAttempts,
+    FatalServerError,
+    Health,
+    Pace,
+    RequestLimits,
+    TimedOut,
+    Unreachable,
+    error_text,
+    heed_wait,
+    is_count,
+    refused,
+    say_waiting,
+    with_attempts,
+)
+from r2med.runs.usage import Account
+
+if TYPE_CHECKING:
+    import httpx
+
+_HOPELESS = 3
+"""Requests that come to nothing, with none answered, until the server counts as no good."""
+Value = TypeVar("Value")
+
+
+class RequestFailed(R2medError):
+    """One request that came to nothing; others may fare better."""
+
+
+def stated_tokens(answer: Any) -> int | None:
+    """Return the tokens that a reply says it was billed for, in the ways of OpenAI, Voyage, Jina and Cohere.
+
+    >>> stated_tokens({"usage": {"total_tokens": 9}}), stated_tokens({"meta": {"billed_units": {"input_tokens": 7}}})
+    (9, 7)
+    """
+    parts = answer if isinstance(answer, dict) else {}
+    usage, meta = parts.get("usage"), parts.get("meta")
+    billed = meta.get("billed_units") if isinstance(meta, dict) else None
+    stated = [
+        table.get(name)
+        for table, names in ((usage, ("total_tokens", "prompt_tokens")), (billed, ("input_tokens",)))
+        if isinstance(table, dict)
+        for name in names
+    ]
+    return next((count for count in stated if is_count(count)), None)
+
+
+class JsonServer(ABC, Generic[Value]):
+    """The connection to one server, for several threads."""
+
+    path: str
+    """What is asked for, after the server's base URL."""
+    made: str
+    """What comes back, as people call it."""
+    method = "POST"
+    largest = 128_000_000
+    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
+    bearer = True
+    """Whether the key goes as the usual `Authorization` header."""
+    retry_unreadable = True
+    """Whether an answer that cannot be read is asked for again."""
+
+    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
+        require_extra("api", "httpx")
+        import httpx
+
+        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
+        self.url, self._limits, self._key = url, limits, self._address.key()
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
+        self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=self._address.trust_env)
+        self._pace = Pace(limits.requests_per_minute)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.requests = 0
+        """How many were answered."""
+        self.tokens = 0
+        """How many tokens the server counted in them."""
+        self.uncounted = 0
+        """In how many of them it counted none."""
+        self.failed = FailedAttempts()
+
+    @abstractmethod
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
+        """What an answer holds for a request; raises `AttemptError` for one that does not fit it.
+
+        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
+        """
+
+    def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Value]:
+        """The answer to every request, in order; the first that fails for good stops the others."""
+        answers: dict[int, Value] = {}
+        with closing(self.ask_each(bodies)) as coming:
+            for place, answer in coming:
+                if isinstance(answer, RequestFailed):
+                    raise answer
+                answers[place] = answer
+        return [answers[place] for place in range(len(bodies))]
+
+    def ask_each(self, bodies: Sequence[Mapping[str, Any]]) -> Generator[tuple[int, Value | RequestFailed], None, None]:
+        """Each request's place with its answer as it comes, or why it has none; raises when none can do better."""
+        self._stop.clear()
+        with ThreadPoolExecutor(max_workers=min(self._limits.concurrency, len(bodies))) as pool:
+            places = {pool.submit(self._ask, body): place for place, body in enumerate(bodies)}
+            failed = 0
+            try:
+                for future in as_completed(places):
+                    try:
+                        yield places[future], future.result()
+                    except RequestFailed as error:
+                        failed += 1
+                        if failed >= _HOPELESS and not self.requests:
+                            raise R2medError(str(error)) from error
+                        yield places[future], error
+            except KeyboardInterrupt:
+                say_waiting(sum(future.running() for future in places), self._limits.timeout)
+                raise
+            finally:
+                self._stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def _health(self) -> Health:
+        return HEALTH[f"{self._address.id}@{self.url}/{self.path}"]
+
+    def _ask(self, body: Mapping[str, Any]) -> Value:
+        """One request, until it is answered or hopeless."""
+        for attempt in range(self._limits.retries + 1):
+            self._health.check()
+            self._sleep(self._pace.turn())
+            try:
+                return self._attempt(body)
+            except AttemptError as error:
+                with self._lock:
+                    self.failed.count(error)
+                heed_wait(error, self._limits, self._pace)
+                if not self._limits.may_retry(error, attempt, self._health):
+                    raise self._given_up(error, attempt + 1) from error
+                wait = self._limits.wait(error, attempt, self._health)
+            self._sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
+        """What is raised when no attempt is left; a server that never answered is not asked again in this command."""
+        line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
+        health, fatal = self._health, isinstance(error, FatalServerError)
+        if fatal or (error.retry and not health.answered):
+            health.dead = line
+        return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+
+    def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
+        """Return what was asked since a state of the counters, at prices in US dollars a million and a thousand."""
+        requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
+        cost = None
+        if per_request is not None:
+            cost = requests * per_request / 1e3
+        elif per_token is not None and not uncounted:
+            cost = tokens * per_token / 1e6
+        free = per_token == 0 or per_request == 0
+        cost = 0.0 if free and cost is None else cost
+        return Account(requests=requests, prompt_tokens=tokens, cost=cost, paid=cost, counted=not uncounted)
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """Requests answered, tokens that the server counted, requests in which it counted none."""
+        return self.requests, self.tokens, self.uncounted
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
+            raise R2medError("stopped")
+
+    def _attempt(self, body: Mapping[str, Any]) -> Value:
+        response, content = self._post(body)
+        if response.status_code != 200:
+            raise self._refusal(response, content.decode("utf-8", "replace"))
+        try:
+            answer = orjson.loads(content)
+            value = self.read(answer, body)
+            tokens = stated_tokens(answer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            no_json = " as JSON" if isinstance(error, orjson.JSONDecodeError) else ""
+            line = f"{self.url} sent an answer that cannot be read{no_json}"
+            raise AttemptError(line, retry=self.retry_unreadable) from error
+        self._count(tokens)
+        return value
+
+    def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """How a request goes over the wire."""
+        return {"content": orjson.dumps(body)}
+
+    def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
+        """With which method a request goes where."""
+        return self.method, self.path
+
+    def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
+        import httpx
+
+        slow = f"no answer from {self.url} within {self._limits.timeout:g} s"
+        late = time.monotonic() + self._limits.timeout
+        received = bytearray()
+        method, path = self.place(body)
+        try:
+            with self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response:
+                for piece in response.iter_bytes():
+                    received += piece
+                    # The library's own timeout is for each read; a server that trickles would never meet it.
+                    if time.monotonic() > late:
+                        raise TimedOut(slow)
+                    if len(received) >= self.largest:
+                        size = f"{self.largest // 1_000_000} MB"
+                        raise AttemptError(f"{self.url} sent {size} or more", retry=False)
+        except httpx.TimeoutException as error:
+            raise TimedOut(slow) from error
+        except httpx.ConnectError as error:
+            raise Unreachable(self.url) from error
+        except httpx.HTTPError as error:
+            raise AttemptError(f"the connection to {self.url} broke") from error
+        except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
+            raise FatalServerError(f"{self.url} is no address of a server: {error}") from error
+        return response, bytes(received)
+
+    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+        safe = text.replace(self._key, "***") if self._key else text
+        try:
+            said = error_text(orjson.loads(safe))
+        except orjson.JSONDecodeError:
+            said = error_text(safe)
+        quota = "insufficient_quota" in text
+        return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
+
+    def _count(self, tokens: int | None) -> None:
+        """Note a request that was answered, and the tokens that the server counted in it."""
+        self._health.answered = True
+        with self._lock:
+            self.requests += 1
+            self.tokens += tokens or 0
+            self.uncounted += tokens is None

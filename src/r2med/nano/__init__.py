@@ -1,0 +1,1 @@
+"""Nano sets: small tasks made from large ones, and how well they stand for them."""

@@ -1,0 +1,130 @@
+"""`r2med nano`: make nano sets, look at their candidate lists, and compare them with their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from r2med.cli.execution import engine_option, one_engine
+from r2med.cli.options import ManyValues, json_option, write_json
+from r2med.measure.metrics import DEFAULT, Measure
+from r2med.nano.agreement import agree
+from r2med.nano.builder import build
+from r2med.nano.profile import profile
+from r2med.nano.recipe import Recipe
+from r2med.nano.tables import show_agreement, show_profile
+from r2med.pipeline.evaluate import Options
+from r2med.pipeline.executor.local import Engine
+from r2med.render.table import messages, output
+from r2med.runs.report import failure_lines
+
+if TYPE_CHECKING:
+    from r2med.nano.builder import Built
+
+
+@click.group("nano")
+def nano_command() -> None:
+    """Small tasks made from large ones: build them, profile their candidate lists, compare them with their sources.
+
+    \b
+    Examples:
+      r2med nano build path/to/folder --out my-nano --docs 1000
+      r2med nano profile my-nano
+      r2med nano agree my-nano path/to/folder --systems bm25 bm25-classic "rrf(bm25, bm25-classic)"
+    """
+
+
+@nano_command.command("build", short_help="Make a nano set from larger tasks.", cls=ManyValues)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to make; must not exist.")
+@click.option("--docs", default=10_000, show_default=True, type=click.IntRange(1), help="Documents of each task.")
+@click.option("--queries", default=200, show_default=True, type=click.IntRange(1), help="Queries, at the most.")
+@click.option(
+    "--policy", default="source-order", show_default=True, type=click.Choice(["source-order", "hard", "random"])
+)
+@click.option("--seed", type=int, help="Of --policy random (default: 0).")
+@click.option("--dense", default="", metavar="SYSTEM", help="The system of the dense lists; none without it.")
+@click.option("--hard-systems", multiple=True, metavar="SYSTEM...", help="Of --policy hard (default: bm25).")
+@click.option("--drop-unjudged", is_flag=True, help="Leave out queries without a relevant document.")
+@json_option()
+def build_set(**given: Any) -> None:
+    """Make a nano set with one split for each task that the sources (names, groups, folders) stand for.
+
+    All relevant documents come first, then others: in the order of the source, the systems' hardest, or drawn.
+    """
+    built = build(list(given["sources"]), given["out"], _recipe(given), Engine(messages()))
+    for sentence in built.warnings:
+        click.echo(f"warning: {sentence}", err=True)
+    if given["as_json"]:
+        write_json({"folder": str(built.folder), **built.manifest})
+    else:
+        _summarise(built)
+
+
+def _recipe(given: dict[str, Any]) -> Any:
+    if given["seed"] is not None and given["policy"] != "random":
+        raise click.UsageError("--seed goes with --policy random")
+    if given["hard_systems"] and given["policy"] != "hard":
+        raise click.UsageError("--hard-systems goes with --policy hard")
+    return Recipe(
+        documents=given["docs"],
+        queries=given["queries"],
+        policy=given["policy"],
+        seed=given["seed"] or 0,
+        dense=given["dense"],
+        hard_systems=given["hard_systems"] or Recipe.hard_systems,
+        drop_unjudged=given["drop_unjudged"],
+    )
+
+
+def _summarise(built: Built) -> None:
+    for split, each in built.manifest["splits"].items():
+        counts = each["counts"]
+        parts = [f"{counts[name]:,} {name}" for name in ("queries", "documents", "positives")]
+        click.echo(
+            f"{split}: {', '.join(parts)}, {len(each['safeguards']):,} safeguards, from {each['source']['name']}"
+        )
+    lists = ", ".join(each["config"] for each in built.manifest["candidates"].values())
+    click.echo(f"candidates: {lists}")
+    click.echo(f"the nano set is in {built.folder}; see: r2med nano profile {built.folder}")
+
+
+@nano_command.command("profile", short_help="Measure the candidate lists of nano sets.")
+@click.argument("sets", nargs=-1, required=True, metavar="SET...")
+@json_option()
+def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
+    """How the BM25, dense and hybrid candidates of nano sets do: `nano`, some of its tasks, or folders."""
+    found = profile(sets, Engine(messages()))
+    if as_json:
+        write_json([each.as_dict() for each in found])
+        return
+    for each in found:
+        show_profile(each, output())
+
+
+@nano_command.command("agree", short_help="Compare the order of systems on nano and source.", cls=ManyValues)
+@click.argument("nano")
+@click.argument("full")
+@click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
+@click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
+@engine_option()
+@json_option()
+def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, engine: str, as_json: bool) -> None:
+    """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
+
+    Runs of the ledger are used again. Intervals come from drawing queries with replacement.
+    """
+    measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
+    with one_engine(engine) as chosen:
+        found = agree(nano, full, systems, Options(measures=measures, engine=chosen))
+    if as_json:
+        write_json(found.as_dict())
+    else:
+        for each in [*found.tasks, *([found.average] if found.average else [])]:
+            show_agreement(each, output())
+    for line in failure_lines(found.failures):
+        click.echo(line, err=True)
+    if found.failures:
+        raise click.exceptions.Exit(1)

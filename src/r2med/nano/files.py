@@ -1,0 +1,190 @@
+"""A nano set as files: parquet in the published layout, in a folder aside that becomes the set when all is done.
+
+The dataset card of a nano set: the configs for the hub's loader, and what a reader must know.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from r2med.data.manifests import MANIFEST
+from r2med.errors import R2medError
+from r2med.store.files import draft_folder, reason
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from r2med.data.dataset import Dataset
+    from r2med.nano.recipe import Lists
+
+LAYOUT: Mapping[str, Sequence[str]] = {
+    "corpus": ("_id", "text"),
+    "queries": ("_id", "text"),
+    "qrels": ("query-id", "corpus-id"),
+}
+"""The configs that hold the data, and their columns."""
+LIST_COLUMNS = ("query-id", "corpus-ids")
+
+
+@contextmanager
+def draft(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its name when the block ends well, and is gone when it does not."""
+    if out.exists() or out.is_symlink():
+        raise R2medError(f"{out}: exists already; give another --out or remove it")
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(draft_folder(out.parent, out.name))
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be made: {reason(error)}") from error
+        try:
+            yield folder
+            if out.exists():
+                raise R2medError(f"{out}: appeared while the nano set was built; give another --out or remove it")
+            folder.rename(out)
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be written: {reason(error)}") from error
+
+
+def file_of(config: str, split: str) -> str:
+    """Where a config keeps a split, as the hub writes it.
+
+    >>> file_of("corpus", "NanoMine")
+    'corpus/NanoMine-00000-of-00001.parquet'
+    """
+    return f"{config}/{split}-00000-of-00001.parquet"
+
+
+def write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lists]) -> None:
+    """Write all configs of a split."""
+    collection = dataset.collection
+    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
+    columns: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+        "corpus": (collection.documents.ids, collection.documents.texts),
+        "queries": (collection.queries.ids, collection.queries.texts),
+        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
+    }
+    for config, values in columns.items():
+        _write(folder / file_of(config, split), dict(zip(LAYOUT[config], values, strict=True)))
+    for each in lists:
+        ranked = [list(each.documents[query]) for query in collection.queries.ids]
+        _write(folder / file_of(each.config, split), {LIST_COLUMNS[0]: collection.queries.ids, LIST_COLUMNS[1]: ranked})
+
+
+def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    import polars as pl
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kinds: dict[str, pl.DataType] = {
+        name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns
+    }
+    frame = pl.DataFrame({name: pl.Series(list(values), dtype=kinds[name]) for name, values in columns.items()})
+    # One row group and fixed settings: the same rows are the same bytes.
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    file.write_bytes(content.getbuffer())
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write what the set says of itself."""
+    (folder / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+_POLICIES = {
+    "source-order": "in the order of the source",
+    "hard": "the documents that these systems rank highest without their being relevant: {systems}",
+    "random": "drawn by a hash of the seed {seed} and the document's id",
+}
+
+
+def card(manifest: Mapping[str, Any]) -> str:
+    """The text of README.md."""
+    lists = manifest["candidates"]
+    configs = [*LAYOUT, *(each["config"] for each in lists.values())]
+    sections = [
+        *_front_matter(configs, list(manifest["splits"])),
+        "",
+        "# A nano set",
+        "",
+        "Made with r2med from larger retrieval tasks, to be evaluated in minutes. It is easier than its source: scores",
+        "on it compare with scores on the same set only. The terms of the source apply to its texts.",
+        "",
+        *_tasks(manifest["splits"]),
+        "",
+        "## Recipe",
+        "",
+        *_recipe(manifest),
+        "",
+        "## Configs",
+        "",
+        *_configs(lists),
+        "",
+        "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards.",
+        "",
+        "```",
+        "r2med run bm25 --tasks THIS/FOLDER",
+        "r2med nano profile THIS/FOLDER",
+        "```",
+    ]
+    return "\n".join(sections) + "\n"
+
+
+def _front_matter(configs: Sequence[str], splits: Sequence[str]) -> Iterator[str]:
+    """The block that tells the hub's loader which files belong together."""
+    yield "---"
+    yield "configs:"
+    for config in configs:
+        yield f"- config_name: {config}"
+        yield "  data_files:"
+        for split in splits:
+            yield f"  - split: {split}"
+            yield f"    path: {file_of(config, split)}"
+    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---")
+
+
+def _tasks(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "| split | source | queries | documents | positives | safeguards |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for split, each in splits.items():
+        source, counts = each["source"], each["counts"]
+        name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
+        numbers = [counts["queries"], counts["documents"], counts["positives"], len(each["safeguards"])]
+        yield f"| {split} | {_cell(name)} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
+
+
+def _recipe(manifest: Mapping[str, Any]) -> Iterator[str]:
+    recipe = manifest["recipe"]
+    systems = ", ".join(f"`{text}`" for text in recipe.get("hard_systems", ()))
+    policy = _POLICIES[recipe["policy"]].format(systems=systems, seed=recipe.get("seed"))
+    yield f"1. The first {recipe['queries']:,} queries of the source at the most, each with a relevant document."
+    yield "2. All their relevant documents; judgements are positive only and binary."
+    yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
+    yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
+
+
+def _configs(lists: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "| config | columns | content |"
+    yield "|---|---|---|"
+    content = {"corpus": "documents, the relevant ones first", "queries": "queries", "qrels": "judgements"}
+    for config, columns in LAYOUT.items():
+        yield f"| {config} | {', '.join(columns)} | {content[config]} |"
+    for each in lists.values():
+        yield f"| {each['config']} | {', '.join(LIST_COLUMNS)} | {_list_content(each)} |"
+
+
+def _list_content(entry: Mapping[str, Any]) -> str:
+    if "of" not in entry:
+        return f"the {entry['depth']} best of `{_cell(entry['system'])}`"
+    fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
+    extra = f"where none of them is relevant, one relevant document more at rank {entry['depth'] + 1}"
+    return f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {entry['depth']} best; {extra}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

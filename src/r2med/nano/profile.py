@@ -1,0 +1,244 @@
+"""The profile of a nano set: how its BM25, dense and hybrid candidate lists do on each task, as published.
+
+nDCG@10 and hit@10 are means over a task's queries. Recall@100 is micro: relevant documents found over all relevant
+documents of the task. A safeguard is nobody's find and counts nowhere. The best profile is the one with the highest
+nDCG@10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.candidates import candidates, offered
+from r2med.data.loader import load
+from r2med.data.manifests import NanoSet, read_manifest
+from r2med.data.published import find_published
+from r2med.data.run import Run
+from r2med.data.tasks import Task, groups, registry, resolve
+from r2med.errors import DataError
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.nano.recipe import HYBRID_DEPTH, Recipe
+from r2med.pipeline.executor.local import Engine, quiet
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Dataset, Qrels
+
+KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
+"""The profiles, and their names in a table."""
+_PUBLISHED_MEASURES = ("nDCG@10", "Hit@10", "micro-Recall@100")
+"""The three figures of a profile, as they are called among the published ones."""
+_RECALL_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class ProfileFigures:
+    """The three figures of a profile."""
+
+    ndcg_at_10: float
+    hit_at_10: float
+    recall_at_100: float
+
+
+MEASURES = {"ndcg_at_10": "nDCG@10", "hit_at_10": "hit@10", "recall_at_100": "recall@100"}
+"""The figures, and their names in a table."""
+Profiles = Mapping[str, ProfileFigures]
+
+
+@dataclass(frozen=True)
+class TaskProfile:
+    """One task of a set."""
+
+    task: str
+    split: str
+    """The published name where the task has one."""
+    queries: int
+    documents: int
+    positives: int
+    profiles: Profiles
+    published: Profiles
+    """The published figures; none for a task that is not one of the eight, or was not built as they were."""
+    safeguards: int
+    """How many hybrid lists end in a safeguard."""
+
+    @property
+    def best(self) -> str:
+        """The profile with the highest nDCG@10."""
+        return best(self.profiles)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {**asdict(self), "best": self.best, "best_published": best(self.published) or None}
+
+
+@dataclass(frozen=True)
+class SetProfile:
+    """All tasks of a set. Sets never share an average."""
+
+    name: str
+    tasks: Sequence[TaskProfile]
+    dense: str = ""
+    """The system of the dense lists, where the set says so."""
+
+    def averages(self) -> dict[str, Profiles]:
+        """The group's figures of each profile that every task has: weighted by queries, and the mean over tasks."""
+        rows = [task.profiles for task in self.tasks]
+        return _averages(rows, [task.queries for task in self.tasks])
+
+    def published_averages(self) -> dict[str, Profiles]:
+        """The same of the published figures; empty unless every task has them."""
+        rows = [task.published for task in self.tasks]
+        return _averages(rows, [task.queries for task in self.tasks]) if all(rows) else {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "set": self.name,
+            "dense": self.dense or None,
+            "tasks": [task.as_dict() for task in self.tasks],
+            "averages": _plain(self.averages()),
+            "published_averages": _plain(self.published_averages()),
+        }
+
+
+def _plain(averages: Mapping[str, Profiles]) -> dict[str, Any]:
+    return {name: {kind: asdict(each) for kind, each in row.items()} for name, row in averages.items()}
+
+
+def _averages(rows: Sequence[Profiles], weights: Sequence[int]) -> dict[str, Profiles]:
+    def mean(kind: str, weighted: bool) -> ProfileFigures:
+        values = [[getattr(row[kind], field.name) for field in fields(ProfileFigures)] for row in rows]
+        return ProfileFigures(*np.average(values, axis=0, weights=weights if weighted else None).tolist())
+
+    shared = [kind for kind in KINDS if all(kind in row for row in rows)]
+    return {
+        "query-weighted": {kind: mean(kind, True) for kind in shared},
+        "macro": {kind: mean(kind, False) for kind in shared},
+    }
+
+
+def best(profiles: Profiles, measure: str = "ndcg_at_10") -> str:
+    """The profile with the highest nDCG@10, or another figure; the first of equals, empty when there is none.
+
+    >>> best({"bm25": ProfileFigures(0.2, 0.9, 0.9), "dense": ProfileFigures(0.3, 0.1, 0.1)})
+    'dense'
+    """
+    return max(profiles, key=lambda kind: float(getattr(profiles[kind], measure)), default="")
+
+
+@cache
+def published() -> Mapping[str, Profiles]:
+    """The published figures of NanoR2MED, by split.
+
+    >>> round(published()["NanoR2MEDBiology"]["dense"].ndcg_at_10, 4)
+    0.4953
+    """
+    rows = {kind: find_published(f"nano/{kind}")[0].figures for kind in KINDS}
+    tasks = sorted(groups()["nano"], key=lambda task: task.split)
+    return {
+        task.split: {
+            kind: ProfileFigures(*(row[measure].tasks[task.name] for measure in _PUBLISHED_MEASURES))
+            for kind, row in rows.items()
+        }
+        for task in tasks
+    }
+
+
+def profile(sets: Sequence[str | Path], engine: Engine | None = None) -> list[SetProfile]:
+    """The profiles of nano sets: `nano`, some of its tasks, or folders; each folder is a set of its own."""
+    groups: dict[str, list[Task]] = {}
+    for task in resolve(sets):
+        groups.setdefault("NanoR2MED" if task.folder is None else str(task.folder), []).append(task)
+    shown = engine or quiet()
+    return [
+        SetProfile(name, shown.map(f"profile of {name}", profile_task, tasks), _dense(tasks[0]))
+        for name, tasks in groups.items()
+    ]
+
+
+def _dense(task: Task) -> str:
+    built = _manifest(task)
+    return str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
+
+
+def _manifest(task: Task) -> NanoSet | None:
+    return read_manifest(task.folder) if task.folder is not None else None
+
+
+def profile_task(task: Task) -> TaskProfile:
+    """The profile of one task, from its candidate lists."""
+    if task.hub and task.group != "nano":
+        raise DataError(f"{task.name} is no nano task and has no candidate lists; try nano/{task.base}")
+    dataset = load(task)
+    kinds = offered(dataset.collection)
+    if not kinds:
+        raise DataError(f"{task.name} has no candidate lists, so it is no nano set; r2med nano build makes one")
+    runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
+    built = _manifest(task)
+    split = built.name(task.split) if built else _published_split(task)
+    safeguards = _safeguards(runs.get("hybrid"), dataset, built)
+    if "hybrid" in runs:
+        runs["hybrid"] = _without(runs["hybrid"], safeguards)
+    return TaskProfile(
+        task=task.name,
+        split=split,
+        queries=len(dataset.collection.queries),
+        documents=len(dataset.collection.documents),
+        positives=sum(grade > 0 for judged in dataset.gold.qrels.values() for grade in judged.values()),
+        profiles={kind: figures(run, dataset.gold.qrels) for kind, run in runs.items()},
+        published=published().get(split, {}) if _as_published(built) else {},
+        safeguards=len(safeguards),
+    )
+
+
+def _published_split(task: Task) -> str:
+    known = registry().get(f"nano/{task.base}")
+    return known.split if known is not None else task.base
+
+
+def _as_published(built: NanoSet | None) -> bool:
+    """Whether a set was built so that the published figures can stand beside its own."""
+    if built is None:
+        return True
+    usual = Recipe().as_dict()
+    return all(built.recipe.get(name) == usual[name] for name in ("policy", "documents", "queries"))
+
+
+def _safeguards(run: Run | None, dataset: Dataset, built: NanoSet | None) -> Mapping[str, str]:
+    """The queries with a safeguard, and the document: as the manifest says, or whatever stands beyond rank 100."""
+    if built is not None:
+        return built.safeguards(dataset.task.split)
+    deep = ((query, ranking.documents) for query, ranking in run or ())
+    return {query: documents[HYBRID_DEPTH] for query, documents in deep if len(documents) > HYBRID_DEPTH}
+
+
+def _without(run: Run, safeguards: Mapping[str, str]) -> Run:
+    """The run without its safeguards, which always stand last."""
+    lists = {}
+    for query, ranking in run:
+        end = len(ranking.documents) - (query in safeguards)
+        lists[query] = (ranking.documents[:end], ranking.scores[:end])
+    return Run.from_lists(lists)
+
+
+def figures(run: Run, qrels: Qrels) -> ProfileFigures:
+    """The three figures of a run.
+
+    >>> run = Run.from_lists({"q1": (["a"], [1.0]), "q2": (["b"], [1.0])})
+    >>> figures(run, {"q1": {"a": 1}, "q2": {"b": 1, "c": 1, "d": 1}}).recall_at_100
+    0.5
+    """
+    means = score(run, qrels, [Measure("nDCG", 10), Measure("Hit", 10)])
+    relevant = {query: {document for document, grade in judged.items() if grade > 0} for query, judged in qrels.items()}
+    found = sum(len(relevant[query].intersection(run[query].documents[:_RECALL_DEPTH])) for query in relevant)
+    return ProfileFigures(
+        ndcg_at_10=means.mean(Measure("nDCG", 10)),
+        hit_at_10=means.mean(Measure("Hit", 10)),
+        recall_at_100=found / sum(map(len, relevant.values())),
+    )

@@ -1,0 +1,201 @@
+"""The parameters of a nano set, and the names of what is made by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from r2med.data.tasks import candidate_configs, registry
+from r2med.errors import R2medError, SpecError, suggest
+from r2med.measure.score import positive
+from r2med.pipeline.registry import build_stage
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Retriever
+from r2med.pipeline.system import System
+from r2med.retrieve.fusion import RRF
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Dataset
+    from r2med.data.run import Run
+    from r2med.data.tasks import Task
+    from r2med.pipeline.stage import Context
+
+POLICIES = ("source-order", "hard", "random")
+LIST_DEPTH = 500
+"""How many documents the lexical and the dense lists hold."""
+HYBRID_DEPTH = 100
+"""How many the fused list holds before its safeguard."""
+HYBRID_K = 100.0
+"""The constant of its reciprocal rank fusion."""
+LEXICAL = "bm25"
+_RESERVED = ("corpus", "query", "queries", "qrels", "bm25", "reranking_hybrid")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a nano set is made; the defaults are those of NanoR2MED, but for its dense model.
+
+    >>> Recipe(documents=1000).as_dict()
+    {'documents': 1000, 'queries': 200, 'policy': 'source-order', 'drop_unjudged': False}
+    """
+
+    documents: int = 10_000
+    """How many each task has, exactly."""
+    queries: int = 200
+    """How many each task has at the most: the first ones of its source."""
+    policy: str = "source-order"
+    """What comes after the relevant documents: the source's own order, hard negatives, or a draw."""
+    seed: int = 0
+    """Of the draw."""
+    dense: str = ""
+    """The system of the dense lists; none when empty."""
+    hard_systems: tuple[str, ...] = (LEXICAL,)
+    """The systems whose best non-relevant documents `hard` takes."""
+    drop_unjudged: bool = False
+    """Whether a query without a relevant document is left out instead of refused."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise R2medError(f"unknown policy {self.policy!r}{suggest(self.policy, POLICIES)}")
+        if self.documents < 1 or self.queries < 1:
+            raise R2medError(f"a nano set of {self.documents} documents and {self.queries} queries is none")
+        if self.policy == "hard" and not self.hard_systems:
+            raise R2medError("the policy hard needs at least one system")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every parameter that plays a part, for the manifest."""
+        found: dict[str, Any] = {"documents": self.documents, "queries": self.queries, "policy": self.policy}
+        if self.policy == "random":
+            found["seed"] = self.seed
+        if self.policy == "hard":
+            found["hard_systems"] = [System.parse(text).spec for text in self.hard_systems]
+        return found | {"drop_unjudged": self.drop_unjudged}
+
+
+def with_depth(system: System, depth: int) -> System:
+    """The same system with lists of another depth.
+
+    >>> str(with_depth(System.parse("rrf(bm25, bm25-classic)"), 500))
+    'rrf(bm25, bm25-classic, depth=500)'
+    """
+
+    def deeper(call: Call) -> Call:
+        return Call(call.name, call.args, tuple({**dict(call.options), "depth": depth}.items()))
+
+    return System(
+        tuple(build_stage(deeper(stage.spec)) if isinstance(stage, Retriever) else stage for stage in system.stages)
+    )
+
+
+def dense_config(system: System) -> str:
+    """The config of a dense system's lists: its spec in the letters that configs are written with.
+
+    >>> dense_config(System.parse("bm25-classic(k1=1.2)"))
+    'bm25_classic_k1_1_2'
+    """
+    name = re.sub(r"[^a-z0-9]+", "_", system.spec.lower()).strip("_")
+    if name in _RESERVED:
+        raise SpecError(f"{system} cannot be the dense system: the nano set has a part called {name} already")
+    return name or candidate_configs()["dense"]
+
+
+def split_name(task: Task) -> str:
+    """The name of a task's split in a nano set: the published one where there is one.
+
+    >>> from r2med.data.tasks import task
+    >>> split_name(task("MedQA-Diag")), split_name(task("sample/Biology"))
+    ('NanoR2MEDMedQADiag', 'NanoSampleBiology')
+    """
+    published = registry().get(f"nano/{task.base}")
+    if task.group == "sample":
+        return f"NanoSample{_letters(task.base)}"
+    return published.split if published is not None else f"Nano{_letters(task.base)}"
+
+
+def _letters(text: str) -> str:
+    words = re.findall(r"[^\W_]+", text)
+    return "".join(word[0].upper() + word[1:] for word in words) or "Task"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of one kind, by query."""
+
+    kind: str
+    config: str
+    documents: Mapping[str, Sequence[str]]
+    safeguards: Mapping[str, str] = field(default_factory=dict)
+    """Queries whose list ends in a relevant document that was put there, and that document."""
+
+
+@dataclass(frozen=True)
+class Searchers:
+    """The systems that make the lists, checked before anything is read."""
+
+    lexical: System
+    dense: System | None
+    config: str = ""
+    """The config of the dense lists."""
+
+    @classmethod
+    def of(cls, dense: str) -> Searchers:
+        """BM25, and the dense system that was asked for."""
+        lexical = with_depth(System.parse(LEXICAL), LIST_DEPTH)
+        if not dense:
+            return cls(lexical, None)
+        system = System.parse(dense)
+        return cls(lexical, with_depth(system, LIST_DEPTH), dense_config(system))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every parameter of the lists, for the manifest."""
+        configs = candidate_configs()
+        found = {"bm25": {"config": configs["bm25"], **_described(self.lexical)}}
+        if self.dense is not None:
+            found["dense"] = {"config": self.config, **_described(self.dense)}
+        found["hybrid"] = {
+            "config": configs["hybrid"],
+            "of": [each["config"] for each in found.values()],
+            "fusion": "reciprocal rank",
+            "k": int(HYBRID_K),
+            "depth": HYBRID_DEPTH,
+            "safeguard": "a list without a relevant document gets one more, its best ranked or else its first",
+        }
+        return found
+
+
+def _described(system: System) -> dict[str, Any]:
+    return {"system": system.spec, "depth": LIST_DEPTH, "key": system.key()}
+
+
+def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list[Lists]:
+    """All lists of a nano task."""
+    configs = candidate_configs()
+    lexical = searchers.lexical.run(dataset.collection, context)
+    made, runs = [Lists("bm25", configs["bm25"], _documents(lexical))], [lexical]
+    if searchers.dense is not None:
+        runs.append(searchers.dense.run(dataset.collection, context))
+        made.append(Lists("dense", searchers.config, _documents(runs[-1])))
+    return [*made, hybrid(runs, dataset)]
+
+
+def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
+    """The runs fused, 100 documents a list; a list without a relevant one gets one more, after its end."""
+    fused = RRF(*[LEXICAL] * len(runs), k=HYBRID_K, depth=LIST_DEPTH * len(runs)).merge(runs)
+    lists: dict[str, list[str]] = {}
+    safeguards: dict[str, str] = {}
+    judged = positive(dataset.gold.qrels)
+    for query, ranking in fused:
+        relevant = judged[query]
+        found = list(ranking.documents[:HYBRID_DEPTH])
+        if not any(document in relevant for document in found):
+            below = (document for document in ranking.documents[HYBRID_DEPTH:] if document in relevant)
+            safeguards[query] = next(below, next(iter(relevant)))
+            found.append(safeguards[query])
+        lists[query] = found
+    return Lists("hybrid", candidate_configs()["hybrid"], lists, safeguards)
+
+
+def _documents(run: Run) -> dict[str, Sequence[str]]:
+    return {query: ranking.documents for query, ranking in run}

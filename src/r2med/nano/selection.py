@@ -1,0 +1,209 @@
+"""Which queries, documents and judgements of a source go into its nano set.
+
+All relevant documents of the chosen queries come first, in the order of the source, then others as the policy has it.
+No text comes twice: of relevant documents with the same text the first stays and takes over the others' judgements,
+so no query loses one. Texts that differ in surrounding blanks only are the same.
+
+What comes after the relevant documents of a nano set: the policies, each an order of the source's documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
+from r2med.errors import DataError
+from r2med.formatting import shorten
+from r2med.nano.recipe import with_depth
+from r2med.pipeline.system import System
+
+if TYPE_CHECKING:
+    from r2med.data.run import Run
+    from r2med.nano.recipe import Recipe
+    from r2med.pipeline.stage import Context
+
+
+@dataclass(frozen=True)
+class NanoSelection:
+    """The content of a nano task."""
+
+    dataset: Dataset
+    """Documents, queries and judgements, every grade 1."""
+    counts: Mapping[str, int]
+    """How the content came about."""
+
+
+@dataclass
+class _Picker:
+    """Documents taken so far, by their places in the source."""
+
+    documents: Texts
+    places: list[int] = field(default_factory=list)
+    by_text: dict[str, int] = field(default_factory=dict)
+    repeated: set[int] = field(default_factory=set)
+    """Places that were passed over because their text is there already."""
+    empty: set[int] = field(default_factory=set)
+    _taken: set[int] = field(default_factory=set)
+
+    def take(self, place: int) -> int | None:
+        """Take a document and return its place, or that of the one with its text; None when it has no text."""
+        text = self.documents.texts[place].strip()
+        if not text:
+            self.empty.add(place)
+            return None
+        kept = self.by_text.setdefault(text, place)
+        if kept != place:
+            self.repeated.add(place)
+        elif place not in self._taken:
+            self.places.append(place)
+            self._taken.add(place)
+        return kept
+
+    def fill(self, order: Iterable[int], size: int) -> None:
+        """Take documents in this order until there are so many."""
+        for place in order:
+            if len(self.places) >= size:
+                return
+            self.take(place)
+
+
+def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
+    """The nano task of a source: its first queries, all that is relevant to them, and others by the policy."""
+    collection = source.collection.select(source.collection.queries.ids[: recipe.queries])
+    picker = _Picker(collection.documents)
+    judged = _positives(collection, source.gold, picker)
+    relevant = len(picker.places)
+    if relevant > recipe.documents:
+        raise DataError(f"{source.name}: {relevant:,} relevant documents do not fit into {recipe.documents:,}")
+    filled: dict[str, int] = {}
+    for label, order in fill_orders(WantedFill(collection, recipe, recipe.documents - relevant), context):
+        before = len(picker.places)
+        picker.fill(order, recipe.documents)
+        filled[label] = filled.get(label, 0) + len(picker.places) - before
+        if len(picker.places) >= recipe.documents:
+            break
+    if len(picker.places) < recipe.documents:
+        usable = f"{len(picker.places):,} documents with a text of their own"
+        raise DataError(f"{source.name}: only {usable}, {recipe.documents:,} are asked for; ask for fewer")
+    chosen = _dataset(source, collection, picker, judged)
+    folded = sum(sum(grade > 0 for grade in source.gold.qrels[query].values()) for query in judged)
+    return NanoSelection(
+        chosen,
+        {
+            "source_queries": len(source.collection.queries),
+            "source_documents": len(source.collection.documents),
+            "queries": len(collection.queries),
+            "documents": len(picker.places),
+            "positives": sum(map(len, judged.values())),
+            "relevant_documents": relevant,
+            "positives_folded_or_empty": folded - sum(map(len, judged.values())),
+            "skipped_repeated_texts": len(picker.repeated),
+            "skipped_empty_texts": len(picker.empty),
+            **{f"filled_by_{label.replace('-', '_')}": count for label, count in filled.items()},
+        },
+    )
+
+
+def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str, list[int]]:
+    """The places of each query's relevant documents, all of which are taken, in the order of the source."""
+    position = collection.documents.position
+    relevant = {
+        query: sorted(position[document] for document, grade in gold.qrels[query].items() if grade > 0)
+        for query in collection.queries.ids
+    }
+    kept = {place: picker.take(place) for place in sorted({place for places in relevant.values() for place in places})}
+    judged: dict[str, list[int]] = {}
+    for query, places in relevant.items():
+        found = {twin for place in places if (twin := kept[place]) is not None}
+        if not found:
+            raise DataError(
+                f"{collection.task.name}: no relevant document of the query {shorten(query)!r} has a text;"
+                " mend the source or remove the query"
+            )
+        judged[query] = sorted(found)
+    return judged
+
+
+def _dataset(source: Dataset, collection: Collection, picker: _Picker, judged: Mapping[str, list[int]]) -> Dataset:
+    ids, texts = collection.documents.ids, collection.documents.texts
+    documents = Texts([ids[place] for place in picker.places], [texts[place] for place in picker.places])
+    qrels = {query: {ids[place]: 1 for place in places} for query, places in judged.items()}
+    return Dataset(replace(collection, documents=documents, origin=None), Gold(qrels), revision=source.revision)
+
+
+Order = tuple[str, Iterable[int]]
+"""Places of documents, first come first taken, and what the order is called."""
+_FIRST_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class WantedFill:
+    """What is to be filled: the source with the chosen queries, and how many documents are missing."""
+
+    collection: Collection
+    recipe: Recipe
+    missing: int
+
+
+def fill_orders(wanted: WantedFill, context: Context) -> Iterator[Order]:
+    """The orders to fill by, one after another until there are enough documents."""
+    return _POLICIES[wanted.recipe.policy](wanted, context)
+
+
+def _source_order(wanted: WantedFill, _: Context) -> Iterator[Order]:
+    yield "source-order", range(len(wanted.collection.documents))
+
+
+def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
+    """By a hash of seed and id: the same whatever the source's order, and a larger set holds the smaller one."""
+    ids = wanted.collection.documents.ids
+
+    def draw(place: int) -> bytes:
+        return hashlib.blake2b(f"{wanted.recipe.seed}\t{ids[place]}".encode(), digest_size=16).digest()
+
+    yield "random", sorted(range(len(ids)), key=draw)
+
+
+def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
+    """The systems' best documents by rank, deeper and deeper; what they never list follows in source order.
+
+    All relevant documents are taken before, so whatever is new here is not relevant.
+    """
+    collection = wanted.collection
+    systems = [System.parse(text) for text in wanted.recipe.hard_systems]
+    everything = len(collection.documents)
+    depth = min(everything, max(_FIRST_DEPTH, 4 * math.ceil(wanted.missing / max(1, len(collection.queries)))))
+    while wanted.missing:
+        runs = [with_depth(system, depth).run(collection, context) for system in systems]
+        yield "hard", [collection.documents.position[document] for document in by_rank(runs)]
+        longest = max((len(ranking.documents) for run in runs for _, ranking in run), default=0)
+        if depth >= everything or longest < depth:
+            break
+        depth = min(everything, 4 * depth)
+    yield from _source_order(wanted, context)
+
+
+def by_rank(runs: Iterable[Run]) -> list[str]:
+    """The documents of several runs, each once: all first places, query by query and system by system, then all second.
+
+    >>> from r2med.data.run import Run
+    >>> one = Run.from_lists({"q1": (["a", "b"], [2, 1]), "q2": (["c"], [1])})
+    >>> by_rank([one, Run.from_lists({"q1": (["b", "d"], [2, 1]), "q2": (["e"], [1])})])
+    ['a', 'b', 'c', 'e', 'd']
+    """
+    every = list(runs)
+    lists = [run[query].documents for query in every[0].queries for run in every]
+    ordered = (document for places in zip_longest(*lists) for document in places if document is not None)
+    return list(dict.fromkeys(ordered))
+
+
+_POLICIES: Mapping[str, Callable[[WantedFill, Context], Iterator[Order]]] = {
+    "source-order": _source_order,
+    "hard": _hard,
+    "random": _random,
+}

@@ -1,0 +1,170 @@
+"""Blocks of work, and the storage that all hosts share: finished blocks as files named by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from r2med.errors import R2medError
+from r2med.store.cache import home
+from r2med.store.files import write_file
+
+_HEAD = 8
+"""Bytes before the content of a file: its checksum in hexadecimal."""
+
+
+class Worker(Protocol):
+    """What does the work of a job; it travels to the hosts, and loads a model once on each."""
+
+    def load(self) -> None:
+        """Get ready: bring a model into memory."""
+
+    def run(self, payload: bytes) -> bytes:
+        """The result of one block."""
+
+
+@dataclass(frozen=True)
+class SpreadJob:
+    """Many blocks of the same kind of work."""
+
+    name: str
+    """As people call it."""
+    worker: Worker
+    keeps: bool = False
+    """Whether results stay in the storage of blocks, for whoever needs all of them before any is used up."""
+
+
+@dataclass(frozen=True)
+class WorkBlock:
+    """A piece of work whose result depends on nothing but its content."""
+
+    key: str
+    """A hash of everything that the result depends on."""
+    payload: bytes
+    about: Any = field(default=None, compare=False)
+    """What the driver wants to know again when the result is there; it does not travel."""
+
+
+class Spread(Protocol):
+    """A way to have blocks done elsewhere, or only some of them here."""
+
+    only_large: bool
+    """Whether it is for documents alone: queries are few, and every command of a batch needs them all."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether this command is the one that makes a whole of what all have done."""
+
+    @property
+    def store(self) -> BlockStore:
+        """Where finished blocks are."""
+
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
+        """Each block with its result, in any order; blocks are taken as they are needed."""
+
+    def unfinished(self, job: str, missing: int, total: int) -> R2medError:
+        """What to raise when a job's results are not all there after `run`."""
+
+
+def block_key(*parts: bytes) -> str:
+    """A key of 32 hexadecimal digits, of parts none of which runs into the next."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+class Costly(Protocol):
+    """Whatever costs tokens."""
+
+    @property
+    def cost(self) -> int:
+        """How many, padding included."""
+
+
+Batch = TypeVar("Batch", bound=Costly)
+
+
+def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
+    """Batches in a row, as many as make a block of at most so many tokens."""
+    group: list[Batch] = []
+    for batch in batches:
+        if group and sum(each.cost for each in group) + batch.cost > limit:
+            yield group
+            group = []
+        group.append(batch)
+    if group:
+        yield group
+
+
+def carried(text: str) -> str:
+    """The text without lone surrogates, which JSON cannot carry; tokenizers replace them too."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class BlockStore:
+    """A folder, or any URL that fsspec knows, with one file for each finished block."""
+
+    def __init__(self, place: str = "") -> None:
+        self.place = place or str(home() / "blocks")
+        self._fs: Any = None
+        if "://" in self.place:
+            self._fs, self._root = _opened(self.place)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep a result; it is there as a whole or not at all."""
+        data = f"{zlib.crc32(content):08x}".encode() + content
+        with self._in_words():
+            if self._fs is not None:
+                self._fs.makedirs(f"{self._root}/{key[:2]}", exist_ok=True)
+                self._fs.pipe_file(self._path(key), data)
+                return
+            path = Path(self._path(key))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, data)
+
+    def get(self, key: str) -> bytes | None:
+        """A result; None where it is not there, or damaged."""
+        with self._in_words():
+            try:
+                data: bytes = self._fs.cat_file(self._path(key)) if self._fs else Path(self._path(key)).read_bytes()
+            except FileNotFoundError:
+                return None
+        content = data[_HEAD:]
+        return content if data[:_HEAD] == f"{zlib.crc32(content):08x}".encode() else None
+
+    def remove(self, key: str) -> None:
+        """Let go of a result that has found its place elsewhere."""
+        with self._in_words(), suppress(FileNotFoundError):
+            if self._fs is not None:
+                self._fs.rm_file(self._path(key))
+            else:
+                Path(self._path(key)).unlink()
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Say in one line what the storage refuses."""
+        try:
+            yield
+        except OSError as error:
+            raise R2medError(f"blocks cannot be kept at {self.place}: {error.strerror or error}") from error
+
+    def _path(self, key: str) -> str:
+        root = self._root if self._fs is not None else self.place
+        return f"{root}/{key[:2]}/{key}"
+
+
+def _opened(place: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        filesystem, root = fsspec.core.url_to_fs(place)
+    except (ImportError, ValueError) as error:
+        raise R2medError(f"blocks cannot be kept at {place}: {error}") from error
+    return filesystem, root.rstrip("/")

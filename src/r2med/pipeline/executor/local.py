@@ -1,0 +1,188 @@
+"""The engine of one process: a loop with a progress bar, or where nobody looks on a line a minute."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from r2med.errors import R2medError
+from r2med.settings import memory_limit
+from r2med.store.progress import account
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
+PACE = "R2MED_PROGRESS"
+"""The variable with the seconds between two lines of progress where there is no terminal; 0 for none."""
+_PACE = 60.0
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+_STARTS: list[Callable[[], None]] = []
+
+
+def at_command_start(do: Callable[[], None]) -> Callable[[], None]:
+    """Have something done whenever a command begins, such as giving every server another chance."""
+    _STARTS.append(do)
+    return do
+
+
+def begin_command() -> None:
+    """Do what floors above asked to have done at the beginning of a command."""
+    for do in _STARTS:
+        do()
+
+
+class Progress(Protocol):
+    """A bar that can be moved on."""
+
+    def advance(self, amount: float = 1) -> None:
+        """Move on by so much."""
+
+
+class _Silent:
+    def advance(self, amount: float = 1) -> None:
+        """Show nothing."""
+
+
+class _Told:
+    """A bar whose state other processes can see too."""
+
+    def __init__(self, bar: Progress, label: str, total: int) -> None:
+        self._bar, self._label, self._total, self._done = bar, label, total, 0.0
+        account.step(label, 0, total)
+
+    def __str__(self) -> str:
+        return _progress(self._label, self._done, self._total)
+
+    def advance(self, amount: float = 1) -> None:
+        """Move on by so much."""
+        self._done += amount
+        self._bar.advance(amount)
+        account.step(self._label, self._done, self._total)
+
+
+class Engine:
+    """Runs work in this process, with a bar on the given console or in silence."""
+
+    def __init__(self, console: Console | None = None, memory: int | None = None) -> None:
+        self.console = console
+        self._memory = memory
+        self._telling = False
+
+    @property
+    def memory(self) -> int:
+        """Bytes that building an index or a search may use beyond what it searches in."""
+        return self._memory or memory_limit()
+
+    @contextmanager
+    def working(self, system: str, task: str) -> Iterator[None]:
+        """Say that a system is being run on a task, to who looks on and in lines of progress, while the block runs."""
+        with account.working(system, task), self._lines(_current):
+            yield
+
+    @contextmanager
+    def _lines(self, describe: Callable[[], str]) -> Iterator[None]:
+        """Print how far the work is now and then, where no bar can be shown; inside of other work that one tells."""
+        pace = _pace()
+        if self.console is None or self.console.is_terminal or self._telling or not pace:
+            yield
+            return
+        console, ended, started = self.console, threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            while not ended.wait(pace):
+                console.print(f"{describe()}, {time.monotonic() - started:,.0f} s")
+
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        self._telling = True
+        try:
+            yield
+        finally:
+            self._telling = False
+            ended.set()
+            thread.join()
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: str = "") -> Iterator[Progress]:
+        """A bar for `total` steps, shown while the block runs and gone afterwards; with a unit, its speed too."""
+        with self._bar(label, total, unit) as bar:
+            told = _Told(bar, label, total)
+            with self._lines(told.__str__):
+                yield told
+
+    @contextmanager
+    def _bar(self, label: str, total: int, unit: str) -> Iterator[Progress]:
+        if self.console is None or not self.console.is_terminal:
+            yield _Silent()
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        columns: list[ProgressColumn] = [
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+        ]
+        columns += [_speed_column(unit), TimeRemainingColumn()] if unit else [TimeRemainingColumn()]
+        with Bars(*columns, console=self.console, transient=True) as bars:
+            work = account.current
+            task = bars.add_task(f"{work.task}: {label}" if work else label, total=total)
+
+            class _Bar:
+                def advance(self, amount: float = 1) -> None:
+                    bars.advance(task, amount)
+
+            yield _Bar()
+
+    def map(self, label: str, function: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
+        """`function` of every item, in order, with a bar."""
+        with self.progress(label, len(items)) as bar:
+            values = []
+            for item in items:
+                values.append(function(item))
+                bar.advance()
+        return values
+
+
+def _pace() -> float:
+    """Seconds between two lines of progress."""
+    try:
+        return max(0.0, float(os.environ.get(PACE, _PACE)))
+    except ValueError as error:
+        raise R2medError(f"{PACE}={os.environ[PACE]}: not a number of seconds") from error
+
+
+def _current() -> str:
+    work = account.current
+    if work is None:
+        return "working"
+    step = f": {_progress(work.step, work.done, work.total)}" if work.step else ""
+    return f"{work.task}, {work.system}{step}"
+
+
+def _progress(label: str, done: float, total: float) -> str:
+    return f"{label} {done:,.0f} of {total:,.0f}" if total else label
+
+
+def _speed_column(unit: str) -> ProgressColumn:
+    """A column with how many of the unit are done a second."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class _Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:,.{0 if speed >= 10 else 1}f} {unit}/s")
+
+    return _Speed()
+
+
+def quiet() -> Engine:
+    """An engine that shows nothing, for libraries and tests."""
+    return Engine(None)

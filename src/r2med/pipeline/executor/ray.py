@@ -1,0 +1,283 @@
+"""A Ray cluster: actors that load a model once, blocks dealt out to them, and every failure met by dealing again.
+
+A worker writes its result to the storage that all hosts share and reports only that it has done so. A worker, a node
+or the driver may be killed at any moment: what was written is found again, and at most the block that a worker was
+busy with is computed twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import r2med
+from r2med.errors import R2medError, debug, require_extra
+from r2med.pipeline.executor.blocks import BlockStore, SpreadJob, WorkBlock, Worker
+from r2med.pipeline.executor.scheduler import PATIENCE, Deal, DealtWorker
+from r2med.settings import EngineSettings
+
+OLDEST = (2, 50)
+_LISTENING = 5.0
+"""Seconds until a host counts as not there."""
+_STARTING = 120.0
+"""Seconds until a cluster without room for any worker is given up."""
+_PASSED = ("R2MED_", "HF_", "MKL_CBWR")
+"""How the names of the variables begin that a worker has from the driver."""
+
+
+class RayWorker:
+    """The actor: a place on some host, where jobs' workers work one after another."""
+
+    def __init__(self, place: str, version: str, secrets: Mapping[str, str]) -> None:
+        os.environ.update(secrets)
+        self._store, self._version = BlockStore(place), version
+        self._worker: Worker | None = None
+
+    def load(self, worker: Worker) -> str:
+        """Get ready for a job; a model that the last one had is still there. Says what is wrong if that cannot be."""
+        if r2med.__version__ != self._version:
+            host = socket.gethostname()
+            return f"{host} has r2med {r2med.__version__}, this is {self._version}: install the same on all hosts"
+        try:
+            worker.load()
+        except R2medError as error:
+            return str(error)
+        self._worker = worker
+        return ""
+
+    def do(self, key: str, payload: bytes) -> str:
+        """Compute a block and keep its result; says what is wrong where that is the input's fault."""
+        assert self._worker is not None
+        try:
+            self._store.put(key, self._worker.run(payload))
+        except R2medError as error:
+            return str(error)
+        return ""
+
+
+class RayCluster:
+    """Deals blocks out to the actors of a cluster, which stay for the next job."""
+
+    only_large = False
+    merges = True
+
+    def __init__(self, address: str, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._ray = _connected(address)
+        self.store = BlockStore(settings.blocks)
+        """Where workers leave their results."""
+        self._resting: list[Any] = []
+        """Actors without a job; Ray ends them when nobody has them any more."""
+
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
+        """Each block with its result, as it comes."""
+        deal, born = Deal(iter(blocks), job.keeps), time.monotonic()
+        worker = self._ray.put(job.worker)
+        try:
+            while True:
+                yield from self._known(deal)
+                if not deal.waiting and not deal.at_work():
+                    return
+                yield from self._grow(deal, worker, born)
+                for actor in deal.idle():
+                    yield from self._known(deal)
+                    block = deal.take(time.monotonic())
+                    if block is None:
+                        break
+                    call = actor.handle.do.remote(block.key, block.payload)
+                    deal.begin(actor, block, call, time.monotonic())
+                yield from self._collected(deal)
+        finally:
+            self._dismiss(deal)
+
+    def unfinished(self, job: str, missing: int, total: int) -> R2medError:
+        """A cluster does everything, so that this is an error of the storage."""
+        return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
+
+    def _known(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
+        """What an earlier driver or a lost worker had computed is only read; ends when so many blocks wait."""
+        while len(deal.waiting) < ahead and (block := deal.next_block()) is not None:
+            content = self.store.get(block.key)
+            if content is None:
+                deal.waiting.append(block)
+            elif deal.keep(block):
+                yield from self._handed_over(deal, block, content)
+
+    def _handed_over(self, deal: Deal, block: WorkBlock, content: bytes) -> Iterator[tuple[WorkBlock, bytes]]:
+        """A result on its way to where it belongs; its file is needed until it has got there, or the job keeps it."""
+        yield block, content
+        if not deal.keeps:
+            self.store.remove(block.key)
+
+    def _collected(self, deal: Deal) -> Iterator[tuple[WorkBlock, bytes]]:
+        """What has come by now; waits a moment where nothing has."""
+        if not deal.calls:
+            time.sleep(PATIENCE / 10)
+            return
+        ready, _ = self._ray.wait(list(deal.calls), num_returns=1, timeout=PATIENCE)
+        for call in ready:
+            actor, block = deal.answered(call)
+            if not self._alive(deal, actor, block, call):
+                continue
+            if block is None:
+                deal.loaded(actor)
+            elif deal.finished(actor, block, time.monotonic()):
+                yield from self._handed_over(deal, block, self._read(block))
+
+    def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
+        """Whether a worker did what it was asked; what it could not do is an error."""
+        try:
+            said = self._ray.get(call)
+        except self._ray.exceptions.RayTaskError as error:
+            raise R2medError(f"a worker failed: {_last_line(error)}") from error
+        except self._ray.exceptions.RayError as error:
+            debug(error)
+            # One that is only out of reach would keep its place.
+            self._ray.kill(actor.handle)
+            deal.bury(actor, block, _last_line(error))
+            return False
+        if said:
+            raise R2medError(said)
+        return True
+
+    def _read(self, block: WorkBlock) -> bytes:
+        content = self.store.get(block.key)
+        if content is None:
+            raise R2medError(
+                f"a block was computed but is not in {self.store.place}: set blocks in [engine] of r2med.toml to"
+                " storage that all hosts share"
+            )
+        return content
+
+    def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
+        """Have as many actors as there is room for by now, for nodes come and go, but no more than there are blocks."""
+        now = time.monotonic()
+        if now - deal.looked < PATIENCE:
+            return
+        deal.looked = now
+        kind, each = self._device()
+        room = self._room(kind, each)
+        wanted = min(room, self._settings.workers) if self._settings.workers else room
+        for actor in deal.dismiss_beyond(wanted):
+            self._ray.kill(actor.handle)
+        while len(deal.workers) < wanted:
+            yield from self._known(deal, len(deal.free()) + 1)
+            if len(deal.waiting) <= len(deal.free()):
+                break
+            handle = self._resting.pop() if self._resting else self._start(kind, each)
+            actor = DealtWorker(handle)
+            deal.workers.append(actor)
+            deal.calls[handle.load.remote(worker)] = actor
+        if not deal.workers and now - born > _STARTING:
+            raise R2medError(f"the Ray cluster has no room for a worker ({each} {kind} each); see `ray status`")
+
+    def _dismiss(self, deal: Deal) -> None:
+        """After a job: actors that wait for the next, and an end for those that are slow at what others have done."""
+        for actor in deal.workers:
+            if actor.ready and actor.block is None:
+                self._resting.append(actor.handle)
+            else:
+                self._ray.kill(actor.handle)
+        for key in deal.left_over():
+            self.store.remove(key)
+
+    def _device(self) -> tuple[str, int]:
+        """What a worker takes for itself: a GPU where there are any, otherwise some processors."""
+        gpus = self._ray.cluster_resources().get("GPU", 0)
+        return ("GPU", 1) if gpus else ("CPU", self._settings.threads)
+
+    def _room(self, kind: str, each: int) -> int:
+        """How many workers the living nodes have room for."""
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        return sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
+
+    def _start(self, kind: str, each: int) -> Any:
+        options = {"num_gpus": 1} if kind == "GPU" else {"num_cpus": each}
+        actor = self._ray.remote(RayWorker)
+        environment = {"env_vars": _environment(self._settings.threads)}
+        placed = actor.options(scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0, **options)
+        return placed.remote(self.store.place, r2med.__version__, _secrets())
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The variables of a worker: this package and the user's modules, where things are kept, and how many threads."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
+    numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "R2MED_THREADS"), str(threads))
+    return kept | numbers | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def _secrets() -> dict[str, str]:
+    """The variables of a worker that Ray must not see, which writes the others into its logs."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)}
+
+
+def _secret(name: str) -> bool:
+    return any(word in name for word in ("TOKEN", "KEY", "SECRET", "PASSWORD"))
+
+
+def _connected(address: str) -> Any:
+    """The library, connected to the cluster at an address, to that of RAY_ADDRESS, or to one that is started now."""
+    require_extra("ray", "ray")
+    # What Ray has to say comes as an exception too; its own lines would stand before that of a command.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
+    import ray
+
+    found = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if found < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise R2medError(f"Ray {ray.__version__} is too old, {wanted} is needed: pip install 'r2med[ray]'")
+    _keep_output_clean(ray)
+    if ray.is_initialized():
+        return ray
+    where = address or os.environ.get("RAY_ADDRESS", "")
+    _check_listening(where)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    except Exception as error:  # Ray raises plain exceptions too, where a cluster does not start in time
+        debug(error)
+        if "InvalidAuthToken" in f"{error}{error.__cause__}{error.__context__}":
+            raise R2medError(
+                f"the Ray cluster at {where} asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to what is"
+                " in ~/.ray/auth_token of its head"
+            ) from error
+        place = f"the Ray cluster at {where}" if where else "a Ray cluster on this machine"
+        raise R2medError(f"{place} cannot be used: {_last_line(error)}") from error
+    return ray
+
+
+def _keep_output_clean(ray: Any) -> None:
+    """Keep what Ray says of dead workers out of the output of a command; there is no setting for that."""
+    module: Any = getattr(ray._private, "worker", None)
+    if hasattr(module, "print_to_stdstream"):
+        module.print_to_stdstream = _told_to_debug
+
+
+def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:
+    debug(R2medError(" ".join(map(str, message.get("lines", ())))))
+
+
+def _check_listening(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_LISTENING).close()
+    except (OSError, OverflowError) as error:
+        raise R2medError(f"no Ray cluster is listening at {address}; start one with `ray start --head`") from error
+
+
+def _last_line(error: BaseException) -> str:
+    """The line of an error that says what is wrong; a traceback of another process stands before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    versions = next((line for line in lines if "Version mismatch" in line), "")
+    return (versions or (lines[-1] if lines else type(error).__name__))[:300]

@@ -1,0 +1,151 @@
+"""Shards of a batch system: N commands over one `R2MED_HOME`, each with its share of the blocks, and one that merges.
+
+A block belongs to a shard by its key, so that no command has to know of the others. What a shard computes is kept
+where everything is kept; the merging command finds it there and computes the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from r2med.errors import Postponed, R2medError
+from r2med.formatting import counted
+from r2med.pipeline.executor.blocks import BlockStore, SpreadJob, WorkBlock
+from r2med.store.cache import home
+
+_FORM = re.compile(r"(\d+|merge)/(\d+)")
+
+
+@dataclass
+class Shards:
+    """One of the commands; `number` 0 is the one that merges."""
+
+    number: int
+    total: int
+    only_large: bool = True
+    _lacking: set[int] = field(default_factory=set)
+    """The shards whose blocks were found missing."""
+
+    @classmethod
+    def parse(cls, text: str) -> Shards:
+        """`3/16`, or `merge/16`.
+
+        >>> Shards.parse("3/16").number, Shards.parse("merge/16").number
+        (3, 0)
+        """
+        form = _FORM.fullmatch(text)
+        number = 0 if form and form[1] == "merge" else int(form[1]) if form else -1
+        total = int(form[2]) if form else 0
+        if form is None or not total or number > total or (form[1] != "merge" and number < 1):
+            raise R2medError(f"--engine shard:{text} is not of the form shard:3/16 (1 to 16) or shard:merge/16")
+        return cls(number, total)
+
+    def __str__(self) -> str:
+        return f"shard {self.number or 'merge'}/{self.total}"
+
+    @property
+    def merges(self) -> bool:
+        """Whether it is the one that merges."""
+        return not self.number
+
+    @property
+    def store(self) -> BlockStore:
+        """Where the commands find each other's results, of jobs that keep them."""
+        return BlockStore()
+
+    def owner(self, block: WorkBlock) -> int:
+        """The shard that a block belongs to, counted from 1."""
+        return int(block.key[:12], 16) % self.total + 1
+
+    def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
+        """Do the blocks of this shard, here and now; what is kept of the others' is read."""
+        ready, store = False, self.store
+        for block in blocks:
+            if job.keeps and (found := store.get(block.key)) is not None:
+                yield block, found
+                continue
+            if self.owner(block) != self.number:
+                self._lacking.add(self.owner(block))
+                continue
+            if not ready:
+                job.worker.load()
+                ready = True
+            result = job.worker.run(block.payload)
+            if job.keeps:
+                store.put(block.key, result)
+                self._note(block.key)
+            yield block, result
+
+    def unfinished(self, job: str, missing: int, total: int) -> R2medError:
+        """Return what to raise: other shards have to do their share, or have not where this one merges."""
+        lacking = ", ".join(map(str, sorted(self._lacking)))
+        if self.number:
+            return Postponed(f"{self}: its share of {job} is done; {missing:,} of {total:,} are left to other shards")
+        return R2medError(
+            f"{job}: {missing:,} of {total:,} are missing; run {counted(len(self._lacking), 'shard')} again ({lacking})"
+        )
+
+    def check_siblings(self, settings: Mapping[str, object]) -> None:
+        """Refuse a command that differs from those that ran before it, until one of them has merged."""
+        mine = orjson.dumps({"shards": self.total, **settings}, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+        try:
+            _write_first(_manifest(), mine)
+        except FileExistsError:
+            theirs = orjson.loads(_manifest().read_bytes())
+            for name, value in orjson.loads(mine).items():
+                if theirs.get(name) != value:
+                    raise R2medError(_differs(self, name, value, theirs.get(name))) from None
+
+    def merged(self) -> None:
+        """Close the batch, so that the next may be another, and let go of blocks that nobody needs any more: a shard
+        that found everything may have gone on to the end before."""
+        if self.number:
+            return
+        for notes in _noted().glob("*"):
+            for key in notes.read_text("ascii").split():
+                self.store.remove(key)
+            notes.unlink()
+        with suppress(FileNotFoundError):
+            _manifest().unlink()
+
+    def _note(self, key: str) -> None:
+        """Remember which blocks belong to the batch."""
+        _noted().mkdir(parents=True, exist_ok=True)
+        with (_noted() / f"{self.number}").open("a", encoding="ascii") as file:
+            file.write(f"{key}\n")
+
+
+def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
+    shown = [", ".join(map(str, each)) if isinstance(each, list) else str(each) for each in (mine, theirs)]
+    if name == "shards":
+        shown = [f"{total} shards in all" for total in shown]
+    else:
+        shown[0] = f"{name} {shown[0]}"
+    return f"{shard} has {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
+
+
+def _write_first(path: Path, content: bytes) -> None:
+    """Write a file as a whole, unless it is there: of several commands one is the first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
+    draft.write_bytes(content)
+    try:
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def _noted() -> Path:
+    """A file for each shard with the keys of the blocks that it keeps."""
+    return home() / "shards"
+
+
+def _manifest() -> Path:
+    return home() / "shards.json"

@@ -1,0 +1,101 @@
+"""Runs of the ledger opened beside the data they were made on, one task in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from r2med.data.dataset import Dataset, Generation
+from r2med.data.loader import load
+from r2med.data.run import Run
+from r2med.measure.metrics import Measure
+from r2med.measure.score import positive, score
+from r2med.pipeline.named_runs import share
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import Shared, check_data
+
+
+def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | None = None) -> dict[str, float]:
+    """A run by a measure, query by query; what it was not measured by yet is computed from its ranked lists."""
+    known = ledger.scores(entry).get(measure)
+    if known is None:
+        judged = load(entry.task) if dataset is None else dataset
+        check_data(entry, judged)
+        known = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+    return dict(zip(entry.queries, known.tolist(), strict=True))
+
+
+TOP = 10
+"""A document counts as found when it is among so many."""
+HEADLINE = Measure("nDCG", 10)
+
+
+def deep_cutoff(documents: int) -> int:
+    """How deep a document may stand and still count as reached: 100, or a fifth of a collection that is small.
+
+    Among the first 100 of 64 documents there is everything, which would say nothing.
+
+    >>> deep_cutoff(57_359), deep_cutoff(300), deep_cutoff(64), deep_cutoff(3)
+    (100, 60, 12, 10)
+    """
+    return max(TOP, min(100, documents // 5))
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run with its data, its scores by query and what was generated."""
+
+    entry: Entry
+    dataset: Dataset
+    run: Run
+    values: Mapping[str, float]
+    """The measure that was asked for, by query."""
+    generations: Mapping[str, Sequence[Generation]]
+
+    @property
+    def system(self) -> str:
+        """The name of the system: its spec, and what tells it from others of that spec."""
+        return self.entry.name
+
+    @property
+    def incomplete(self) -> Mapping[str, str]:
+        """Queries for which a stage did not do what it should have, and why."""
+        return self.entry.incomplete
+
+    @cached_property
+    def positives(self) -> Mapping[str, Mapping[str, int]]:
+        """The relevant documents of every query that has any."""
+        return positive(self.dataset.gold.qrels)
+
+    @property
+    def deep(self) -> int:
+        """The deep cutoff of this task."""
+        return deep_cutoff(len(self.dataset.collection.documents))
+
+    def found(self, query: str, depth: int) -> Sequence[str]:
+        """The first documents of a query's list; none for a query that the run lacks."""
+        return self.run[query].documents[:depth] if query in self.run else ()
+
+
+def load_runs(
+    ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE
+) -> Iterator[tuple[LoadedRun, ...]]:
+    """For each task that all the named systems were run on, their runs, in the order of the names.
+
+    Names are those of `selection.select`. Tasks of one group only, and only runs made on the data as it is now.
+    """
+    yield from open_shared(ledger, share(ledger, names, tasks), measure)
+
+
+def open_shared(ledger: Ledger, shared: Shared, measure: Measure = HEADLINE) -> Iterator[tuple[LoadedRun, ...]]:
+    """The same for systems that were chosen already."""
+    for task in shared.tasks:
+        dataset = load(task)
+        yield tuple(_open(ledger, entry, dataset, measure) for entry in shared.on(task))
+
+
+def _open(ledger: Ledger, entry: Entry, dataset: Dataset, measure: Measure) -> LoadedRun:
+    check_data(entry, dataset)
+    values = query_values(ledger, entry, str(measure), dataset)
+    return LoadedRun(entry, dataset, ledger.run(entry), values, ledger.generations(entry))

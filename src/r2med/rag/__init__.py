@@ -1,1 +1,0 @@
-"""Does retrieval change the answer? One model, one prompt, the same questions with and without passages."""

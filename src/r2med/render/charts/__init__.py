@@ -1,0 +1,1 @@
+"""Charts: their descriptions, their layout, and how they are drawn."""

@@ -1,0 +1,126 @@
+"""The scales of all charts, on pages and on paper: where a figure lies, and the one rule for ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Corner(NamedTuple):
+    """On which side of its mark a number stands: 1 right of it and above it, -1 left of it and below it."""
+
+    x: int
+    y: int
+
+
+CORNERS = (Corner(1, 1), Corner(1, -1), Corner(-1, 1), Corner(-1, -1))
+_WIDE, _HIGH, _AWAY = 15.0, 12.0, 12.0
+"""The room of a number of two digits, and how far its middle is from that of its mark."""
+
+
+def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
+    """For the number of each mark the first corner that nothing else is in the way of; `y` grows upwards.
+
+    >>> number_corners([(50, 50), (51, 49), (200, 50)])
+    [Corner(x=1, y=1), Corner(x=1, y=-1), Corner(x=1, y=1)]
+    """
+    found: list[Corner] = []
+    taken = list(marks)
+    for x, y in marks:
+        places = {corner: (x + _AWAY * corner.x, y + 0.6 * _AWAY * corner.y) for corner in CORNERS}
+        others = [place for place in taken if place != (x, y)]
+        best = min(CORNERS, key=lambda corner: _in_the_way(places[corner], others))
+        found.append(best)
+        taken.append(places[best])
+    return found
+
+
+def _in_the_way(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> int:
+    """How many of some marks and numbers a number at a place would lie on."""
+    return sum(abs(place[0] - x) < _WIDE and abs(place[1] - y) < _HIGH for x, y in others)
+
+
+def legend_columns(names: Sequence[str], characters: int = 88, handle: int = 9) -> int:
+    """Into how many columns of a legend some names go side by side, with as few rows as there is room for.
+
+    >>> legend_columns(["bm25", "wordllama", "replay >> bm25"]), legend_columns(["x" * 50] * 3)
+    (3, 1)
+    """
+    for rows in range(1, len(names)):
+        columns = [names[start : start + rows] for start in range(0, len(names), rows)]
+        if sum(handle + max(map(len, column)) for column in columns) <= characters:
+            return len(columns)
+    return 1
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From figures to places on a line.
+
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    """
+
+    low: float
+    high: float
+    start: float = 0.0
+    end: float = 1.0
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Where a figure lies; what is beyond the ends lies at them."""
+        low, high, here = self.low, self.high, min(max(value, self.low), self.high)
+        if self.logarithmic:
+            low, high, here = math.log10(low), math.log10(high), math.log10(here)
+        share = (here - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round figures between the ends, five or so.
+
+        >>> Scale(0, 42).ticks()
+        [0.0, 10.0, 20.0, 30.0, 40.0]
+        >>> Scale(0.02, 30, logarithmic=True).ticks()
+        [0.1, 1.0, 10.0]
+        >>> Scale(0.8, 12, logarithmic=True).ticks()
+        [1.0, 2.0, 5.0, 10.0]
+        """
+        if self.logarithmic:
+            return self._powers()
+        step = _step((self.high - self.low) / 6.5)
+        first = math.ceil(self.low / step - 1e-9)
+        return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+    def _powers(self) -> list[float]:
+        """Powers of ten, and 2 and 5 times them where there is room."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
+        found = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        return [tick for tick in found if self.low <= tick <= self.high]
+
+
+def _step(least: float) -> float:
+    """A round distance of at least so much."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
+
+
+def tick_text(tick: float) -> str:
+    """A tick's figure.
+
+    >>> tick_text(-30.0), tick_text(2.5)
+    ('\u221230', '2.5')
+    """
+    return f"{tick:g}".replace("-", "\N{MINUS SIGN}") if abs(tick) >= 1e-4 else f"{tick:g}"
+
+
+def span(values: Sequence[float], *, from_zero: bool = True) -> tuple[float, float]:
+    """The ends of a scale that holds some figures with a little room."""
+    low, high = (min(values, default=0.0), max(values, default=1.0))
+    # Figures closer together than this cannot be told apart, and their scale would have no round steps.
+    room = max(1e-6, 0.05 * (high - low or abs(high) or 1.0))
+    return (0.0 if from_zero and low >= 0 else low - room), high + room

@@ -1,0 +1,229 @@
+"""A board as a LaTeX table (booktabs): best bold, second underlined, significance marked, never wider than the text.
+
+Text in LaTeX: every sign as itself, written in ASCII, so that it is printed in any font encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from r2med.data.task_names import GROUP_TITLES
+from r2med.data.tasks import AVERAGE
+from r2med.render.scores.model import Board
+from r2med.render.scores.significance import BETTER, WORSE, about_marks
+from r2med.render.scores.table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
+from r2med.render.sections import _SIGNS, breakable, escaped, one_line, unprintable
+
+_MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
+_NONE = "--"
+_LETTER, _GAP = 4.5, 6.0
+"""What a letter and the space between columns take in points, in the size of the tables."""
+_UPRIGHT, _TURNED = 345.0, 550.0
+"""How wide a page of an article is for text, and how high."""
+_SMALLEST = 0.77
+"""A table that would have to be made smaller than this is turned."""
+_ROWS, _TURNED_ROWS = 42, 24
+"""How many rows fit a page beside the caption."""
+_NAME, _NARROWEST = 32, 66.0
+"""Longer names are broken, and how narrow their column can be made."""
+_SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
+"""How wide letters are: a table that goes on over pages cannot be made smaller as a whole."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a board stands on paper."""
+
+    name: float
+    """The width of the names in points; 0 where none is broken."""
+    turned: bool
+    long: bool
+    """Whether it goes on over pages."""
+    size: str = "footnotesize"
+    gap: float = _GAP
+
+    @property
+    def smaller(self) -> str:
+        """The size of intervals."""
+        return r"\scriptsize" if self.size == "footnotesize" else r"\tiny"
+
+    @property
+    def packages(self) -> str:
+        """What a document needs for it."""
+        if self.long:
+            return "booktabs,array,longtable" + ",pdflscape" * self.turned
+        return f"booktabs,array,{'rotating' if self.turned else 'graphicx'}"
+
+
+def latex(board: Board) -> str:
+    r"""The table, with the packages that it needs in a comment.
+
+    It is set in `\footnotesize` and made smaller where the text is narrower than it. One that would become too small to
+    read is turned, and one that is longer than a page goes on over several.
+    """
+    table = board_table(board, average="Avg.")
+    shape = _shape(table)
+    rows = [text for row in table.rows for text in _rows(table, row, shape)]
+    caption = [rf"\caption{{{_caption(table, shape)}}}", rf"\label{{tab:r2med-{board.group}-{_slug(board.measure)}}}"]
+    head = [r"\toprule", _joined(_headings(table)), r"\midrule"]
+    body = (_long if shape.long else _float)(shape, _columns(table, shape), caption, head, rows)
+    names = " ".join(row.name for row in table.rows)
+    comments = [f"{escaped(sign)} stands for {sign}, which the usual fonts lack" for sign in unprintable(names)]
+    comments += map(one_line, board.notes)
+    return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {each}" for each in comments)]) + "\n"
+
+
+def _float(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
+    name = "sidewaystable" if shape.turned else "table"
+    return [
+        rf"\begin{{{name}}}" + "[t]" * (not shape.turned),
+        r"\centering",
+        *caption,
+        r"\smallskip",
+        rf"\{shape.size}",
+        rf"\setlength{{\tabcolsep}}{{{shape.gap / 2:.2g}pt}}",
+        r"\sbox0{%",
+        rf"\begin{{tabular}}{{{columns}}}",
+        *head,
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}}%",
+        r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
+        rf"\end{{{name}}}",
+    ]
+
+
+def _long(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
+    around = "landscape" if shape.turned else "center"
+    return [
+        rf"\begin{{{around}}}",
+        rf"\{shape.size}",
+        rf"\setlength{{\tabcolsep}}{{{shape.gap / 2:.2g}pt}}",
+        r"\setlength{\LTcapwidth}{\linewidth}",
+        rf"\begin{{longtable}}{{{columns}}}",
+        *caption[:-1],
+        caption[-1] + r" \\",
+        *head,
+        r"\endfirsthead",
+        *head,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endfoot",
+        *rows,
+        r"\end{longtable}",
+        rf"\end{{{around}}}",
+    ]
+
+
+def _shape(table: BoardTable) -> _Shape:
+    """Chosen by about how wide the columns are: TeX alone knows it exactly."""
+    longest = max((_letters(row.label) for row in table.rows), default=0.0)
+    name = min(longest, _NAME * _LETTER)
+    height = len(table.rows) + sum(bool(row.line.intervals) for row in table.rows)
+    long = height > _ROWS
+    turned = (_rest(table, long) + name) * (1.0 if long else _SMALLEST) > _UPRIGHT
+    if not (long or (turned and height > _TURNED_ROWS)):
+        return _Shape(name if name < longest else 0.0, turned, long=False)
+    rest = _rest(table, long=True)
+    turned = rest + name > _UPRIGHT
+    rooms = {size: (_TURNED if turned else _UPRIGHT) / scale - rest for size, scale in _SIZES.items()}
+    size = next((size for size, room in rooms.items() if room >= min(name, _NARROWEST)), "tiny")
+    name, scale = min(name, max(rooms[size], _NARROWEST)), _SIZES[size]
+    return _Shape(name * scale if name < longest else 0.0, turned, True, size, _GAP * scale)
+
+
+def _rest(table: BoardTable, long: bool) -> float:
+    """What all but the names take."""
+    widths = [_GAP, *(_width(table, column, long) for column in table.columns)]
+    widths += [3 * _LETTER + _GAP] * table.has_ranks
+    if table.has_sources:
+        widths.append(max(_letters(", ".join(row.sources)) for row in table.rows) + _GAP)
+    for heading in table.cost_headings:
+        widths.append(max(_letters(text) for text in (heading, *(row.cost[heading] for row in table.rows))) + _GAP)
+    return sum(widths)
+
+
+def _width(table: BoardTable, column: str, long: bool) -> float:
+    cells = [table.headings[column], *(row.cells[column].text for row in table.rows)]
+    cells += [_range(row.cells[column], column, long) for row in table.rows]
+    return max(map(_letters, cells)) + _GAP
+
+
+def _range(cell: TableCell, column: str, long: bool) -> str:
+    """An interval; a table over several pages has those of the averages alone, or it would be too wide."""
+    return "" if long and column != AVERAGE else cell.interval
+
+
+def _letters(text: str) -> float:
+    return _LETTER * len(text)
+
+
+def _columns(table: BoardTable, shape: _Shape) -> str:
+    name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
+    figures = len(table.columns) + len(table.cost_headings)
+    return "r" * table.has_ranks + name + "l" * table.has_sources + "r" * figures
+
+
+def _headings(table: BoardTable) -> list[str]:
+    cost = [name.capitalize() if name.isalpha() else name for name in table.cost_headings]
+    heads = [r"\#"] * table.has_ranks + ["System"] + ["Source"] * table.has_sources
+    return [*heads, *map(escaped, table.headings.values()), *map(escaped, cost)]
+
+
+def _caption(table: BoardTable, shape: _Shape) -> str:
+    """What the table shows, and what each sign in it means."""
+    board = table.board
+    parts = [rf"{escaped(board.measure)} $\times$ 100, {escaped(GROUP_TITLES[board.group])}"]
+    parts.append("Best in bold, second underlined")
+    parts += ["Own runs in italics"] * any(row.own_among_others for row in table.rows)
+    below = "averages" if shape.long else "figures"
+    parts += [rf"Below the {below} 95\% intervals (bootstrap over queries)"] * table.has_intervals
+    parts += map(escaped, table.legend)
+    return ". ".join([*parts, *([breakable(about_marks(board.baseline))] if board.baseline else [])]) + "."
+
+
+def _slug(text: str) -> str:
+    return "".join(sign for sign in text.lower() if sign.isascii() and sign.isalnum())
+
+
+def _rows(table: BoardTable, row: TableRow, shape: _Shape) -> list[str]:
+    """The row of a system, and its intervals below."""
+    cells = [row.rank or _NONE] * table.has_ranks
+    name = breakable(row.label) if shape.name else escaped(row.label)
+    cells.append(rf"\textit{{{name}}}" if row.own_among_others else name)
+    cells += [escaped(", ".join(row.sources))] * table.has_sources
+    before = len(cells)
+    cells += map(_number, row.cells.values())
+    cost = [row.cost[heading] for heading in table.cost_headings]
+    cells += [_NONE if cell == NONE else escaped(cell) for cell in cost]
+    if not row.line.intervals:
+        return [_joined(cells)]
+    ranges = [_range(cell, column, shape.long).replace("-", "--") for column, cell in row.cells.items()]
+    below = [*[""] * before, *(rf"{{{shape.smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
+    return [_joined(cells) + "*", _joined(below) + "[2pt]"]
+
+
+def _joined(cells: Sequence[str]) -> str:
+    """A row; one that began with a star or a bracket would be taken for an option of the row above."""
+    return "{}" * cells[0].startswith(("*", "[")) + " & ".join(cells) + r" \\"
+
+
+def _number(cell: TableCell) -> str:
+    """A figure; what stands behind its digits takes no room, so that these stay below each other."""
+    if cell.text == NONE:
+        return _NONE
+    if cell.other_data:
+        return cell.digits + r"\rlap{$^\circ$}"
+    if cell.brackets:
+        return f"({cell.digits}" + r"\rlap{)}"
+    shown = {BEST: rf"\textbf{{{cell.digits}}}", SECOND: rf"\underline{{{cell.digits}}}"}.get(cell.place, cell.digits)
+    marks = "".join(_MARKS.get(mark, "") for mark in cell.mark)
+    return rf"{shown}\rlap{{{marks}}}" if marks else shown
+
+
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon phi"
+    " chi psi omega"
+)
+_SIGNS |= {chr(ord("α") + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}

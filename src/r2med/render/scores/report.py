@@ -1,0 +1,358 @@
+"""Rows of one's own: the current run of each system on each task of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from html import escape
+from io import StringIO
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from r2med.answers.report import RagReport
+from r2med.answers.tables import show_rag
+from r2med.comparison.study import Comparison
+from r2med.comparison.tables import comparison_sections
+from r2med.data.task_names import GROUP_NOTES
+from r2med.diagnosis.causes import Diagnosis
+from r2med.diagnosis.tables import show_causes
+from r2med.errors import R2medError, SpecError
+from r2med.formatting import counted, dollars_text
+from r2med.pipeline.spec import Call, Chain, Value, parse
+from r2med.render.html import environment
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts
+from r2med.render.scores.significance import Sample, about_marks, intervals, significance
+from r2med.render.scores.table import board_table
+from r2med.render.scores.text import FORMATS, show_board, show_table
+from r2med.render.sections import show_sections
+from r2med.render.table import say, written_to
+from r2med.runs.record import RunRecord, StageRecord
+from r2med.runs.report import Report, Result, failure_lines
+from r2med.runs.usage import Spending
+from r2med.tuning.study import Tuned
+from r2med.tuning.tables import show_tuned
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from r2med.runs.viewable import Viewable
+
+_AGENTS = ("search-o1", "search-r1")
+_ASKING = ("answer-agreement", "confidence")
+"""Signals that ask a language model."""
+_FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
+
+
+def mean_recall_lost(records: Sequence[RunRecord]) -> float | None:
+    """What approximate searches lost of the exact lists, on the average over tasks; None where all were exact."""
+    lost = [record.recall_lost for record in records if record.recall_lost is not None]
+    return sum(lost) / len(lost) if lost else None
+
+
+def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemParts:
+    """What a system is made of, from the stages that its record names.
+
+    >>> parts_of([StageRecord("hyde(gpt-4o)", "expander"), StageRecord("bm25", "retriever")])
+    SystemParts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
+    """
+    calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
+    for stage in stages:
+        calls.setdefault(stage.kind, []).append(_call(stage.spec))
+    asking = [
+        *calls["expander"],
+        *calls["reranker"],
+        *(call for call in calls.get("signal", ()) if call.name in _ASKING),
+    ]
+    llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
+    return SystemParts(
+        "oracle" if oracle else _kind(calls, llms),
+        tuple(dict.fromkeys(call.name for call in calls["retriever"])),
+        llms,
+        tuple(dict.fromkeys(call.name for call in calls["reranker"])),
+    )
+
+
+def _call(spec: str) -> Call:
+    try:
+        return parse(spec).calls[0]
+    except SpecError:
+        # What a submission calls a stage need not be a spec.
+        return Call(spec)
+
+
+def _llm(call: Call) -> str:
+    """The language model of a stage: its `llm`, or the first thing it is told where that is how models are named."""
+    named = dict(call.options).get("llm")
+    first: Value = call.args[0] if call.args and call.name != "replay" else ""
+    return str(named or first) if not isinstance(named or first, Call | Chain | tuple) else ""
+
+
+def _kind(calls: Mapping[str, Sequence[Call]], llms: Sequence[str]) -> str:
+    if calls["reranker"]:
+        return "reranker"
+    methods = {call.name for call in calls["expander"]}
+    methods |= {str(dict(call.options).get("method", "")) for call in calls["expander"]}
+    if methods.intersection(_AGENTS):
+        return "agent"
+    if calls["expander"]:
+        return "reasoning" if any(map(_reasons, llms)) else "gar"
+    return "fusion" if any(call.name in _FUSIONS for call in calls["retriever"]) else "base"
+
+
+@cache
+def _reasons(llm: str) -> bool:
+    from r2med.llm.cards import find_model  # with the client of models, which few boards need
+
+    try:
+        return find_model(llm).reasoning
+    except R2medError:
+        # A published name, or a model whose card is gone.
+        return False
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the boards of an evaluation show beside the means."""
+
+    intervals: bool = False
+    cost: bool = False
+    baseline: str = ""
+    """The system that marks of significance are against."""
+
+
+def boards_from_report(report: Report, measures: Sequence[str] = (), shown: Shown | None = None) -> list[Board]:
+    """A board for each group and measure, the headline alone when no measure is named."""
+    wanted = list(measures) or report.measures[:1]
+    boards = [_board(report, group, measure, shown or Shown()) for group in report.groups for measure in wanted]
+    return [board for board in boards if board.lines]
+
+
+def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
+    tasks = report.tasks(group)
+    found = {
+        system: [result for task in tasks if (result := report.result(system, task)) is not None]
+        for system in report.systems
+    }
+    averages = {system: report.average(system, group, measure) for system in found}
+    samples = {
+        system: {result.task: _sample(result, measure) for result in results}
+        for system, results in found.items()
+        if averages[system] is not None
+    }
+    ranges = intervals(samples) if shown.intervals else {}
+    marks = significance(samples, shown.baseline) if shown.baseline else {}
+    lines = [
+        Line(
+            replace(_report_row(system, results, measure), system=report.specs.get(system, system)),
+            averages[system],
+            intervals=ranges.get(system, {}),
+            marks=marks.get(system, {}),
+        )
+        for system, results in found.items()
+        if results
+    ]
+    return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), 0, shown.cost, shown.baseline)
+
+
+def _sample(result: Result, measure: str) -> Sample:
+    return Sample(result.query_ids, result.scores[measure], result.record.data.fingerprint or "")
+
+
+def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRow:
+    oracle = any(result.oracle for result in results)
+    return BoardRow(
+        name=system,
+        sources=(OWN,),
+        values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
+        parts=parts_of(results[0].record.stages or (), oracle=oracle),
+        oracle=oracle,
+        incomplete=sum(len(result.incomplete) for result in results),
+        runs={result.task: result.run_id for result in results if result.run_id},
+        cost=reduce(add, [result.cost for result in results]),
+        recall_lost=mean_recall_lost([result.record for result in results]),
+    )
+
+
+def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
+    notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
+    if any(line.row.recall_lost is not None for line in lines):
+        notes.append(RECALL_LOST)
+    notes += failure_lines(report.failures, report.names)
+    notes += [about_marks(shown.baseline)] if shown.baseline else []
+    return [*notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+
+
+def show_report(report: Report, console: Console, measures: Sequence[str] = (), shown: Shown | None = None) -> None:
+    """Print one table a group and measure, then what a reader must know about them."""
+    for group in report.groups:
+        boards = [board for board in boards_from_report(report, measures, shown) if board.group == group]
+        for board in boards:
+            show_table(board_table(board), console)
+        if boards and group in GROUP_NOTES:
+            console.print(GROUP_NOTES[group], style="dim")
+    _footnotes(report, console)
+
+
+def as_text(report: Report) -> str:
+    """The tables of an evaluation as plain text."""
+    buffer = StringIO()
+    show_report(report, written_to(buffer), report.headline)
+    return buffer.getvalue().rstrip()
+
+
+def _footnotes(report: Report, console: Console) -> None:
+    for system in report.systems:
+        lost = [result for result in report.results if result.system == system and result.incomplete]
+        reasons = [reason for result in lost for reason in result.incomplete.values()]
+        if reasons:
+            say(console, f"* {system}: {_incomplete(reasons)}")
+    if any(result.record.recall_lost is not None for result in report.results):
+        say(console, RECALL_LOST)
+    for system in report.systems:
+        times = [result.record.latency for result in report.results if result.system == system]
+        if known := [each for each in times if each is not None]:
+            say(console, f"{system}: {_latency(known)}", "dim")
+        made = [result.record for result in report.results if result.system == system and not result.cached]
+        if line := _forecast_error(made):
+            say(console, f"{system}: {line}", "dim")
+        if line := _failed_attempts([result.record for result in report.results if result.system == system]):
+            say(console, f"{system}: {line}")
+    warnings: dict[str, list[str]] = {}
+    for result in report.results:
+        for sentence in result.warnings:
+            warnings.setdefault(f"{report.names[result.task]}: {sentence}", []).append(result.system)
+    for sentence, systems in warnings.items():
+        whose = "" if set(systems) == set(report.systems) else f" ({', '.join(dict.fromkeys(systems))})"
+        say(console, f"warning: {sentence}{whose}", "yellow")
+    for line in failure_lines(report.failures, report.names):
+        say(console, line, "red")
+
+
+def _incomplete(reasons: Sequence[str]) -> str:
+    """How many queries are incomplete, and why the first of them is.
+
+    >>> _incomplete(["not in exp.tsv"]), _incomplete(["empty answer", "timed out"])
+    ('1 query incomplete (not in exp.tsv)', '2 queries incomplete (empty answer, ...)')
+    """
+    more = ", ..." if len(set(reasons)) > 1 else ""
+    return f"{len(reasons)} {'query' if len(reasons) == 1 else 'queries'} incomplete ({reasons[0]}{more})"
+
+
+def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:
+    """The results of an evaluation in one of `FORMATS`, a table for each group and measure.
+
+    >>> import r2med
+    >>> print(format_report(r2med.evaluate("bm25", "sample/Biology"), "csv").partition(",incomplete")[0])
+    group,measure,rank,system,spec,sources,kind,sample/Biology,average
+    """
+    if name == "json":
+        return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"
+    return FORMATS[name](boards_from_report(report, measures, shown or Shown()))
+
+
+def _latency(times: Sequence[Mapping[str, float]]) -> str:
+    """How long an engine took, as a sentence for one task or several.
+
+    >>> _latency([{"p50": 0.0021, "p95": 0.05, "p99": 1.2}])
+    'a query took 2.1 ms (p50), 50 ms (p95), 1,200 ms (p99)'
+    """
+    slowest = max(times, key=lambda each: each["p50"])
+    said = ", ".join(f"{_milliseconds(slowest[name])} ({name})" for name in ("p50", "p95", "p99"))
+    return f"a query took {said}" + (f" on the slowest of {len(times)} tasks" if len(times) > 1 else "")
+
+
+def _failed_attempts(records: Sequence[RunRecord]) -> str:
+    """How many requests to engines came to nothing, those that were made good for too; empty where none did.
+
+    >>> _failed_attempts([RunRecord(notes={"mine": {"errors": 0, "timeouts": 2}})])
+    'failed attempts: 0, time-outs: 2'
+    """
+    counts = [record.failed_attempts or {} for record in records]
+    errors, late = (sum(each.get(name, 0) for each in counts) for name in ("errors", "timeouts"))
+    return f"failed attempts: {errors:,}, time-outs: {late:,}" if errors + late else ""
+
+
+def _forecast_error(records: Sequence[RunRecord]) -> str:
+    """What was foreseen of servers' bills and what they came to; empty where that cannot be told.
+
+    >>> from r2med.runs.usage import Account, StepRecord
+    >>> step = StepRecord("hyde(m)", account=Account(9, prompt_tokens=900, cost=0.5), foreseen=Spending(9, 600, 0.4))
+    >>> _forecast_error([RunRecord(work=(step,))])
+    'foreseen 9 requests, 600 tokens, $0.40; used 9 requests, 900 tokens (+50%), $0.50 (+25%)'
+    """
+    pairs = [record.foreseen_and_used for record in records]
+    known = [pair for pair in pairs if pair is not None]
+    if not known:
+        return ""
+    foreseen, used = (reduce(Spending.plus, column) for column in zip(*known, strict=True))
+
+    def said(spent: Spending, before: Spending | None = None) -> str:
+        tokens_before, dollars_before = (None, None) if before is None else (before.tokens, before.dollars)
+        tokens = f", {spent.tokens:,} tokens{_off(spent.tokens, tokens_before)}" if spent.tokens else ""
+        price = "?" if spent.dollars is None else f"${dollars_text(spent.dollars)}"
+        return f"{counted(spent.requests, 'request')}{tokens}, {price}{_off(spent.dollars, dollars_before)}"
+
+    return f"foreseen {said(foreseen)}; used {said(used, foreseen)}"
+
+
+def _off(value: float | None, before: float | None) -> str:
+    """How far a figure is from the one foreseen."""
+    return f" ({value / before - 1:+.0%})" if value is not None and before else ""
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
+
+
+def board_text(board: Board) -> str:
+    """A board as plain text."""
+    return _printed(show_board, board)
+
+
+def board_html(board: Board) -> str:
+    """A board as a table of HTML with its notes."""
+    table = board_table(board)
+    return environment().get_template("render/notebook.html").render(tables=[table], notes=table.notes)
+
+
+def report_html(report: Report) -> str:
+    """The tables of an evaluation as HTML, then what failed."""
+    tables = [board_table(board) for board in boards_from_report(report, report.headline)]
+    notes = dict.fromkeys(note for table in tables for note in table.notes)
+    return (
+        environment()
+        .get_template("render/notebook.html")
+        .render(tables=tables, notes=[*notes, *failure_lines(report.failures)])
+    )
+
+
+def _printed(show: Callable[[Any, Console], None], value: Any) -> str:
+    """Return what a function prints, as plain text."""
+    buffer = StringIO()
+    show(value, written_to(buffer))
+    return buffer.getvalue().rstrip()
+
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    Report: as_text,
+    Board: board_text,
+    Comparison: lambda pair: _printed(show_sections, comparison_sections([pair], pair.measure)),
+    Diagnosis: lambda causes: _printed(show_causes, [causes]),
+    RagReport: lambda report: _printed(show_rag, report),
+    Tuned: lambda tuned: _printed(show_tuned, tuned),
+}
+_PAGES: Mapping[type, Callable[[Any], str]] = {Report: report_html, Board: board_html}
+
+
+def as_plain_text(value: Viewable) -> str:
+    """Return a result as it prints."""
+    return _TEXTS.get(type(value), repr)(value)
+
+
+def as_html(value: Viewable) -> str:
+    """Return a result as a notebook shows it; one without tables of HTML as it prints."""
+    page = _PAGES.get(type(value))
+    return f"<pre>{escape(str(value))}</pre>" if page is None else page(value)

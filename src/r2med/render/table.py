@@ -1,0 +1,328 @@
+"""The one place that makes consoles: a user's text is shown as it is, never read as markup or emoji codes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from rich.cells import cell_len
+from rich.text import Span, Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE = 160
+"""Columns of what is drawn across (rules, pages of cases) where nothing says how wide the reader is."""
+
+
+def output() -> Console:
+    """The console for results. In a pipe or a file nothing is wrapped, unless COLUMNS asks for a width."""
+    return _make(wraps=sys.stdout.isatty() or "COLUMNS" in os.environ)
+
+
+def messages() -> Console:
+    """The console for progress and remarks, apart from the results."""
+    return _make(wraps=sys.stderr.isatty(), stderr=True)
+
+
+def written_to(stream: IO[str], width: int | None = None, *, styled: bool = False) -> Console:
+    """A console that writes into a stream, without a width as into a pipe; `styled` writes colours too."""
+    return _make(wraps=width is not None, file=stream, width=width, force_terminal=styled or None)
+
+
+def _make(*, wraps: bool, width: int | None = None, **settings: Any) -> Console:
+    from rich.console import Console
+
+    return Console(
+        highlight=False,
+        emoji=False,
+        markup=False,
+        width=width if wraps else _PIPE,
+        soft_wrap=not wraps,
+        **settings,
+    )
+
+
+def room(console: Console) -> int | None:
+    """How many columns a table may have; None where nothing is wrapped."""
+    return None if console.soft_wrap else console.width
+
+
+def say(console: Console, line: str, style: str = "") -> None:
+    """Print a message that must stay one line (`warning: ...`, `failed: ...`), however long it is."""
+    console.print(line, style=style, soft_wrap=True)
+
+
+class Column(NamedTuple):
+    """A column's heading and how its cells stand."""
+
+    heading: str
+    right: bool = False
+    folds: bool = False
+    """Whether its cells go over several lines where there is too little room."""
+    key: bool = False
+    """Whether it names the rows: it stands in every part of a table that is split."""
+    short: str = ""
+    """The heading where there is little room."""
+
+
+class Figure(NamedTuple):
+    """A number with fewer digits for where there is little room."""
+
+    wide: str
+    narrow: str
+    style: str = ""
+
+
+Cell: TypeAlias = "str | Figure | Text"
+"""What stands in a table: plain text, a number of two lengths, or a text with styles."""
+
+
+class _Row(NamedTuple):
+    cells: tuple[Cell, ...]
+    style: str = ""
+
+
+class _Form(NamedTuple):
+    """One way to lay a table out."""
+
+    short: bool = True
+    """Headings short, and broken at spaces."""
+    narrow: bool = False
+    """Figures with fewer digits."""
+    least: int = 12
+    """How narrow a column may become that folds."""
+
+
+_NATURAL = _Form(short=False, least=1_000)
+_FORMS = (_NATURAL, _Form(least=24), _Form(narrow=True, least=24), _Form(narrow=True))
+"""Ways to lay a table out, the roomiest first."""
+_BLOCKS = (_Form(least=24), _Form(), _Form(narrow=True))
+"""Ways to lay out the parts of a table that is split."""
+_HEADING = 12
+"""A word of a heading is not broken below this."""
+_SIGN = re.compile(r"[\s/,;:@_+-]+")
+"""What a name may be broken behind."""
+_SPACE = re.compile(r"\s+")
+"""What it is rather broken behind."""
+
+
+def key(heading: str) -> Column:
+    """The column that names the rows."""
+    return Column(heading, folds=True, key=True)
+
+
+def numbers(*headings: str) -> list[Column]:
+    """Columns of figures."""
+    return [Column(heading, right=True) for heading in headings]
+
+
+def percent(value: float | None, style: str = "", sign: str = "") -> Figure:
+    """A share times 100 with two digits, one where there is little room; a dash for what is not there.
+
+    >>> percent(0.37156), percent(None).wide
+    (Figure(wide='37.16', narrow='37.2', style=''), '-')
+    """
+    if value is None:
+        return Figure("-", "-", style)
+    return Figure(f"{100 * value:{sign}z.2f}", f"{100 * value:{sign}z.1f}", style)
+
+
+class Table:
+    """Rows under headings, printed as wide as the console has room for."""
+
+    def __init__(self, *columns: Column) -> None:
+        self._columns = (
+            columns if any(column.key for column in columns) else (columns[0]._replace(key=True), *columns[1:])
+        )
+        self._rows: list[_Row] = []
+        self._rules: set[int] = set()
+
+    def add(self, *cells: Cell, style: str = "") -> None:
+        """Add a row."""
+        self._rows.append(_Row(cells, style))
+
+    def rule(self) -> None:
+        """Draw a line below the rows so far."""
+        self._rules.add(len(self._rows))
+
+    def show(self, console: Console) -> None:
+        """Print the table."""
+        console.print(self.laid_out(room(console)), soft_wrap=True)
+
+    def laid_out(self, width: int | None) -> Text:
+        """The whole table as one text, at most so many columns wide if that can be."""
+        text = Text("\n", no_wrap=True, overflow="ignore", end="")
+        for number, (places, widths, form) in enumerate(self._blocks(width)):
+            text.append("\n" * bool(number))
+            self._write(text, places, widths, form)
+        return text
+
+    def _blocks(self, width: int | None) -> Iterator[tuple[Sequence[int], Sequence[int], _Form]]:
+        """The columns of each part of the table, their widths and how they are written."""
+        everything = range(len(self._columns))
+        if width is None:
+            yield everything, self._widths(_NATURAL), _NATURAL
+            return
+        for form in _FORMS:
+            widths = self._shrunk(self._widths(form), everything, width, form)
+            if _total(widths) <= width:
+                yield everything, widths, form
+                return
+        yield from self._split(width)
+
+    def _split(self, width: int) -> Iterator[tuple[Sequence[int], Sequence[int], _Form]]:
+        keys = [place for place, column in enumerate(self._columns) if column.key]
+        others = [place for place, column in enumerate(self._columns) if not column.key]
+        for form in _BLOCKS:
+            widths = self._widths(form)
+            widest = max((widths[place] for place in others if not self._columns[place].folds), default=form.least)
+            for place, narrowed in zip(
+                keys, self._shrunk(widths, keys, width - max(widest + 2, width // 2), form), strict=True
+            ):
+                widths[place] = narrowed
+            if _total([widths[place] for place in keys]) + widest + 2 <= width:
+                break
+        for block in self._packed(keys, others, widths, width):
+            yield block, self._shrunk(widths, block, width, _BLOCKS[-1]), form
+
+    def _packed(
+        self, keys: Sequence[int], others: Sequence[int], widths: Sequence[int], width: int
+    ) -> Iterator[list[int]]:
+        """The columns of each part, as many as go beside the names."""
+        names = _total([widths[place] for place in keys])
+        block: list[int] = []
+        for place in others:
+            if block and names + _total([widths[other] for other in (*block, place)]) > width:
+                yield [*keys, *block]
+                block = []
+            block.append(place)
+        yield [*keys, *block]
+
+    def _widths(self, form: _Form) -> list[int]:
+        """How wide the columns would like to be."""
+        cells = ([_width(row.cells[place], form) for row in self._rows] for place in range(len(self._columns)))
+        return [
+            max([_heading_width(column, form), *several]) for column, several in zip(self._columns, cells, strict=True)
+        ]
+
+    def _shrunk(self, widths: Sequence[int], places: Sequence[int], width: int, form: _Form) -> list[int]:
+        """The widths of some columns, those that fold narrowed as far as needed and allowed, the widest first."""
+        found = {place: widths[place] for place in places}
+        beyond = _total(list(found.values())) - width
+        folding = [place for place in places if self._columns[place].folds]
+        while beyond > 0 and folding:
+            place = max(folding, key=lambda place: found[place])
+            least = max(min(form.least, widths[place]), _heading_width(self._columns[place], form))
+            if found[place] <= least:
+                folding.remove(place)
+                continue
+            others = max((found[other] for other in folding if other != place), default=0)
+            step = min(beyond, found[place] - max(least, min(others, found[place] - 1)))
+            found[place] -= step
+            beyond -= step
+        return list(found.values())
+
+    def _write(self, text: Text, places: Sequence[int], widths: Sequence[int], form: _Form) -> None:
+        columns = [self._columns[place] for place in places]
+        for line in _head_lines(columns, widths, form):
+            _add(text, columns, line, widths, "bold")
+        rule = f" {'─' * (_total(widths) - 2)}\n"
+        text.append(rule)
+        for number, row in enumerate(self._rows):
+            if number in self._rules:
+                text.append(rule)
+            cells = [_text(row.cells[place], form) for place in places]
+            for line in _lines(cells, widths) if any(cell.plain for cell in cells) else ():
+                _add(text, columns, line, widths, row.style)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * len(widths)
+
+
+def _width(cell: Cell, form: _Form) -> int:
+    if isinstance(cell, Figure):
+        return cell_len(cell.narrow if form.narrow else cell.wide)
+    return cell_len(cell if isinstance(cell, str) else cell.plain)
+
+
+def _text(cell: Cell, form: _Form) -> Text:
+    if isinstance(cell, Figure):
+        return Text(cell.narrow if form.narrow else cell.wide, cell.style)
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def _heading_width(column: Column, form: _Form) -> int:
+    if not form.short:
+        return cell_len(column.heading)
+    words = (column.short or column.heading).split()
+    return max((cell_len(word) if len(word) <= _HEADING else _HEADING for word in words), default=0)
+
+
+def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -> list[list[Text]]:
+    """The headings as the lines they take, on the line of figures where they are short."""
+    heads = [Text(column.short or column.heading if form.short else column.heading) for column in columns]
+    folded = [_folded(head, width) for head, width in zip(heads, widths, strict=True)]
+    most = max(map(len, folded))
+    return [list(line) for line in zip(*([Text()] * (most - len(parts)) + parts for parts in folded), strict=True)]
+
+
+def _lines(cells: Sequence[Text], widths: Sequence[int]) -> list[list[Text]]:
+    """A row as the lines it takes."""
+    if all(cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
+        return [list(cells)]
+    folded = [_folded(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    most = max(map(len, folded))
+    return [list(line) for line in zip(*(parts + [Text()] * (most - len(parts)) for parts in folded), strict=True)]
+
+
+def _folded(cell: Text, width: int) -> list[Text]:
+    """A text over several lines, broken behind signs where it has some."""
+    if cell.cell_len <= width:
+        return [cell]
+    return [_stripped(part) for part in cell.divide(_breaks(cell.plain, width))]
+
+
+def _stripped(part: Text) -> Text:
+    part.rstrip()
+    return part[len(part.plain) - len(part.plain.lstrip()) :]
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where lines of so many columns end: behind the last space of each, or the last sign, or within a word.
+
+    >>> _breaks("sample/Medical-Sciences", 12)
+    [7, 15]
+    """
+    found: list[int] = []
+    start, used = 0, 0
+    for place, sign in enumerate(text):
+        used += cell_len(sign)
+        if used > width and not (sign == " " and used == width + 1):
+            ends = [match.end() for signs in (_SIGN, _SPACE) for match in signs.finditer(text, start, place)]
+            start = ends[-1] if ends else place
+            found.append(start)
+            used = cell_len(text[start : place + 1].lstrip())
+    return found
+
+
+def _add(table: Text, columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int], style: str) -> None:
+    """A line of cells at the end of a table, put together at once: appending each by itself takes twice as long."""
+    pieces: list[str] = []
+    spans = [Span(0, sum(widths) + 2 * len(widths), style)] if style else []
+    place = 0
+    for column, cell, width in zip(columns, cells, widths, strict=True):
+        plain, blank = cell.plain, " " * (width - cell.cell_len)
+        before, behind = (f" {blank}", " ") if column.right else (" ", f"{blank} ")
+        start = place + len(before)
+        pieces += (before, plain, behind)
+        place = start + len(plain) + len(behind)
+        spans += [Span(start, start + len(plain), cell.style)] if cell.style else []
+        spans += [span.move(start) for span in cell.spans]
+    line = Text("".join(pieces), spans=spans)
+    line.rstrip()
+    table.append_text(line).append("\n")

@@ -1,0 +1,197 @@
+"""Rerankers of a server that speaks `/rerank`: the shape of Cohere, Jina, vLLM, llama.cpp and others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import SpecError
+from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
+from r2med.models.server import JsonServer, RequestFailed
+from r2med.models.templates import cut_words
+from r2med.pipeline.registry import spec_of
+from r2med.pipeline.stage import Context, Requirements, Reranker
+from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.cards import ApiCard, api_card, api_cards
+from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
+from r2med.runs.prices import prices
+from r2med.runs.usage import Account
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+    from r2med.pipeline.spec import Call
+
+_OWN_KEY = "R2MED_RERANK_KEY"
+_SAMPLED = 500
+"""From about how many documents a price is reckoned."""
+_CHARACTERS = 4
+"""Of a token, about."""
+
+
+def api_model(address: str) -> ApiCard:
+    """The model of a card's name or of `NAME@URL`. A key goes to the host that it belongs to and to no other.
+
+    >>> api_model("bge-reranker-v2-m3@http://localhost:8000/v1").key_env
+    'R2MED_RERANK_KEY'
+    """
+    name, mark, url = address.partition("@")
+    if not mark:
+        return api_card(address)
+    if not name:
+        raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
+    url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")
+    hosts = {urlsplit(card.url).hostname: card for card in api_cards().values()}
+    known = hosts.get(urlsplit(url).hostname)
+    if known is not None:
+        return ApiCard(address, name, url, known.key_env, known.needs_key, known.top, known.price, known.request_price)
+    return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
+
+
+class RerankServer(JsonServer[NDArray[np.float64]]):
+    """The connection to a reranking server."""
+
+    path = "rerank"
+    made = "scores"
+    retry_unreadable = False
+
+    def read(self, answer: Any, body: Mapping[str, Any]) -> NDArray[np.float64]:
+        """The scores in the order of the documents, whatever the order of the results."""
+        count = len(body["documents"])
+        rows = answer.get("results") or answer.get("data") or []
+        scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
+        if sorted(scores) != list(range(count)):
+            raise AttemptError(f"{self.url} sent {len(scores)} scores for {count} documents", retry=False)
+        return np.array([scores[place] for place in range(count)], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ApiRerank(Reranker):
+    """Rerank by a server's `/rerank`: a card's name (cohere, jina, voyage), or `NAME@http://host:port/v1`.
+
+    >>> str(ApiRerank("rerank-v3.5@https://api.cohere.com/v2", depth=50))
+    'api-rerank(rerank-v3.5@https://api.cohere.com/v2, depth=50)'
+    """
+
+    model: str
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents of a list are reranked."""
+    batch: int = 100
+    """How many documents are sent at a time."""
+    words: int = 0
+    """How many words of a document are sent, for servers that refuse long ones; 0 for all."""
+
+    def __post_init__(self) -> None:
+        check_depth("api-rerank", self.depth)
+        if self.batch < 1 or self.words < 0:
+            raise SpecError(f"api-rerank: batch must be positive and words not negative: {self.batch}, {self.words}")
+        # A wrong name is an error before anything runs.
+        api_model(self.model)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "api-rerank")
+
+    @cached_property
+    def card(self) -> ApiCard:
+        """The model and how it is reached."""
+        return api_model(self.model)
+
+    @property
+    def requirements(self) -> Requirements:
+        """The HTTP library, and the key where the host is known to want one."""
+        return Requirements(extra="api", key=self.card.key_env if self.card.needs_key else "")
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What scores depend on besides the two texts: the key under which they are kept."""
+        return {"model": self.card.id, "url": server_name(self.card.url), "backend": "api", "words": self.words}
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {"model": self.card.id, "url": self.card.url, "depth": self.depth, "words": self.words or "all"}
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most requests that this may take; which pairs are kept already shows only with the lists."""
+        texts, queries = collection.documents.texts, collection.queries.texts
+        depth = min(self.depth, len(texts))
+        requests = -(-depth // self.batch) * len(queries)
+        some = texts[:: max(1, len(texts) // _SAMPLED)]
+        size = sum(len(cut_words(text, self.words) if self.words else text) for text in some) / max(1, len(some))
+        asked = sum(map(len, queries)) / max(1, len(queries))
+        # The query is read with every document.
+        tokens = round(len(queries) * depth * (size + asked) / _CHARACTERS)
+        per_token, per_request = self._prices
+        cost = None if per_token is None else tokens * per_token / 1e6
+        cost = cost if per_request is None else requests * per_request / 1e3
+        return {"requests at most": requests, "tokens": tokens, "dollars": cost}
+
+    @property
+    def billed(self) -> bool:
+        """A server reranks."""
+        return True
+
+    @property
+    def _prices(self) -> tuple[float | None, float | None]:
+        """Of a million tokens and of a thousand requests: those of the user's files, or else of the card."""
+        stated, card = prices(), self.card
+        names = (card.id, urlsplit(card.url).netloc)
+        return stated.of_tokens(card.id, card.price), stated.of_requests(names, card.request_price)
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Ask for every query's scores, several queries at a time, and order the lists by them."""
+        shown = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(shown)
+        problems: dict[str, str] = {}
+        with ScoreStore(self.fingerprint()) as store:
+            known = store.find(wanted.digest for each in pairs for wanted in each)
+            if known_before := bool(known):
+                context.reuse("scores of pairs")
+            asked = [part for each in pairs for part in self._parts(each, known)]
+            if not asked:
+                context.book(Account(whole=False))
+            if asked:
+                server = RerankServer(
+                    self.card.id,
+                    self.card.url,
+                    self.card.key_env,
+                    RequestLimits.configured(),
+                    needs_key=self.card.needs_key,
+                )
+                with context.engine.progress(str(self), len(asked)) as bar:
+                    for place, scores in server.ask_each([self._body(part) for part in asked]):
+                        bar.advance()
+                        if isinstance(scores, RequestFailed):
+                            problems[asked[place][0].query] = str(scores)
+                            continue
+                        scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
+                        store.keep(list(scored), list(scored.values()))
+                        known |= scored
+                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
+        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
+        outcomes: list[Outcome] = []
+        for each, wanted in zip(shown, pairs, strict=True):
+            if each.query in problems:
+                outcomes.append(KeptOrder(problems[each.query]))
+            else:
+                outcomes.append(checked([known[pair.digest].score for pair in wanted], each))
+        return reranked(self, run, shown, outcomes, context)
+
+    def _parts(self, pairs: Sequence[WantedPair], known: Mapping[bytes, Scored]) -> Iterator[list[WantedPair]]:
+        """What is still to be asked about a query, in requests; a text is sent once."""
+        missing = list({wanted.digest: wanted for wanted in pairs if wanted.digest not in known}.values())
+        for start in range(0, len(missing), self.batch):
+            yield missing[start : start + self.batch]
+
+    def _body(self, part: Sequence[WantedPair]) -> dict[str, Any]:
+        texts = [wanted.pair.document for wanted in part]
+        if self.words:
+            texts = [cut_words(text, self.words) for text in texts]
+        return {"model": self.card.id, "query": part[0].pair.query, "documents": texts, self.card.top: len(texts)}

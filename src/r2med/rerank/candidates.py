@@ -1,0 +1,138 @@
+"""What every reranker does alike: take each list's first documents, and put the list together again.
+
+What lies below the depth keeps its order under what was reranked. Its scores are made for that: from the lowest new
+score they go down by one a document (by the smallest step there is where one is too little to be told apart), so that
+the one ranking rule keeps the order. A query whose new scores cannot be used keeps the list it had, with its scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Collection
+from r2med.data.run import Ranking, Run
+from r2med.errors import SpecError
+from r2med.lexical.ranking import Scores, as_float32
+from r2med.pipeline.stage import Context, Stage, note_incomplete
+
+_LOWEST = float(np.finfo(np.float32).min) / 2
+"""Below this there may be no room left for the tail of a list."""
+
+
+@dataclass(frozen=True)
+class CandidateList:
+    """The first documents of one query's list: what a reranker is shown."""
+
+    query: str
+    """The query's id."""
+    text: str
+    documents: Sequence[str]
+    """Their ids, best first."""
+    texts: Sequence[str]
+    scores: Scores
+    """Their scores so far."""
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+@dataclass(frozen=True)
+class KeptOrder:
+    """Why a query keeps the order it had."""
+
+    reason: str
+
+
+Outcome = Scores | KeptOrder
+"""New scores, one a candidate in the candidates' order, or why there are none."""
+
+
+def check_depth(name: str, depth: int) -> None:
+    """Refuse a depth that reranks nothing."""
+    if depth < 1:
+        raise SpecError(f"{name}: depth must be at least 1, not {depth}")
+
+
+def candidates(collection: Collection, run: Run, depth: int) -> list[CandidateList]:
+    """Each query's first `depth` documents with their texts, for every query that has any."""
+    found = []
+    for query, text in collection.queries:
+        ranking = run[query]
+        documents = ranking.documents[:depth]
+        if len(documents):
+            texts = [collection.documents.text(document) for document in documents]
+            found.append(CandidateList(query, text, documents, texts, ranking.scores[:depth]))
+    return found
+
+
+def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
+    """Scores as they came, unless there are too few or too many of them or one is no usable number.
+
+    >>> two = CandidateList("q", "why?", ["d1", "d2"], ["one", "two"], np.array([2.0, 1.0]))
+    >>> checked([0.5, float("nan")], two)
+    KeptOrder(reason='the score of d2 is nan')
+    """
+    try:
+        column = np.asarray(scores, dtype=None if isinstance(scores, np.ndarray) else np.float64)
+    except (TypeError, ValueError):
+        return KeptOrder("the scores are not numbers")
+    if column.ndim != 1 or len(column) != len(wanted):
+        count = len(column) if column.ndim == 1 else f"an array of shape {column.shape}"
+        return KeptOrder(f"{count} scores for {len(wanted)} documents")
+    if column.dtype not in (np.float32, np.float64):
+        column = column.astype(np.float64)
+    usable = np.isfinite(as_float32(column)) & (as_float32(column) > _LOWEST)
+    if not usable.all():
+        place = int((~usable).argmax())
+        return KeptOrder(f"the score of {wanted.documents[place]} is {column[place]}")
+    return column
+
+
+def in_order(order: Sequence[int], scores: Sequence[float] | Scores) -> NDArray[np.float64]:
+    """Scores by which the one rule ranks in exactly this order: nudged down where they would tie or disagree.
+
+    >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).round(3).tolist()
+    [7.0, 7.0, 3.0]
+    >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).argsort()[::-1].tolist()
+    [1, 0, 2]
+    """
+    made = np.empty(len(order), dtype=np.float64)
+    above = np.float32(np.inf)
+    for place in order:
+        value = float(scores[place])
+        if not np.float32(value) < above:
+            value = float(np.nextafter(above, np.float32(-np.inf)))
+        made[place], above = value, np.float32(value)
+    return made
+
+
+def reranked(
+    stage: Stage, run: Run, shown: Sequence[CandidateList], outcomes: Sequence[Outcome], context: Context
+) -> Run:
+    """The run with its candidates' new scores; what came to nothing is noted by query and keeps its order."""
+    lists: dict[str, tuple[Sequence[str], Scores]] = {
+        query: (ranking.documents, ranking.scores) for query, ranking in run
+    }
+    unusable: dict[str, str] = {}
+    for found, outcome in zip(shown, outcomes, strict=True):
+        if isinstance(outcome, KeptOrder):
+            unusable[found.query] = outcome.reason
+        else:
+            lists[found.query] = _with_tail(run[found.query], outcome)
+    note_incomplete(stage, unusable, len(shown), context)
+    return Run.from_lists(lists)
+
+
+def _with_tail(ranking: Ranking, scores: Scores) -> tuple[Sequence[str], Scores]:
+    """All documents of a list: the first with new scores, the others under them in the order they had."""
+    rest = len(ranking.documents) - len(scores)
+    tail = np.empty(rest, dtype=scores.dtype)
+    below = as_float32(scores).min()
+    for place in range(rest):
+        below = min(below - np.float32(1), np.nextafter(below, np.float32(-np.inf)))
+        tail[place] = below
+    return ranking.documents, np.concatenate((scores, tail))

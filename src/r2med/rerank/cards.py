@@ -1,0 +1,248 @@
+"""A card from a model's own files, for a cross-encoder that has none: `ce:ORG/NAME`, or a folder.
+
+Cards: everything that is to be known of a reranker, as data. The bundled ones, the user's own, and their checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from r2med.errors import R2medError, SpecError, suggest
+from r2med.models.cards import CardRegistry, Reader, is_text
+from r2med.models.source import ModelSource
+from r2med.models.templates import NO_PROMPT, Template
+from r2med.pipeline.registry import bind, named
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Reranker
+from r2med.pipeline.user_code import import_class, is_class
+from r2med.store.files import expanded
+
+PREFIX = "ce:"
+"""Before the name of a cross-encoder of the hub that has no card."""
+_CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
+
+
+def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
+    """The card of a folder or repository: what its files say, in the format of the card that it is `like`."""
+    adapter = source.read_json("adapter_config.json")
+    if adapter is not None:
+        return _adapter_card(source, name, adapter, like)
+    config = source.read_json("config.json")
+    if config is None:
+        raise R2medError(f"{source.name}: not a model (no config.json)")
+    if like:
+        return replace(card(like), name=name, id=source.name, revision=source.revision, adapter="", parameters=0)
+    architecture = _architecture(config)
+    if architecture.endswith(_LANGUAGE_MODEL):
+        raise R2medError(f"{source.name} is a language model: say which card's format it takes with like=NAME")
+    if not architecture.endswith(_CLASSIFIER):
+        raise R2medError(f"{source.name} is no cross-encoder: it is a {architecture or 'model of no known class'}")
+    return RerankerCard(name, source.name, source.revision, max_length=source.max_length())
+
+
+def _adapter_card(source: ModelSource, name: str, adapter: Mapping[str, Any], like: str) -> RerankerCard:
+    base = str(adapter.get("base_model_name_or_path") or "")
+    if not base:
+        raise R2medError(f"{source.name}: the adapter does not name its base model")
+    found = card(like) if like else RerankerCard(name, base)
+    return replace(
+        found,
+        name=name,
+        id=base,
+        revision="main",
+        adapter=source.name,
+        adapter_revision=source.revision,
+        parameters=0,
+    )
+
+
+def folder_is_reranker(folder: Path) -> bool:
+    """Whether a folder holds a classifier of texts, as far as its small files tell; an encoder does not."""
+    source = ModelSource(str(folder), place=folder)
+    adapter = source.read_json("adapter_config.json")
+    if adapter is not None:
+        return bool(adapter.get("task_type") == "SEQ_CLS")
+    return _architecture(source.read_json("config.json") or {}).endswith(_CLASSIFIER)
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    return str((config.get("architectures") or [""])[0])
+
+
+HEADS = ("auto", "one", "second", "margin")
+DTYPES = ("float32", "bfloat16", "float16")
+_GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in any useful time
+
+
+@dataclass(frozen=True)
+class RerankerCard:
+    """A model of pairs and how it is used. `cards.toml` says what each field means.
+
+    >>> card("bge-reranker").head, card("rankllama").query
+    ('one', 'query: {query}')
+    """
+
+    name: str
+    id: str
+    revision: str = "main"
+    adapter: str = ""
+    adapter_revision: str = "main"
+    query: str = "{query}"
+    document: str = "{document}"
+    pieces: tuple[str, ...] = ()
+    instruction: Template = NO_PROMPT
+    head: str = "auto"
+    answers: tuple[str, ...] = ()
+    max_length: int = 512
+    dtype: str = "float32"
+    remote_code: bool = False
+    parameters: float = 0
+    licence: str = ""
+    gated: bool = False
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("head", HEADS), ("dtype", DTYPES)):
+            if getattr(self, name) not in allowed:
+                raise SpecError(f"{self.name}: {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.max_length < 8:
+            raise SpecError(f"{self.name}: a max_length of {self.max_length} tokens leaves no room for a pair")
+        if bool(self.pieces) != bool(self.answers):
+            raise SpecError(f"{self.name}: a language model has both pieces and answers, any other neither")
+        texts = "".join(self.pieces) if self.pieces else self.query + self.document
+        for place in ("{query}", "{document}"):
+            if texts.count(place) != 1:
+                raise SpecError(f"{self.name}: what the model reads must have {place} in it once")
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether reranking a task without an accelerator would take days."""
+        return self.parameters >= _GPU_MILLIONS
+
+
+@dataclass(frozen=True)
+class ApiCard:
+    """A reranker of a server.
+
+    >>> api_card("jina").url
+    'https://api.jina.ai/v1'
+    """
+
+    name: str
+    id: str
+    url: str
+    key_env: str
+    needs_key: bool = True
+    top: str = "top_n"
+    price: float | None = None
+    """US dollars a million tokens; None when unknown."""
+    request_price: float | None = None
+    """US dollars a thousand requests, where these are billed."""
+
+
+_INSTRUCTION = Reader("a text", is_text, Template.of)
+_MODELS = CardRegistry(
+    RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers={Template: _INSTRUCTION}
+)
+_SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
+
+
+def card(name: str) -> RerankerCard:
+    """The card of a model that runs here."""
+    return _MODELS.find(name)
+
+
+def api_card(name: str) -> ApiCard:
+    """The card of a model of a server."""
+    return _SERVERS.find(name, " (or NAME@http://host:port/v1)")
+
+
+def cards() -> Mapping[str, RerankerCard]:
+    """Every card of a model by name: the bundled ones, then the user's; of two with a name, the user's."""
+    return _MODELS.cards()
+
+
+def api_cards() -> Mapping[str, ApiCard]:
+    """Every card of a server by name, the same way."""
+    return _SERVERS.cards()
+
+
+def find_reranker(call: Call) -> Reranker | None:
+    """The reranker of a call whose name is a reranker's, or None.
+
+    >>> str(find_reranker(Call("monobert", (), (("depth", 10),)))), find_reranker(Call("bge"))
+    ('monobert(depth=10)', None)
+    """
+    name = call.name
+    if name in cards() or name.startswith(PREFIX) or _holds_reranker(name):
+        kind: type[Reranker] = named("r2med.rerank.cross_encoder:CrossEncoder")
+        return bind(kind, Call(name, (name, *call.args), call.options))
+    if is_class(name) and scores_pairs(import_class(name)):
+        found: Reranker = named("r2med.rerank.user:OwnReranker").from_call(call)
+        return found
+    return None
+
+
+def _holds_reranker(name: str) -> bool:
+    folder = expanded(name)
+    return folder.is_dir() and folder_is_reranker(folder)
+
+
+def scores_pairs(kind: Any) -> bool:
+    """Whether a class has the one method of a reranker."""
+    return callable(getattr(kind, "score", None))
+
+
+ANSWERS = {
+    "ranking": "listwise",
+    "tied ranking": "listwise",
+    "grades": "groupwise",
+    "true or false": "pointwise",
+    "whole number": "pointwise",
+}
+"""Every form of an answer, and the stage that reads it."""
+
+
+@dataclass(frozen=True)
+class ServedCard:
+    """How a served reranker is asked and read.
+
+    >>> served_cards()["rank1-7b"].answer
+    'true or false'
+    """
+
+    name: str
+    stage: str
+    prompt: str
+    """The bundled prompt."""
+    answer: str
+    parameters: float = 0
+    licence: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if ANSWERS.get(self.answer) != self.stage:
+            known = ", ".join(f"{answer} ({stage})" for answer, stage in ANSWERS.items())
+            raise SpecError(f"{self.name}: {self.stage} cannot read {self.answer!r}; known: {known}")
+
+
+_DECK = CardRegistry(ServedCard, "r2med.rerank", "rerankers.toml", table="served", what="served reranker")
+
+
+def served_cards() -> Mapping[str, ServedCard]:
+    """Every card by the name of its language model."""
+    return _DECK.cards()
+
+
+def served_card(stage: str, llm: str, wanted: str = "") -> ServedCard | None:
+    """How a model is asked by a stage: as it was trained, or as the model `wanted` was; None for any other model."""
+    known = served_cards()
+    if wanted and wanted not in known:
+        raise SpecError(f"{stage}: unknown format {wanted!r}{suggest(wanted, known)}")
+    found = known.get(wanted or llm.partition("@")[0])
+    if found is not None and found.stage != stage:
+        raise SpecError(f"{stage}: {found.name} was trained for {found.stage}: write {found.stage}({llm})")
+    return found

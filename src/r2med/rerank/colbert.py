@@ -1,0 +1,78 @@
+"""Late interaction as a reranker: each candidate is encoded once, whichever queries found it, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from r2med.data.dataset import Texts
+from r2med.data.run import Run
+from r2med.encode.encoder import Role, Vectors
+from r2med.encode.late_interaction import LateInteraction
+from r2med.encode.maxsim import rescore_tokens, single_threads
+from r2med.encode.token_batches import encode_tokens
+from r2med.encode.token_store import TokenVectors
+from r2med.pipeline.stage import Context, Reranker
+from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, checked, reranked
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+
+
+@dataclass(frozen=True)
+class ColBERTReranker(LateInteraction, Reranker):
+    """Rerank by late interaction.
+
+    >>> str(ColBERTReranker("reason-moderncolbert", depth=1000))
+    'colbert(reason-moderncolbert, depth=1000)'
+    """
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most documents that this may encode; which of them are kept already shows only with the lists."""
+        most = len(collection.queries) * min(self.depth, len(collection.documents))
+        return {"documents to encode at most": min(most, len(collection.documents))}
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Score the first documents of every list by the best match of each token of the query."""
+        self.compare_card(context)
+        shown = candidates(collection, run, self.depth)
+        texts = {name: text for each in shown for name, text in zip(each.documents, each.texts, strict=True)}
+        names = [name for name, text in texts.items() if text and not text.isspace()]
+        if not names:
+            return run
+        if len(names) < len(texts):
+            context.warn(f"{self}: {len(texts) - len(names)} documents without text have no vectors and come last")
+        documents = Texts(names, [texts[name] for name in names])
+        queries = Texts([each.query for each in shown], [each.text for each in shown])
+        with context.timed("index"):
+            vectors = encode_tokens(self.encoder, documents, Role.DOCUMENT, context, self.store)
+        asked = encode_tokens(self.encoder, queries, Role.QUERY, context)
+        context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": vectors.nbytes}
+        places = {name: place for place, name in enumerate(names)}
+        with single_threads() as pool:
+            numbers = range(len(shown))
+            outcomes = list(pool.map(lambda at: _scored(self, asked.of(at), shown[at], vectors, places), numbers))
+        return reranked(self, run, shown, outcomes, context)
+
+
+def _scored(
+    stage: ColBERTReranker,
+    query: Vectors,
+    shown: CandidateList,
+    documents: TokenVectors,
+    places: Mapping[str, int],
+) -> Outcome:
+    """The scores of a query's candidates; one without text comes last."""
+    known = [places.get(name, -1) for name in shown.documents]
+    there = np.array([place >= 0 for place in known])
+    if not there.any():
+        return KeptOrder("no candidate has any text")
+    found = rescore_tokens(query, documents, np.array([place for place in known if place >= 0], dtype=np.intp))
+    if stage.card.similarity == "meanmaxsim":
+        found = (found / len(query)).astype(np.float32)
+    scores = np.full(len(known), found.min() - 1, dtype=np.float32)
+    scores[there] = found
+    return checked(scores, shown)

@@ -1,0 +1,175 @@
+"""What rerankers that ask a language model have in common: options, prompts, and what a result remembers of them.
+
+Reading what language models write when they rank or grade: permissive about form, strict about what is usable.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from r2med.errors import SpecError
+from r2med.llm.budget import Estimate
+from r2med.llm.client import current_client
+from r2med.llm.stage import AskingStage, money_facts, note_account
+from r2med.llm.types import Failed, Model, Reply, Request, Sampling
+from r2med.models.templates import Template, bundled, cut_words, own_template, task_values
+from r2med.pipeline.stage import Context, Reranker
+from r2med.rerank.candidates import check_depth
+from r2med.rerank.cards import ServedCard, served_card
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.tasks import Task
+    from r2med.pipeline.executor.local import Progress
+    from r2med.rerank.candidates import CandidateList
+
+_REFERENCE = re.compile(r"\[(\d+)\]")
+_EXAMPLES, _EXAMPLE = 100, 200
+"""From how many queries, and from how many documents at the most, a price is reckoned."""
+
+
+def spread_places(count: int, wanted: int) -> list[int]:
+    """Return so many places, evenly spread.
+
+    >>> spread_places(10, 3)
+    [0, 3, 6]
+    """
+    return [place * count // wanted for place in range(wanted)]
+
+
+@dataclass(frozen=True)
+class ModelReranker(AskingStage, Reranker):
+    """A reranker with a model, a prompt and settings; what is asked is the business of its kinds."""
+
+    llm: str
+    """The model, as `find_model` takes it."""
+    _: KW_ONLY
+    depth: int = 100
+    """How many documents of a list are reranked."""
+    words: int = 300
+    """How many words of a passage the model is shown."""
+    prompt: str = ""
+    """A file with a prompt of one's own; empty for the bundled one."""
+    temperature: float | None = None
+    """In place of 0, or of a reasoning model's own."""
+    max_tokens: int | None = None
+    """In place of the model's own."""
+    format: str = ""
+    """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
+
+    needed: ClassVar[tuple[str, ...]] = ("query", "passages")
+    """What a prompt must have a place for."""
+
+    def __post_init__(self) -> None:
+        check_depth(self.name, self.depth)
+        if self.words < 1:
+            raise SpecError(f"{self.name}: words must be 1 or more, not {self.words}")
+        self.check_asking()
+
+    @property
+    def served(self) -> ServedCard | None:
+        """How a model that was trained to rerank is asked; None for any other."""
+        return served_card(self.name, self.llm, self.format)
+
+    @property
+    def answer(self) -> str:
+        """In which form a trained model answers; empty for any other."""
+        return self.served.answer if self.served else ""
+
+    def usual(self, model: Model) -> Sampling:
+        """No chance in it, but for models that reason or take no temperature."""
+        if model.sampling.temperature is None or model.reasoning:
+            return model.sampling
+        return replace(model.sampling, temperature=0.0, top_p=None)
+
+    def templates(self) -> tuple[Template, ...]:
+        """Every prompt that may be used."""
+        return (self.template(self.name),)
+
+    def template(self, name: str) -> Template:
+        """The bundled prompt of a name, or the user's own."""
+        if self.prompt:
+            return own_template(self.name, self.prompt, self.needed)
+        return bundled(self.served.prompt if self.served else name, "r2med.rerank")
+
+    def prompt_hashes(self) -> list[str]:
+        """In the order in which the stage knows its prompts."""
+        return [template.hash for template in self.templates()]
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {
+            **self.asked_model(),
+            "prompt": ", ".join(template.source for template in self.templates()),
+            "depth": self.depth,
+            "words": self.words,
+            **({"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}),
+        }
+
+    @abstractmethod
+    def requests_a_query(self, documents: int) -> int:
+        """How many requests a list of so many documents takes."""
+
+    @abstractmethod
+    def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """A request as the lists of a query may bring it about, for a price before they are there."""
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """The most requests that this may take, and their price; which are answered already shows with the lists."""
+        guess = self.foresee(collection)
+        return {"requests at most": guess.requests, **money_facts(guess)}
+
+    def foresee(self, collection: Collection) -> Estimate:
+        """Reckon what all lists would take, as if they held documents from all over the collection."""
+        documents, queries = collection.documents.texts, collection.queries.texts
+        total = self.requests_a_query(min(self.depth, len(documents))) * len(queries)
+        shown = [documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))]
+        asked = [queries[place] for place in spread_places(len(queries), min(_EXAMPLES, len(queries)))]
+        requests = [self.example(collection.task, query, shown) for query in asked] if shown else []
+        # Other documents will be shown, so that an answer to one of these is none to those.
+        guess = current_client().estimate([replace(request, sample=-1) for request in requests])
+        return replace(guess.scaled(total / max(1, len(requests))), requests=total)
+
+    def passage(self, text: str) -> str:
+        """A passage as a prompt shows it: cut, on one line, and without anything that looks like our own numbers."""
+        return _REFERENCE.sub(r"(\1)", cut_words(text, self.words))
+
+    def passages(self, texts: Sequence[str]) -> str:
+        """Passages as a prompt shows them, numbered from 1."""
+        return "\n\n".join(f"[{number}] {self.passage(text)}" for number, text in enumerate(texts, 1))
+
+    def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
+        """A prompt for a query, as a request."""
+        asked = self.model.request(template.fill({**task_values(task), "query": query, **values}))
+        return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
+
+    def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+        """Remember what was asked, what it took, and the first prompt as it was sent."""
+        context.notes.facts |= {
+            **self.asked_model(),
+            "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
+            "first_prompt": first.messages[-1].content if first else "",
+        }
+        note_account(replies, seconds, context)
+
+
+def ask(requests: Sequence[Request], bar: Progress) -> tuple[list[Reply | Failed], float]:
+    """The replies to requests, and how long they took on the clock."""
+    started = time.perf_counter()
+    replies = current_client().ask_all(requests, bar)
+    return replies, time.perf_counter() - started
+
+
+def trouble(reply: Reply | Failed) -> str:
+    """Why a reply cannot be used at all; empty when it may be."""
+    return reply.reason if isinstance(reply, Failed) else reply.incomplete
+
+
+def count_of(found: Sequence[CandidateList]) -> int:
+    """How many candidates there are in all."""
+    return sum(map(len, found))

@@ -1,0 +1,105 @@
+"""A user's own reranker: a class with one method, named in a spec as `my.module:MyReranker`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from r2med.errors import SpecError, blame, debug
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Reranker
+from r2med.pipeline.user_code import (
+    check_arguments,
+    class_content,
+    class_version,
+    construct,
+    import_class,
+    option_names,
+)
+from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.cards import scores_pairs
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.data.run import Run
+
+
+class OneMethod(Protocol):
+    """What a user's class must have. `docs/rerankers.md` shows a whole one.
+
+    It may also have `version`, a text that changes when its scores do; without one, its file counts.
+    """
+
+    def score(self, query: str, documents: list[str]) -> Sequence[float]:
+        """How well each document fits the query: a number each, the higher the better."""
+
+
+@dataclass(frozen=True)
+class OwnReranker(Reranker):
+    """A user's class at work. `depth` is r2med's; every other option goes to the class."""
+
+    address: str
+    depth: int = 100
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_depth(self.address, self.depth)
+        if not scores_pairs(self.kind_of_user):
+            raise SpecError(f"{self.address} has no method score; a reranker has score(query, documents)")
+        check_arguments(self.address, self.kind_of_user, dict(self.options))
+
+    @classmethod
+    def from_call(cls, call: Call) -> OwnReranker:
+        """The stage of `my.module:MyReranker(option=...)`."""
+        if call.args:
+            raise SpecError(f"{call}: name the options of a class of your own, as in {call.name}(depth=10)")
+        options = dict(call.options)
+        depth = options.pop("depth", 100)
+        if type(depth) is not int:
+            raise SpecError(f"{call.name}: depth must be a whole number, not {depth}")
+        return cls(call.name, depth, tuple(options.items()))
+
+    @cached_property
+    def kind_of_user(self) -> Any:
+        """The user's class."""
+        return import_class(self.address)
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        depth = (("depth", self.depth),) if self.depth != 100 else ()
+        return Call(self.address, (), (*depth, *self.options))
+
+    @property
+    def user_options(self) -> frozenset[str]:
+        """What the constructor takes."""
+        return option_names(self.kind_of_user, dict(self.options)) - {"depth"}
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The version that the class states, or else a hash of the file it is in."""
+        return {"version": class_version(self.kind_of_user)}
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the file of the class, with a hash of it."""
+        return class_content(self.address, self.kind_of_user)
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {"class": self.address, "depth": self.depth, "options": {name: str(v) for name, v in self.options}}
+
+    def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
+        """Hand every query's candidates to the class, and order the lists by what it says."""
+        shown = candidates(collection, run, self.depth)
+        with context.timed("load"):
+            made: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
+        outcomes = context.engine.map(str(self), lambda each: self._outcome(made, each), shown)
+        return reranked(self, run, shown, outcomes, context)
+
+    def _outcome(self, made: OneMethod, shown: CandidateList) -> Outcome:
+        try:
+            return checked(made.score(shown.text, list(shown.texts)), shown)
+        except Exception as error:  # a query on which a user's code fails must not take the others with it
+            debug(error)
+            return KeptOrder(f"{self.address} failed: {blame(error)}")

@@ -1,0 +1,93 @@
+"""Dense retrieval: any encoder, exact or quantised search, and generated texts joined as published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Texts
+from r2med.data.run import Run
+from r2med.encode.vector_search import VectorHits
+from r2med.errors import R2medError
+from r2med.formatting import counted, shorten
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+    from r2med.pipeline.stage import Context
+
+
+def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
+    """Hits as ranked lists; they are in the order of the one rule already."""
+    ids = collection.documents.ids
+    rows, width = hits.places.shape
+    documents = [ids[place] for place in hits.places.ravel().tolist()]
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())
+
+
+_CHECKED: Final = 200
+"""For how many queries, at the most, lists are compared with the exact ones."""
+_LEAST: Final = 10
+_SHARE: Final = 10
+_Places = NDArray[np.intp]
+_ExactLists = Callable[[_Places, int], Iterable[_Places]]
+"""Makes the exact lists of the queries at some places, down to some depth."""
+
+
+def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int, exact: _ExactLists) -> float:
+    """The share of the exact lists that was not found, among queries evenly drawn from all.
+
+    >>> found = np.array([[1, 2, 3], [3, 4, 5]])
+    >>> measured_loss(found, 100, 2, lambda chosen, depth: np.array([[2, 1, 0], [3, 5, 4]])[chosen, :depth])
+    0.25
+    """
+    depth = _compared_depth(depth, documents)
+    chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _CHECKED)).astype(np.intp))
+    return round(recall_lost([found[place][:depth] for place in chosen], exact(chosen, depth)), 6)
+
+
+def _compared_depth(depth: int, documents: int) -> int:
+    """How far down lists are compared: no further than a tenth of the documents, unless these are few.
+
+    A list of most of a collection's documents has most of them in common with any other.
+
+    >>> _compared_depth(100, 1_000_000), _compared_depth(100, 300), _compared_depth(100, 20)
+    (100, 30, 10)
+    """
+    return min(depth, max(_LEAST, documents // _SHARE))
+
+
+def recall_lost(found: Iterable[_Places], exact: Iterable[_Places]) -> float:
+    """The share of exact lists that is missing from those that were found.
+
+    >>> recall_lost(np.array([[1, 2], [3, 4]]), np.array([[2, 1], [3, 5]]))
+    0.25
+    """
+    wanted = kept = 0
+    for one, other in zip(found, exact, strict=True):
+        wanted += len(other)
+        kept += len(np.intersect1d(one, other))
+    return 1 - kept / wanted if wanted else 0.0
+
+
+def searchable(collection: Collection, context: Context) -> Collection:
+    """The collection without the documents that have no text, for those have no vector; how many is said."""
+    documents = with_text(collection.documents)
+    empty = len(collection.documents) - len(documents)
+    if not empty:
+        return collection
+    if not len(documents):
+        raise R2medError(f"{collection.task.name}: no document has any text")
+    first = next(name for name in collection.documents.ids if name not in documents.position)
+    context.warn(f"{counted(empty, 'document')} without text cannot be found by vectors, the first {shorten(first)!r}")
+    return replace(collection, documents=documents)
+
+
+def with_text(documents: Texts) -> Texts:
+    """The documents that are not empty or blank."""
+    empty = [place for place, text in enumerate(documents.texts) if not text or text.isspace()]
+    return documents.without(empty) if empty else documents

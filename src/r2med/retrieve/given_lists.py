@@ -1,0 +1,298 @@
+"""What an engine that is not r2med's returns, checked and made a run.
+
+An answer is a list of (document id, score) or of ids, best first. Ids alone are scored by how many places they stand
+above the end of their list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from r2med.data.candidates import candidate_files, candidates
+from r2med.data.run import Run
+from r2med.data.run_files import read_run
+from r2med.data.tasks import candidate_configs
+from r2med.errors import DataError, R2medError, SpecError, suggest
+from r2med.formatting import counted, shorten
+from r2med.pipeline.registry import bind, model_names, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Retriever, note_incomplete
+from r2med.runs.ledger import Entry, Ledger
+from r2med.store.cache import home
+from r2med.store.hashes import cache_key, confirm_unchanged, file_digest
+
+if TYPE_CHECKING:
+    from r2med.data.dataset import Collection
+
+Answer = tuple[list[str], list[float]]
+
+
+class AnswerChecker:
+    """Collects the answers for a collection's queries; a query without one has an empty list."""
+
+    def __init__(
+        self, name: str, collection: Collection, unknown: float, hint: str = ", unless unknown=... allows it"
+    ) -> None:
+        self._name, self._collection, self._share, self._hint = name, collection, unknown, hint
+        self._lists: dict[str, Answer] = {query: ([], []) for query in collection.queries.ids}
+        self._answers = self._returned = 0
+        self._unknown: list[tuple[str, str]] = []
+
+    def add(self, query: str, answer: Any) -> bool:
+        """Take one query's answer; what cannot be an answer is an error.
+
+        Returns whether it holds a document and none that the task does not have, so that `run` cannot refuse it.
+        """
+        documents, scores = self._pairs(query, answer)
+        if len(set(documents)) < len(documents):
+            twice = next(each for place, each in enumerate(documents) if each in documents[:place])
+            raise R2medError(f"{self._name}: query {query}: document {shorten(twice)!r} is in its list more than once")
+        known = self._collection.documents.position
+        self._answers += 1
+        self._returned += len(documents)
+        self._unknown += [(query, document) for document in documents if document not in known]
+        kept = [place for place, document in enumerate(documents) if document in known]
+        self._lists[query] = ([documents[place] for place in kept], [scores[place] for place in kept])
+        return 0 < len(documents) == len(kept)
+
+    def _pairs(self, query: str, answer: Any) -> Answer:
+        if isinstance(answer, str | bytes) or not hasattr(answer, "__iter__"):
+            raise self._wrong(query, f"{type(answer).__name__} in place of a list")
+        items = list(answer.items()) if isinstance(answer, Mapping) else list(answer)
+        if not any(_is_pair(item) for item in items):
+            return [self._id(query, item) for item in items], [float(len(items) - place) for place in range(len(items))]
+        pairs = [item if _is_pair(item) else self._lone(query, item) for item in items]
+        documents = [self._id(query, document) for document, _ in pairs]
+        return documents, [self._score(query, *pair) for pair in zip(documents, (s for _, s in pairs), strict=True)]
+
+    def _lone(self, query: str, item: Any) -> Any:
+        raise self._wrong(query, f"{shorten(repr(item))} among pairs of an id and a score")
+
+    def _id(self, query: str, value: Any) -> str:
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            return str(value)
+        raise self._wrong(query, f"{shorten(repr(value))}, which is no document id")
+
+    def _score(self, query: str, document: str, value: Any) -> float:
+        try:
+            score = math.nan if isinstance(value, str | bytes | bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            score = math.nan
+        if not math.isfinite(score):
+            found = f"the score of {shorten(document)!r} is {shorten(repr(value))}, not a number"
+            raise R2medError(f"{self._name}: query {query}: {found}")
+        return score
+
+    def _wrong(self, query: str, found: str) -> R2medError:
+        return R2medError(f"{self._name}: query {query}: {found}; a list holds (id, score) pairs, or ids")
+
+    @property
+    def returned(self) -> int:
+        """How many ids came back, known or not."""
+        return self._returned
+
+    def record(self) -> dict[str, Any]:
+        """How many ids the task does not have."""
+        return {"returned": self._returned, "unknown_ids": len(self._unknown)}
+
+    def run(self, context: Context) -> Run:
+        """The lists as a run; unknown ids are said, and refused where they are too many."""
+        if self._unknown:
+            self._say_unknown(context)
+        if self._answers and not self._returned:
+            asked = counted(self._answers, "query", "queries")
+            context.warn(f"{self._name}: found nothing for any of {asked}; is the right index or field searched?")
+        return Run.from_lists(self._lists)
+
+    def _say_unknown(self, context: Context) -> None:
+        query, document = self._unknown[0]
+        share = len(self._unknown) / self._returned
+        task = self._collection.task.name
+        counts = f"{len(self._unknown):,} of {counted(self._returned, 'id')} ({share:.1%})"
+        first = f"the first {shorten(document)!r} for query {query}"
+        line = f"{self._name}: {counts} are not documents of {task}, {first}"
+        if share == 1:
+            raise R2medError(f"{line}; are they the ids of another collection?")
+        if share > self._share:
+            raise R2medError(f"{line}; more than {self._share:.0%} is refused{self._hint}")
+        context.warn(f"{line}; they are left out")
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, Sequence) and not isinstance(item, str | bytes) and len(item) == 2
+
+
+_ALL = 1_000_000
+_UNKNOWN = 0.1
+"""The share of a file's ids that may be of documents that the task does not have."""
+
+
+def find_imported(call: Call) -> ImportedLists | None:
+    """The stage of a call whose name a run was imported under, or None."""
+    plain = not set(call.name) & {":", "@", "/"} and call.name not in model_names()
+    if not plain or not (home() / "ledger.sqlite").is_file():
+        return None
+    with Ledger() as ledger:
+        known = any(entry.record.imported for entry in ledger.entries(system=call.name))
+    return bind(ImportedLists, Call(call.name, (call.name, *call.args), call.options)) if known else None
+
+
+@dataclass(frozen=True)
+class ImportedLists(Retriever):
+    """The lists of a run file. With a `source` they are read from that file, without one from the ledger."""
+
+    name: str
+    depth: int = field(default=_ALL, kw_only=True)
+    """How many documents of a list are kept; all of them unless it is said."""
+    drop_self: bool | None = field(default=None, kw_only=True)
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
+    source: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    searches = False
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise SpecError(f"{self.name}: depth must be 1 or more, not {self.depth}")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        given = spec_of(self, self.name)
+        return Call(self.name, (), tuple(option for option in given.options if option[0] != "source"))
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        depth = "as imported" if self.depth == _ALL else self.depth
+        return {"imported": True, "depth": depth, "drop_self": self.self_rule}
+
+    def inputs(self, collection: Collection) -> Mapping[str, object]:
+        """The hash of the file that the lists are from."""
+        return {"file": self._hash if self.source is not None else self._entry(collection)[1]["sha256"]}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's list; a query that the file does not have is incomplete."""
+        if any(collection.generations):
+            context.warn(f"{self}: lists are imported, so what was generated for the queries plays no part in them")
+        run = self._from_ledger(collection, context) if self.source is None else self._from_file(collection, context)
+        return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
+
+    @cached_property
+    def _hash(self) -> str:
+        assert self.source is not None
+        return _file_hash(self.source)
+
+    def _from_file(self, collection: Collection, context: Context) -> Run:
+        assert self.source is not None
+        run, warnings = read_run(self.source)
+        if _file_hash(self.source) != self._hash:
+            raise DataError(f"{self.source}: was replaced while it was imported; import it again")
+        wanted = collection.queries
+        others = [query for query in run.queries if query not in wanted.position]
+        if len(others) == len(run.queries):
+            shown = f"{others[0]!r} in the file, {wanted.ids[0]!r} in the task"
+            raise DataError(f"{self.source}: shares no query with {collection.task.name} ({shown})")
+        for line in warnings:
+            context.warn(f"{self.source.name}: {line}")
+        if others:
+            count = counted(len(others), "query", "queries")
+            context.warn(f"{self.source.name}: {count} not of {collection.task.name} left out, the first {others[0]!r}")
+        checker = AnswerChecker(str(self.source), collection, _UNKNOWN, hint="")
+        for query, ranking in run:
+            if query in wanted.position:
+                checker.add(query, list(zip(ranking.documents, ranking.scores.tolist(), strict=True)))
+        missing = {query: f"no list in {self.source.name}" for query in wanted.ids if query not in run}
+        origin = {"file": self.source.name, "sha256": self._hash, "unsearched": list(missing)}
+        context.notes.facts |= {**origin, **checker.record()}
+        note_incomplete(self, missing, len(wanted), context, kept="have no list")
+        return checker.run(context)
+
+    def _from_ledger(self, collection: Collection, context: Context) -> Run:
+        entry, facts = self._entry(collection)
+        context.notes.facts |= facts
+        note_incomplete(self, entry.incomplete, len(collection.queries), context, kept="have no list")
+        with Ledger() as ledger:
+            return ledger.run(entry).select(collection.queries.ids)
+
+    def _entry(self, collection: Collection) -> tuple[Entry, Mapping[str, object]]:
+        """The run of this name on the same documents and queries, and what was noted of its file."""
+        task = collection.task.name
+        with Ledger() as ledger:
+            entries = [entry for entry in ledger.entries(system=self.name) if entry.record.imported]
+        there = [entry for entry in entries if entry.task == task]
+        again = f"r2med import FILE --task {task} --as {self.name}"
+        if not there:
+            known = ", ".join(dict.fromkeys(entry.task for entry in entries))
+            raise R2medError(
+                f"{self.name} was not imported for {task}{f', only for {known}' if known else ''}; {again}"
+            )
+        data = (collection.documents.fingerprint, collection.queries.fingerprint)
+        for entry in there:
+            if (entry.record.data.documents, entry.record.data.queries) == data:
+                return entry, entry.record.notes[self.name]
+        raise DataError(f"{self.name} was imported for other documents or queries than {task} has now; {again}")
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+@dataclass(frozen=True)
+class StoredLists(Retriever):
+    """Stored lists instead of a search.
+
+    >>> str(StoredLists("hybrid")), str(StoredLists("bm25", depth=100))
+    ('candidates(hybrid)', 'candidates(bm25, depth=100)')
+    """
+
+    lists: str
+    """`bm25`, `dense` or `hybrid`."""
+    depth: int = 500
+    """How many documents of a list are kept. With 100, a hybrid list is without its safeguard at rank 101."""
+
+    searches = False
+
+    def __post_init__(self) -> None:
+        if self.lists not in candidate_configs():
+            raise SpecError(f"candidates: unknown lists {self.lists!r}{suggest(self.lists, candidate_configs())}")
+        if self.depth < 1:
+            raise SpecError(f"candidates: depth must be 1 or more, not {self.depth}")
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, "candidates")
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {"lists": self.lists, "depth": self.depth, "scores": "places above the list's end"}
+
+    def inputs(self, collection: Collection) -> Mapping[str, object]:
+        """What the output depends on that the data brings along: the lists' content, or the commit they come from."""
+        if collection.task.hub and collection.origin is not None:
+            return {"commit": collection.origin.name}
+        digests = [file_digest(file) for file in candidate_files(collection, self.lists)]
+        return {"lists": digests[0] if len(digests) == 1 else cache_key(files=digests)[:32]}
+
+    def retrieve(self, collection: Collection, context: Context) -> Run:
+        """Each query's stored list."""
+        if any(collection.generations):
+            context.warn(f"{self}: lists are stored, so what was generated for the queries plays no part in them")
+        run = candidates(collection, self.lists)
+        if not collection.task.hub:
+            for file in candidate_files(collection, self.lists):
+                confirm_unchanged(file)
+        context.notes.facts |= {"lists": self.lists, **self.inputs(collection)}
+        return run.cut(self.depth)

@@ -1,0 +1,165 @@
+"""Signals that ask a language model: how far its own answers agree, and how sure it says it is."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.errors import SpecError
+from r2med.lexical.analyzer import analyze
+from r2med.llm.client import current_client
+from r2med.llm.stage import AskingStage, estimate_requests, note_account
+from r2med.llm.types import Failed, Reply, Request
+from r2med.models.templates import Template, bundled
+from r2med.pipeline.registry import build_stage, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Signal, note_incomplete
+from r2med.pipeline.system import System
+
+_UNTOLD = "have no signal and count as hard"
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class AnswerAgreement(Signal):
+    """How far several answers of a model, sampled to one question, use the same words.
+
+    >>> str(AnswerAgreement("gpt-4o", samples=3))
+    'answer-agreement(gpt-4o, samples=3)'
+    """
+
+    llm: str
+    """The model, as an expander takes it."""
+    _: KW_ONLY
+    samples: int = 5
+    """How many answers are sampled."""
+    temperature: float | None = 0.7
+    """Without chance all answers would agree."""
+    max_tokens: int | None = None
+    """In place of the model's own."""
+
+    writer: System = field(init=False, repr=False, compare=False)
+    """What writes the answers, as in `answer(LLM) >> bm25`."""
+
+    name: ClassVar[str] = "answer-agreement"
+
+    def __post_init__(self) -> None:
+        if self.samples < 2:
+            raise SpecError(f"{self.name}: samples must be 2 or more, not {self.samples}")
+        options = {"samples": self.samples, "temperature": self.temperature, "max_tokens": self.max_tokens}
+        asked = Call("answer", (self.llm,), tuple(options.items()))
+        object.__setattr__(self, "writer", System((build_stage(asked),)))
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
+        """The mean over pairs of answers of the share of words that both have."""
+        before = collection.generations or ((),) * len(collection.queries)
+        after = self.writer.work(collection, context).collection.generations
+        rows = [
+            [each.text for each in written[len(known) :] if not each.incomplete]
+            for known, written in zip(before, after, strict=True)
+        ]
+        return np.array([answers_agree(texts) for texts in rows])
+
+
+def answers_agree(texts: Sequence[str]) -> float:
+    """The mean over pairs of texts of the share of their words that both have; not a number for fewer than two.
+
+    >>> answers_agree(["scurvy", "It is scurvy.", "rickets"]), answers_agree(["scurvy"])
+    (0.3333333333333333, nan)
+    """
+    words = [set(analyze(text)) for text in texts]
+    pairs = [len(one & other) / max(1, len(one | other)) for one, other in combinations(words, 2)]
+    return sum(pairs) / len(pairs) if pairs else math.nan
+
+
+@dataclass(frozen=True)
+class Confidence(AskingStage, Signal):
+    """How sure a model says it is of its own answer, from 0 to 100.
+
+    >>> str(Confidence("gpt-4o"))
+    'confidence(gpt-4o)'
+    """
+
+    llm: str
+    """The model, as an expander takes it."""
+    _: KW_ONLY
+    temperature: float | None = None
+    """In place of the model's own."""
+    max_tokens: int | None = None
+    """In place of the model's own."""
+
+    name = "confidence"
+
+    def __post_init__(self) -> None:
+        self.check_asking()
+
+    @property
+    def template(self) -> Template:
+        """What the model is asked."""
+        return bundled("confidence", "r2med.retrieve")
+
+    def prompt_hashes(self) -> list[str]:
+        """The one prompt."""
+        return [self.template.hash]
+
+    def describe(self) -> Mapping[str, object]:
+        """What a plan shows."""
+        return {**self.asked_model(), "harder": self.harder}
+
+    def requests(self, collection: Collection) -> list[Request]:
+        """A request a query."""
+        model, template = self.model, self.template
+        return [model.request(template.fill({"query": text})) for text in collection.queries.texts]
+
+    def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
+        """How many requests, tokens and dollars it would take."""
+        return estimate_requests(self.requests(collection))
+
+    def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
+        """The number for each query; not a number where the model gave none, which is counted."""
+        requests, started = self.requests(collection), time.perf_counter()
+        with context.engine.progress(str(self), len(requests)) as bar:
+            replies = current_client().ask_all(requests, bar)
+        note_account(replies, time.perf_counter() - started, context)
+        told = [_told(reply) for reply in replies]
+        current_client().reject(reply for reply, each in zip(replies, told, strict=True) if isinstance(each, str))
+        asked = zip(collection.queries.ids, told, strict=True)
+        reasons = {query: reason for query, reason in asked if isinstance(reason, str)}
+        note_incomplete(self, reasons, len(told), context, _UNTOLD)
+        return np.array([math.nan if isinstance(each, str) else each for each in told])
+
+
+def _told(reply: Reply | Failed) -> float | str:
+    """The number that a reply gives, or why there is none."""
+    if isinstance(reply, Failed):
+        return reply.reason
+    if reply.incomplete:
+        return reply.incomplete
+    number = read_percentage(reply.text)
+    return "the reply has no number from 0 to 100" if number is None else number
+
+
+def read_percentage(text: str) -> float | None:
+    """The last number from 0 to 100 in a text.
+
+    >>> read_percentage("Confidence: 85%"), read_percentage("I am 100 percent sure"), read_percentage("very")
+    (85.0, 100.0, None)
+    """
+    numbers = [float(number) for number in _NUMBER.findall(text)]
+    fitting = [number for number in numbers if number <= 100]
+    return fitting[-1] if fitting else None

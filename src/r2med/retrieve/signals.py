@@ -1,0 +1,274 @@
+"""Signals: how hard a query seems, told from its text and the lists that a cheap system found, without judgements.
+
+The predictors of the literature are here in the form that any retriever's scores allow: where a formula has the score
+of the whole collection, which only a few engines know, the mean of the list's own scores stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Collection
+from r2med.data.run import Ranking, Run
+from r2med.errors import SpecError
+from r2med.lexical.analyzer import ANALYZER, ANALYZER_VERSION, analyze
+from r2med.lexical.index import InvertedIndex
+from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.spec import Call
+from r2med.pipeline.stage import Context, Signal
+from r2med.pipeline.system import System
+from r2med.retrieve.bm25 import open_index
+
+Values = NDArray[np.float64]
+
+
+class NamedSignal(Signal):
+    """A signal of r2med's own: a dataclass with a name."""
+
+    name: ClassVar[str]
+
+    @property
+    def spec(self) -> Call:
+        """The stage in the spec language."""
+        return spec_of(self, self.name)
+
+    def describe(self) -> Mapping[str, object]:
+        """Which end of its scale is the hard one."""
+        return {"harder": self.harder}
+
+
+class ScoreSignal(NamedSignal):
+    """A signal of the scores of one list."""
+
+    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+        """A number for each query; an empty list tells nothing."""
+        scores = [np.asarray(run[query].scores, dtype=np.float64) for query in collection.queries.ids]
+        numbers = [self.of(row, text) for row, text in zip(scores, collection.queries.texts, strict=True)]
+        return np.array(numbers, dtype=np.float64)
+
+    def of(self, scores: Values, query: str) -> float:
+        """The signal of a list's scores, best first."""
+        return self.number(scores, query) if len(scores) else math.nan
+
+    @abstractmethod
+    def number(self, scores: Values, query: str) -> float:
+        """The signal of a list with at least one document."""
+
+
+@dataclass(frozen=True)
+class TopScore(ScoreSignal):
+    """The score of the first document.
+
+    >>> TopScore().of(np.array([7.0, 5.0]), "")
+    7.0
+    """
+
+    name = "top-score"
+
+    def number(self, scores: Values, query: str) -> float:
+        """The best score."""
+        return float(scores[0])
+
+
+@dataclass(frozen=True)
+class ScoreGap(ScoreSignal):
+    """How far the first document is ahead of the second, as a share of its score.
+
+    >>> ScoreGap().of(np.array([8.0, 6.0, 1.0]), "")
+    0.25
+    """
+
+    name = "score-gap"
+
+    def number(self, scores: Values, query: str) -> float:
+        """The gap; a lone document is as far ahead as can be."""
+        if len(scores) < 2:
+            return 1.0
+        return float((scores[0] - scores[1]) / abs(scores[0])) if scores[0] else 0.0
+
+
+@dataclass(frozen=True)
+class NQC(ScoreSignal):
+    """Normalised query commitment: the spread of the scores over their mean (Shtok and others, 2012).
+
+    >>> NQC().of(np.array([3.0, 1.0]), "")
+    0.5
+    """
+
+    name = "nqc"
+
+    depth: int = 100
+    """How many of the best documents are looked at."""
+
+    def __post_init__(self) -> None:
+        _check_depth(self.name, self.depth)
+
+    def number(self, scores: Values, query: str) -> float:
+        """The standard deviation of the best scores, over the size of their mean."""
+        best = scores[: self.depth]
+        return float(best.std() / max(abs(best.mean()), 1e-12))
+
+
+@dataclass(frozen=True)
+class WIG(ScoreSignal):
+    """Weighted information gain: how far the best stand above the list's mean (Zhou and Croft, 2007).
+
+    >>> WIG(depth=1).of(np.array([4.0, 2.0]), "one two three four")
+    0.5
+    """
+
+    name = "wig"
+
+    depth: int = 5
+    """How many of the best documents are looked at."""
+
+    def __post_init__(self) -> None:
+        _check_depth(self.name, self.depth)
+
+    def number(self, scores: Values, query: str) -> float:
+        """The mean of the best less that of all, over the root of the query's length."""
+        return float((scores[: self.depth].mean() - scores.mean()) / math.sqrt(max(1, len(query.split()))))
+
+
+class TextSignal(NamedSignal):
+    """A signal that the queries alone tell, before any search: a plan knows which are sent on."""
+
+    @abstractmethod
+    def of_queries(self, collection: Collection) -> Values:
+        """A number for each query."""
+
+    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+        """The same, whatever the lists are."""
+        return self.of_queries(collection)
+
+
+@dataclass(frozen=True)
+class QueryLength(TextSignal):
+    """How many words the query has; long ones count as hard.
+
+    >>> str(QueryLength()), QueryLength().harder
+    ('query-length', 'high')
+    """
+
+    name = "query-length"
+    harder = "high"
+
+    def of_queries(self, collection: Collection) -> Values:
+        """The number of words of each query."""
+        return np.array([len(text.split()) for text in collection.queries.texts], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Random(TextSignal):
+    """No signal at all: what any other has to beat.
+
+    >>> str(Random(seed=3))
+    'random(seed=3)'
+    """
+
+    name = "random"
+
+    seed: int = 0
+    """Another seed is another draw."""
+
+    def of_queries(self, collection: Collection) -> Values:
+        """A number that depends on the query's id and the seed alone."""
+        return np.array([_drawn(f"{self.seed}\t{query}") for query in collection.queries.ids])
+
+
+def _drawn(name: str) -> float:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") / 2**48
+
+
+@dataclass(frozen=True)
+class ListAgreement(NamedSignal):
+    """How far another system finds the same: the share of the best documents that both lists have.
+
+    >>> str(ListAgreement("wordllama", depth=20))
+    'agreement(wordllama, depth=20)'
+    """
+
+    name = "agreement"
+
+    system: System
+    depth: int = 10
+    """How many of the best documents are looked at."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "system", build_system(self.system))
+        self.system.check()
+        _check_depth(self.name, self.depth)
+
+    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+        """The share for each query; not a number where either list is empty."""
+        other = self.system.run(collection, context)
+        return np.array([shared(run[query], other[query], self.depth) for query in collection.queries.ids])
+
+
+def shared(one: Ranking, other: Ranking, depth: int) -> float:
+    """The share of two lists' best documents that both have.
+
+    >>> shared(Ranking(["a", "b"], np.zeros(2)), Ranking(["b", "c"], np.zeros(2)), 2)
+    0.5
+    """
+    ours, theirs = set(one.documents[:depth]), set(other.documents[:depth])
+    return len(ours & theirs) / max(len(ours), len(theirs)) if ours and theirs else math.nan
+
+
+@dataclass(frozen=True)
+class Clarity(NamedSignal):
+    """How far the words of the best documents are from those of the collection (Cronen-Townsend and others, 2002).
+
+    The relative entropy of the two, in bits; each of the best documents counts the same.
+
+    >>> str(Clarity(depth=5))
+    'clarity(depth=5)'
+    """
+
+    name = "clarity"
+
+    depth: int = 10
+    """How many of the best documents are looked at."""
+
+    def __post_init__(self) -> None:
+        _check_depth(self.name, self.depth)
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """The analyzer decides what a term is."""
+        return {"analyzer": ANALYZER, "analyzer_version": ANALYZER_VERSION}
+
+    def values(self, collection: Collection, run: Run, context: Context) -> Values:
+        """The entropy for each query; not a number where nothing was found."""
+        with context.timed("index"):
+            index = open_index(collection.documents, context)
+        best = (run[query].documents[: self.depth] for query in collection.queries.ids)
+        text = collection.documents.text
+        return np.array([relative_entropy([analyze(text(each)) for each in found], index) for found in best])
+
+
+def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -> float:
+    """Of the mean of some documents' words against those of a whole collection, in bits."""
+    spoken = [terms for terms in documents if terms]
+    if not spoken:
+        return math.nan
+    model: defaultdict[str, float] = defaultdict(float)
+    for terms in spoken:
+        for term, count in Counter(terms).items():
+            model[term] += count / len(terms) / len(spoken)
+    total = int(index.lengths.sum(dtype=np.int64))
+    common = {term: int(index.postings(index.number(term)).values.sum(dtype=np.int64)) for term in model}
+    return float(sum(share * math.log2(share * total / common[term]) for term, share in model.items()))
+
+
+def _check_depth(name: str, depth: int) -> None:
+    if depth < 1:
+        raise SpecError(f"{name}: depth must be 1 or more, not {depth}")

@@ -1,0 +1,206 @@
+"""Links to the desk: a secret for each person, kept only as a hash, and withdrawn at any time."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from r2med.errors import R2medError
+from r2med.reviews.batches import Dealer
+from r2med.reviews.desk import Desk
+from r2med.reviews.rows import PERSON, REVIEWER, Reviewer, review_path
+from r2med.reviews.store import ReviewStore
+from r2med.web.access import Entrance, Visit
+
+_BYTES = 24
+"""Of a secret: nobody guesses 192 bits, however fast they ask."""
+
+
+class Invited(NamedTuple):
+    """Somebody, and the secret that is told once and never again."""
+
+    reviewer: Reviewer
+    secret: str
+
+
+class Withdrawn(NamedTuple):
+    """What withdrawing somebody's links did."""
+
+    links: int
+    released: int
+    """Items that they held and had not looked at, which others are dealt now."""
+
+
+def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
+    """A new link for somebody; those given before hold until they are withdrawn."""
+    reviewer = store.add_reviewer(name, PERSON, role)
+    secret = secrets.token_urlsafe(_BYTES)
+    store.add_invitation(reviewer.id, secret)
+    return Invited(reviewer, secret)
+
+
+def join_path(project: str, secret: str) -> str:
+    """The path of a link.
+
+    >>> join_path("pilot", "s3cret")
+    '/review/pilot/join/s3cret'
+    """
+    return f"/review/{quote(project)}/join/{quote(secret)}"
+
+
+def withdraw(store: ReviewStore, name: str) -> Withdrawn:
+    """Let somebody's links open nothing any more; their decisions stay."""
+    reviewer = store.reviewer(name)
+    links = store.withdraw(reviewer.id)
+    if not links:
+        raise R2medError(f"{name} has no link that holds; r2med review show {store.project.name} lists them")
+    return Withdrawn(links, Dealer(store).release(reviewer))
+
+
+PLACE = "/review"
+_PATH = re.compile(r"/review/([^/]+)(?:/join/([^/]+))?")
+_COOKIE = "r2med_review_"
+_MOST = 10
+"""So many wrong secrets may come from an address within a window."""
+_WINDOW = 60.0
+"""Seconds of the window."""
+_ADDRESSES = 10_000
+"""Addresses that are remembered."""
+_WRONG = "this link does not open a review, or it was withdrawn; ask whoever invited you for a new one"
+_NO_LINK = "this page opens with the link that you were sent; the owner opens the address that r2med serve printed"
+_LOCKED = "too many wrong links came from your address; wait a minute and open yours again"
+
+
+class GuessLimit:
+    """Counts wrong secrets by the address they came from."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def note(self, address: str) -> None:
+        """A wrong secret came."""
+        with self._lock:
+            times = self._wrong.setdefault(address, deque(maxlen=_MOST))
+            times.append(self._clock())
+            self._wrong.move_to_end(address)
+            while len(self._wrong) > _ADDRESSES:
+                self._wrong.popitem(last=False)
+
+    def reached(self, address: str) -> bool:
+        """Whether nothing more is tried for an address for now."""
+        with self._lock:
+            times = self._wrong.get(address, deque())
+            return len(times) == _MOST and self._clock() - times[0] < _WINDOW
+
+
+class ReviewDoor:
+    """Opens desks for those whose secret is right; every store is opened once and kept."""
+
+    def __init__(self, limit: GuessLimit | None = None) -> None:
+        self._limit = limit or GuessLimit()
+        self._lock = threading.Lock()
+        self._desks: dict[str, tuple[int, Desk]] = {}
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Secrets that were right once: a locked address does not lock out those who are at work."""
+
+    def entrance(self) -> Entrance:
+        """The way in, for the rules of access."""
+        return Entrance(PLACE, self.opens, self.why_not)
+
+    def desk(self, name: str) -> Desk:
+        """The desk of a project; one that does not exist is an error."""
+        path = review_path(name)
+        with self._lock:
+            try:
+                inode = path.stat().st_ino
+            except OSError:
+                inode = -1
+            known = self._desks.get(name)
+            if known is None or known[0] != inode:
+                known = (inode, Desk(ReviewStore(path)))
+                self._desks[name] = known
+            return known[1]
+
+    def opens(self, visit: Visit) -> bool:
+        """Whether somebody with a link asks for what it leads to; wrong secrets are counted."""
+        if not visit.below(PLACE):
+            return any(self._right(visit, name, secret) for name, secret in _cookies(visit))
+        name, secret = named(visit)
+        return bool(name and secret) and self._right(visit, name, secret)
+
+    def why_not(self, visit: Visit) -> str:
+        """What somebody is told who is not let in."""
+        if visit.path == PLACE:
+            return ""
+        if not named(visit)[1]:
+            return _NO_LINK
+        return _LOCKED if self._limit.reached(visit.client) else _WRONG
+
+    def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
+        """The desk that a request is for and who sits there; None for anybody who has no link to it."""
+        name, secret = named(visit)
+        if not name or not secret:
+            return None
+        try:
+            desk = self.desk(name)
+        except R2medError:
+            return None
+        reviewer = desk.store.admitted(secret)
+        return (desk, reviewer) if reviewer else None
+
+    def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
+        """Return who the browser's cookie says judges at a desk, whatever link it opens now."""
+        secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
+        return desk.store.admitted(secret) if secret else None
+
+    def _right(self, visit: Visit, name: str, secret: str) -> bool:
+        known = (name, secret) in self._known
+        if not known and self._limit.reached(visit.client):
+            return False
+        try:
+            right = self.desk(name).store.admitted(secret) is not None
+        except R2medError:
+            right = False
+        if right:
+            self._known[name, secret] = None
+            while len(self._known) > _ADDRESSES:
+                self._known.popitem(last=False)
+        else:
+            self._known.pop((name, secret), None)
+            self._limit.note(visit.client)
+        return right
+
+
+def named(visit: Visit) -> tuple[str, str]:
+    """The project that a request is for, and the secret that it brings: of a link, or of the cookie."""
+    found = _PATH.match(visit.path)
+    if not found:
+        return "", ""
+    name = unquote(found[1])
+    return name, unquote(found[2]) if found[2] else visit.cookies.get(cookie_name(visit, name), "")
+
+
+def cookie_name(visit: Visit, name: str) -> str:
+    """The cookie of a project; browsers keep none apart by port, so that the port is part of it."""
+    port = re.search(r":([0-9]+)$", visit.host)
+    return f"{_COOKIE}{port[1] if port else ''}_{name}"
+
+
+def _cookies(visit: Visit) -> list[tuple[str, str]]:
+    """The projects whose cookies a request brings, with their secrets."""
+    prefix = cookie_name(visit, "")
+    return [(key.removeprefix(prefix), value) for key, value in visit.cookies.items() if key.startswith(prefix)]
+
+
+def cookie(visit: Visit, name: str, secret: str) -> str:
+    """What lets a browser in from now on: nothing that a script, or another site, can use."""
+    secure = "; Secure" if visit.scheme == "https" else ""
+    return f"{cookie_name(visit, name)}={secret}; Max-Age={180 * 24 * 3600}; Path=/; HttpOnly; SameSite=Strict{secure}"

@@ -1,0 +1,130 @@
+"""The agreement of reviews for their pages: computed once for each state of a file, in a process of its own.
+
+Computing takes seconds of a processor. In the server it would hold up every desk, and would go on when the browser
+that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes the
+sections of the page.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from r2med.errors import R2medError
+from r2med.formatting import one_line
+from r2med.render.sections import Section, wide
+from r2med.reviews.agreement import review_agreement
+from r2med.reviews.store import ReviewStore
+from r2med.reviews.tables import BREAKDOWNS, agreement_sections
+from r2med.store.child_process import ChildProcess, caller_pipes, read_frame, write_frame
+
+_NICENESS = 10
+"""The desks go first where processors are few."""
+
+
+@dataclass(frozen=True)
+class ComputedAgreement:
+    """What the page shows, or why it cannot be computed."""
+
+    state: int
+    """`ReviewStore.state` when it was begun."""
+    sections: Sequence[Section] = ()
+    notes: Sequence[str] = ()
+    error: str = ""
+
+
+class AgreementJobs:
+    """Computes agreements, one at a time; of each review the last one is kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._computed: dict[str, tuple[ReviewStore, ComputedAgreement]] = {}
+        self._running: set[str] = set()
+        self._child: ChildProcess | None = None
+        self._closed = False
+
+    def get(self, store: ReviewStore, state: int) -> ComputedAgreement | None:
+        """Return the agreement of a review at this state or a later one; None while it is being computed.
+
+        An error is returned once: the next call computes again.
+        """
+        name = store.project.name
+        with self._lock:
+            of, computed = self._computed.get(name, (None, None))
+            if computed is not None and of is store and computed.state >= state:
+                if computed.error:
+                    del self._computed[name]
+                return computed
+            if name not in self._running and not self._closed:
+                self._running.add(name)
+                threading.Thread(target=self._compute, args=(store, state), daemon=True).start()
+        return None
+
+    def close(self) -> None:
+        """Compute nothing more, and end the process that computes."""
+        with self._lock:
+            self._closed = True
+            if self._child is not None:
+                self._child.kill()
+
+    def _compute(self, store: ReviewStore, state: int) -> None:
+        name = store.project.name
+        with self._turn:
+            computed = self._ask(name, state)
+        with self._lock:
+            self._running.discard(name)
+            self._computed[name] = (store, computed)
+
+    def _ask(self, name: str, state: int) -> ComputedAgreement:
+        with self._lock:
+            if self._closed:
+                return ComputedAgreement(state, error="the server is being stopped")
+            child = self._child = ChildProcess("r2med.reviews.agreement_job")
+        try:
+            child.send(name.encode())
+            return _read_computed(orjson.loads(child.receive()), state)
+        except (EOFError, OSError):
+            return ComputedAgreement(state, error="the process that computes the agreement ended; load the page again")
+        finally:
+            with self._lock:
+                self._child = None
+            child.close()
+
+
+def _read_computed(content: dict[str, Any], state: int) -> ComputedAgreement:
+    if "error" in content:
+        return ComputedAgreement(state, error=content["error"])
+    return ComputedAgreement(content["state"], [Section(**each) for each in content["sections"]], content["notes"])
+
+
+def _compute_content(name: str) -> dict[str, Any]:
+    try:
+        with ReviewStore.open(name) as store:
+            state = store.state()
+            found = review_agreement(store)
+    except (R2medError, MemoryError, OSError) as error:
+        return {"error": one_line(error)}
+    sections = [asdict(each) for each in agreement_sections(found, BREAKDOWNS)]
+    for section in sections:
+        section["rows"] = [[wide(cell) for cell in row] for row in section["rows"]]
+    return {"state": state, "sections": sections, "notes": found.notes}
+
+
+def main() -> int:
+    """Answer one request; the exit code."""
+    pipes = caller_pipes()
+    os.nice(_NICENESS)
+    name = read_frame(pipes.requests).decode()
+    write_frame(pipes.answers, orjson.dumps(_compute_content(name)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

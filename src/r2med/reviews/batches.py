@@ -1,0 +1,227 @@
+"""Who gets which item when: an order of their own for everybody, one question's passages together.
+
+A person is led past all questions in an order that only the project's seed and their name decide. At each question they
+get the items that everybody judges, and those of the others that nobody holds yet; these they hold from then on. So
+nobody need know beforehand how many people will come, and a quick one judges more. Within a question the order is
+random, too.
+
+At some questions a person comes by twice: the first time with half of the items, later with the other half, and among
+these some of the first ones again. A repeat therefore stands among new passages and cannot be told from them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import NamedTuple
+
+from r2med.reviews.rows import DealtItem, Reviewer
+from r2med.reviews.store import DECIDED, LEFT, OPEN, ReviewStore
+
+WHOLE, FIRST, SECOND = 0, 1, 2
+"""Which part of a question's items is dealt at a stop."""
+AHEAD = 8
+"""So many undecided items lie ready for a person, so that the next one is there before it is asked for."""
+_REPEATED = 0.25
+"""The share of a question's items that come again where any do: half of its first half."""
+
+
+class Stop(NamedTuple):
+    """A question on a person's way, with all or half of its items."""
+
+    question: int
+    part: int
+
+
+def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -> list[Stop]:
+    """The order of a person's questions; as many of them come twice as the share of repeats needs.
+
+    >>> stops = plan_stops(range(100), 0.05, random.Random(1))
+    >>> len(stops), sum(stop.part == SECOND for stop in stops) > 5
+    (119, True)
+    """
+    order = list(questions)
+    chance.shuffle(order)
+    share = min(1.0, repeat / _REPEATED)
+    twice = {question for question in order if chance.random() < share}
+    keys = [(float(place), Stop(each, FIRST if each in twice else WHOLE)) for place, each in enumerate(order)]
+    # A second stop lies anywhere after a tenth of the way, and then in the order of its draw.
+    gap = max(1.0, len(order) / 10)
+    keys += [
+        (chance.uniform(min(place + gap, len(order)), len(order) + gap), Stop(stop.question, SECOND))
+        for place, stop in keys
+        if stop.part == FIRST
+    ]
+    return [stop for _, stop in sorted(keys)]
+
+
+class Dealer:
+    """Deals the items of one project."""
+
+    def __init__(self, store: ReviewStore) -> None:
+        self.store = store
+
+    def next_open(self, reviewer: Reviewer, after: int = 0) -> DealtItem | None:
+        """The next undecided item after a place, then any before it; None when there is nothing left to decide."""
+        which = "reviewer = ? AND state = ? AND position > ? ORDER BY position LIMIT ?"
+        ready = self.store.dealt_items(which, (reviewer.id, OPEN, after, AHEAD))
+        if len(ready) < AHEAD and self.deal(reviewer):
+            ready = self.store.dealt_items(which, (reviewer.id, OPEN, after, 1))
+        if not ready and after:
+            ready = self.store.dealt_items(which, (reviewer.id, OPEN, 0, 1))
+        return ready[0] if ready else None
+
+    def neighbour(self, reviewer: Reviewer, position: int, step: int) -> int | None:
+        """The dealt place before (-1) or after (1) one, decided or not; None at the ends."""
+        side, order = (">", "ASC") if step > 0 else ("<", "DESC")
+        query = f"SELECT position FROM deal WHERE reviewer = ? AND position {side} ? ORDER BY position {order} LIMIT 1"
+        rows = self.store.rows(query, (reviewer.id, position))
+        return int(rows[0][0]) if rows else None
+
+    def skipped(self, reviewer: Reviewer) -> list[int]:
+        """The places that a person has skipped."""
+        query = "SELECT position FROM deal WHERE reviewer = ? AND state = ? ORDER BY position"
+        return [row[0] for row in self.store.rows(query, (reviewer.id, LEFT))]
+
+    def done(self, reviewer: Reviewer) -> int:
+        """Count what a person has decided, repeats included: a count that stood still would give them away."""
+        query = "SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?"
+        return int(self.store.rows(query, (reviewer.id, DECIDED))[0][0])
+
+    def waiting(self, reviewer: Reviewer) -> int:
+        """Count what a person may still decide: dealt or skipped, free, held for later, for everybody, and repeats.
+
+        With what is done it adds up to the same number, unless others judge some of it meanwhile.
+        """
+        query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state <> ?2)
+                        + (SELECT count(*) FROM hold WHERE reviewer IS NULL OR reviewer = ?1)
+                        - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND again = 0)"""
+        known = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
+        return known + self._repeats_to_come(reviewer)
+
+    def _repeats_to_come(self, reviewer: Reviewer) -> int:
+        """Count the repeats at the second stops that lie ahead of a person, as far as can be known."""
+        if not self.store.project.repeat:
+            return 0
+        if not self.store.rows("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)):
+            with self.store.transaction() as connection:
+                self._plan(connection, reviewer)
+        first = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?2"
+        second = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?3"
+        begun = f"""SELECT item.question, count(*) FROM deal JOIN item ON item.number = deal.item
+                    WHERE deal.reviewer = ?1 AND deal.again = 0 AND item.question IN ({second})
+                    AND item.question NOT IN ({first}) GROUP BY item.question"""
+        fresh = f"""SELECT item.question, (count(*) + 1) / 2 FROM item LEFT JOIN hold ON hold.item = item.number
+                    WHERE item.question IN ({first}) AND ?3 AND (hold.reviewer IS NULL OR hold.reviewer = ?1)
+                    GROUP BY item.question"""
+        halves = [row for query in (begun, fresh) for row in self.store.rows(query, (reviewer.id, FIRST, SECOND))]
+        return sum(self._repeats(reviewer, question, half) for question, half in halves)
+
+    def _repeats(self, reviewer: Reviewer, question: int, seen: int) -> int:
+        """Draw how many of the items that a person saw at a first stop come again at the second."""
+        return int(seen / 2 + self._chance(reviewer, f"repeats {question}").random())
+
+    def deal(self, reviewer: Reviewer) -> int:
+        """Deal the questions that come next until enough lies ready; how many items were dealt."""
+        dealt = 0
+        with self.store.transaction() as connection:
+            self._plan(connection, reviewer)
+            while dealt < AHEAD:
+                stop = self._next_stop(connection, reviewer)
+                if stop is None:
+                    return dealt + self._deal_rest(connection, reviewer)
+                dealt += self._deal_stop(connection, reviewer, *stop)
+        return dealt
+
+    def release(self, reviewer: Reviewer) -> int:
+        """Take back what a person holds and has not looked at, so that others can be dealt it; how many items."""
+        query = """SELECT item FROM hold WHERE reviewer = ?1 AND item NOT IN
+                   (SELECT item FROM deal WHERE reviewer = ?1 AND state <> ?2)"""
+        with self.store.transaction() as connection:
+            items = [row[0] for row in connection.execute(query, (reviewer.id, OPEN))]
+            connection.executemany("UPDATE hold SET reviewer = NULL WHERE item = ?", [(item,) for item in items])
+            gone = [(reviewer.id, item) for item in items]
+            connection.executemany("DELETE FROM deal WHERE reviewer = ? AND item = ?", gone)
+        return len(items)
+
+    def _plan(self, connection: Connection, reviewer: Reviewer) -> None:
+        """Write down a person's way, once."""
+        if connection.execute("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)).fetchone():
+            return
+        numbers = [row[0] for row in connection.execute("SELECT number FROM question ORDER BY number")]
+        stops = plan_stops(numbers, self.store.project.repeat, self._chance(reviewer, "way"))
+        rows = [(reviewer.id, place, *stop) for place, stop in enumerate(stops)]
+        connection.executemany("INSERT INTO tour VALUES (?, ?, ?, ?)", rows)
+
+    def _chance(self, reviewer: Reviewer, what: object) -> random.Random:
+        return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
+
+    def _next_stop(self, connection: Connection, reviewer: Reviewer) -> tuple[int, Stop] | None:
+        """The first stop that this person was not at yet."""
+        query = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
+        row = connection.execute(query, (reviewer.id,)).fetchone()
+        return None if row is None or row[0] == _END else (row[0], Stop(row[1], row[2]))
+
+    def _deal_stop(self, connection: Connection, reviewer: Reviewer, place: int, stop: Stop) -> int:
+        connection.execute("DELETE FROM tour WHERE reviewer = ? AND place = ?", (reviewer.id, place))
+        # Somebody who was at the last stop must not be given a new way.
+        connection.execute("INSERT OR IGNORE INTO tour VALUES (?, ?, 0, 0)", (reviewer.id, _END))
+        chance = self._chance(reviewer, place)
+        fresh = self._claimable(connection, reviewer, stop.question)
+        chance.shuffle(fresh)
+        if stop.part == FIRST:
+            self._hold(connection, reviewer, fresh)
+            fresh = fresh[: (len(fresh) + 1) // 2]
+        repeats: list[int] = []
+        if stop.part == SECOND:
+            query = """SELECT deal.item FROM deal JOIN item ON item.number = deal.item
+                       WHERE deal.reviewer = ? AND item.question = ? AND again = 0 ORDER BY deal.position"""
+            seen = [row[0] for row in connection.execute(query, (reviewer.id, stop.question))]
+            repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
+        dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
+        chance.shuffle(dealt)
+        self._put(connection, reviewer, dealt)
+        return len(dealt)
+
+    def _deal_rest(self, connection: Connection, reviewer: Reviewer) -> int:
+        """A question at which something was left, at the end of the way: held by others who have gone since."""
+        query = """SELECT question FROM hold WHERE reviewer IS NULL UNION ALL
+                   SELECT question FROM item WHERE shared = 1 AND number NOT IN
+                   (SELECT item FROM deal WHERE reviewer = ?) LIMIT 1"""
+        row = connection.execute(query, (reviewer.id,)).fetchone()
+        if row is None:
+            return 0
+        items = self._claimable(connection, reviewer, row[0])
+        self._chance(reviewer, f"rest {row[0]}").shuffle(items)
+        self._put(connection, reviewer, [(item, 0) for item in items])
+        return len(items)
+
+    @staticmethod
+    def _claimable(connection: Connection, reviewer: Reviewer, question: int) -> list[int]:
+        """Items of a question that this person may be dealt now for the first time."""
+        query = """SELECT number FROM item WHERE question = ?1 AND (shared = 1 OR number IN
+                   (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
+                   AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item
+                                      WHERE deal.reviewer = ?2 AND item.question = ?1) ORDER BY number"""
+        return [row[0] for row in connection.execute(query, (question, reviewer.id))]
+
+    def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
+        """Put items at the end of what a person was dealt."""
+        query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
+                              (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
+        last = connection.execute(query, (reviewer.id,)).fetchone()[0]
+        self._hold(connection, reviewer, [item for item, again in dealt if not again])
+        insert = """INSERT INTO deal SELECT ?1, ?2, number, ?3, shared, ?4, seal(?2, ?1, number, ?3, shared)
+                    FROM item WHERE number = ?5"""
+        rows = [(reviewer.id, place, again, OPEN, item) for place, (item, again) in enumerate(dealt, last + 1)]
+        connection.executemany(insert, rows)
+
+    @staticmethod
+    def _hold(connection: Connection, reviewer: Reviewer, items: Sequence[int]) -> None:
+        rows = [(reviewer.id, item) for item in items]
+        connection.executemany("UPDATE hold SET reviewer = ? WHERE item = ? AND reviewer IS NULL", rows)
+
+
+_END = 1 << 40
+"""A place beyond every way, which tells somebody who has come to the end from somebody who has not begun."""

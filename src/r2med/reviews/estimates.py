@@ -1,0 +1,172 @@
+"""How right a task's own labels are, by what people said of the part that was drawn at random.
+
+People look at few items, models at many. A rate is that of the people, corrected by what models say of the items that
+no person has looked at (prediction-powered inference); without a model it is that of the people alone. What an
+adjudicator said goes before everything; where several people judged, an item counts as relevant by the share of them
+that say so, so that no disagreement is left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.measure.bootstrap import Interval
+from r2med.measure.population import prediction_powered_mean, share
+from r2med.reviews.rows import GRADED, MODEL, PERSON, RANDOM, Decision, ReviewItem
+from r2med.reviews.store import ReviewStore
+
+Floats = NDArray[np.float64]
+POWERED, ALONE = "prediction-powered", "people alone"
+
+
+@dataclass(frozen=True)
+class RateEstimate:
+    """A rate with its 95% interval, and what it was made of."""
+
+    value: float
+    low: float
+    high: float
+    human: int
+    """Items that people judged."""
+    predicted: int
+    """Further items that only models judged."""
+    method: str
+
+
+@dataclass(frozen=True)
+class LabelEstimates:
+    """What the random part says about the labels of the task; None where nothing can be said."""
+
+    frame: int
+    """Pairs that the random part was drawn from."""
+    drawn: int
+    precision: RateEstimate | None
+    """Of the pairs that the task labels relevant, the share that is."""
+    overlooked: RateEstimate | None
+    """Of all other pairs, the share that is relevant all the same."""
+    missed: RateEstimate | None
+    """Of all relevant pairs, the share that the task does not label relevant."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """How relevant people and models say that items are, and whether the task's label says otherwise."""
+
+    human: Floats
+    """From 0 to 1; not a number where no person has judged."""
+    predicted: Floats
+    unlabelled: Floats
+    """1 where the task does not label the pair relevant."""
+
+    def some(self, chosen: NDArray[np.bool_]) -> Votes:
+        """Those of some items."""
+        return Votes(self.human[chosen], self.predicted[chosen], self.unlabelled[chosen])
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Where a person has judged."""
+        return ~np.isnan(self.human)
+
+    @property
+    def powered(self) -> bool:
+        """Whether models have judged some of what people have, and some of what they have not."""
+        known = ~np.isnan(self.predicted)
+        return bool((known & self.judged).any() and (known & ~self.judged).any())
+
+    @property
+    def guessed(self) -> Floats:
+        """What models say, and their mean where none could be read: a guess, too, and as good on either side."""
+        return np.asarray(np.where(np.isnan(self.predicted), np.nanmean(self.predicted), self.predicted))
+
+    def interval(self, score: Callable[[Floats, Floats], Floats]) -> Interval:
+        """The mean of a score of relevance and label over all pairs."""
+        human = score(self.human[self.judged], self.unlabelled[self.judged])
+        if not self.powered:
+            return prediction_powered_mean(human, np.zeros(len(human)), np.zeros(1))
+        predicted = score(self.guessed, self.unlabelled)
+        return prediction_powered_mean(human, predicted[self.judged], predicted[~self.judged])
+
+    def estimate(self, found: tuple[float, float, float]) -> RateEstimate:
+        """A rate and its ends with what they were made of."""
+        further = int((~self.judged).sum()) if self.powered else 0
+        value, low, high = (float(min(1.0, max(0.0, end))) for end in found)
+        return RateEstimate(value, low, high, int(self.judged.sum()), further, POWERED if self.powered else ALONE)
+
+
+def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], held: Sequence[Decision]) -> LabelEstimates:
+    """What people and models say about the labels of the task."""
+    drawn = [item for item in items if item.drawn == RANDOM]
+    votes = _votes(store, drawn, held)
+    labelled = votes.unlabelled == 0
+    return LabelEstimates(
+        store.project.frames.get(RANDOM, 0),
+        len(drawn),
+        _rate(votes.some(labelled)),
+        _rate(votes.some(~labelled)),
+        missed_share(votes),
+    )
+
+
+def _votes(store: ReviewStore, items: Sequence[ReviewItem], held: Sequence[Decision]) -> Votes:
+    kinds = {each.id: each.kind for each in store.reviewers()}
+    cut = store.project.scale.relevant_from
+    said: dict[str, dict[int, list[bool]]] = {PERSON: defaultdict(list), MODEL: defaultdict(list)}
+    for row in held:
+        if row.verdict == GRADED and row.grade is not None and not row.again and kinds[row.reviewer] in said:
+            said[kinds[row.reviewer]][row.item].append(row.grade >= cut)
+    for item, ruling in store.rulings().items():
+        said[PERSON][item] = [(ruling.grade or 0) >= cut]
+    human, predicted = ([_mean(said[kind], item) for item in items] for kind in (PERSON, MODEL))
+    unlabelled = [float((item.facts.get("label") or 0) <= 0) for item in items]
+    return Votes(*(np.array(column, dtype=np.float64) for column in (human, predicted, unlabelled)))
+
+
+def _mean(votes: Mapping[int, Sequence[bool]], item: ReviewItem) -> float:
+    given = votes.get(item.number)
+    return sum(given) / len(given) if given else float("nan")
+
+
+def _rate(votes: Votes) -> RateEstimate | None:
+    """The share of relevant pairs; Wilson's interval where people all say the same, which has no spread to go by."""
+    human = votes.human[votes.judged]
+    if len(human) < 2:
+        return None
+    found = votes.interval(lambda relevant, _: relevant)
+    return votes.estimate(_wilson(human) if np.ptp(human) == 0 or found.low == found.high else found)
+
+
+def _wilson(human: Floats) -> tuple[float, float, float]:
+    found = share(round(float(human.sum())), len(human))
+    return (found.value, found.low, found.high) if found else (0.0, 0.0, 1.0)
+
+
+def missed_share(votes: Votes) -> RateEstimate | None:
+    """The share of the relevant pairs that has no label: all values that the interval of its equation allows.
+
+    The share t solves E[relevant x (unlabelled - t)] = 0; a t belongs to the interval when 0 lies in that of the mean.
+    """
+    human, unlabelled = votes.human[votes.judged], votes.unlabelled[votes.judged]
+    if len(human) < 2 or not human.sum():
+        return None
+    relevant = unlabelled[human > 0]
+    if np.ptp(relevant) == 0:
+        return votes.estimate(_wilson(relevant))
+    steps = np.linspace(0.0, 1.0, 201)
+
+    def equation(step: float) -> Interval:
+        return votes.interval(lambda relevant, off: relevant * (off - step))
+
+    around = [equation(step) for step in steps]
+    inside = [float(step) for step, each in zip(steps, around, strict=True) if each.low <= 0 <= each.high]
+    value = float(steps[int(np.argmin([abs(each.mean) for each in around]))])
+    return votes.estimate((value, min([*inside, value]), max([*inside, value])))

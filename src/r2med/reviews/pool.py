@@ -1,0 +1,154 @@
+"""What a review can draw from: the judged pairs of tasks, what runs found, and every candidate of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from r2med.construction.plan import read_plan
+from r2med.construction.pool import TASK as BUILT
+from r2med.data.dataset import Dataset
+from r2med.data.loader import load
+from r2med.data.tasks import resolve
+from r2med.errors import DataError, R2medError
+from r2med.pipeline.named_runs import select
+from r2med.reviews.scale import omit_grades
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import check_data
+
+DEPTH = 10
+"""A document is found when it is among so many: what nDCG@10 looks at."""
+_BEYOND = DEPTH + 5
+"""Lists are read as far as this, since what stands just below the cut lies near it."""
+
+
+@dataclass
+class Candidate:
+    """A passage that could be reviewed for a question, with everything that is known of the pair."""
+
+    query: str
+    document: str
+    label: int | None = None
+    """The task's own grade; None where nobody judged the pair."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Its place in the list of each run that has it."""
+    margin: float | None = None
+    """Of a build: by how much the judges' scores lie above the cuts."""
+    spread: float | None = None
+    """Of a build: how far its judges are apart."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """More that is known of where it came from."""
+
+    @property
+    def found(self) -> bool:
+        """Whether a run has it where measures look."""
+        return any(rank <= DEPTH for rank in self.ranks.values())
+
+    def as_facts(self) -> dict[str, Any]:
+        """What is kept with the item."""
+        return {"label": self.label, "ranks": self.ranks, **self.facts}
+
+
+@dataclass(frozen=True)
+class TaskPool:
+    """The candidates of one task."""
+
+    dataset: Dataset
+    candidates: Sequence[Candidate]
+    runs: int
+    """How many runs were looked at."""
+    built: bool = False
+    guideline: str = ""
+    """Of a build."""
+
+    @property
+    def frame(self) -> list[Candidate]:
+        """What a random draw draws from: every judged pair, and all that a run found."""
+        return [each for each in self.candidates if each.label is not None or each.found or self.built]
+
+
+def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
+    """The pools that names stand for: tasks, folders of builds, runs; runs are taken on the tasks named, or on all."""
+    builds = [Path(name) for name in names if (Path(name) / "plan.toml").is_file()]
+    tasks = [name for name in names if Path(name) not in builds and _is_task(name)]
+    systems = [name for name in names if Path(name) not in builds and name not in tasks]
+    folders = {str((folder / BUILT).resolve()): folder for folder in builds}
+    for folder in builds:
+        if not (folder / BUILT).is_dir():
+            raise R2medError(f"{folder}: the task is not built yet; run: r2med build run {folder}")
+    wanted = [task.name for task in resolve([*tasks, *(folder / BUILT for folder in builds)])]
+    runs = _runs(ledger, systems, wanted) if systems else {}
+    return [_pool(ledger, task, runs.get(task, []), folders) for task in wanted or runs]
+
+
+def _is_task(name: str) -> bool:
+    try:
+        return bool(resolve([name]))
+    except R2medError:
+        if Path(name).is_dir():
+            raise
+        return False
+
+
+def _runs(ledger: Ledger, systems: Sequence[str], tasks: Sequence[str]) -> dict[str, list[Any]]:
+    """The runs of each task."""
+    found: dict[str, list[Any]] = {}
+    for chosen in select(ledger, systems, tasks):
+        if chosen.missing:
+            raise R2medError(chosen.advice)
+        for task, entry in chosen.runs.items():
+            found.setdefault(task, []).append(entry)
+    return found
+
+
+def _pool(ledger: Ledger, task: str, entries: Sequence[Any], folders: Mapping[str, Path]) -> TaskPool:
+    dataset = load(task)
+    pairs: dict[tuple[str, str], Candidate] = {}
+
+    def pair(query: str, document: str) -> Candidate:
+        return pairs.setdefault((query, document), Candidate(query, document))
+
+    for query, judged in dataset.gold.qrels.items():
+        for document, grade in judged.items():
+            pair(query, document).label = grade
+    for entry in entries:
+        check_data(entry, dataset)
+        run = ledger.run(entry)
+        for query in run.queries:
+            for rank, document in enumerate(run[query].documents[:_BEYOND], 1):
+                pair(query, document).ranks[entry.name] = rank
+    folder = next((folder for place, folder in folders.items() if Path(task) == Path(place)), None)
+    if folder is not None:
+        for row in _judged(folder):
+            if row["document"] in dataset.collection.documents.position:
+                _add_judgement(pair(row["query"], row["document"]), row)
+    queries = dataset.collection.queries.position
+    known = [each for each in pairs.values() if each.query in queries]
+    guideline = omit_grades(read_plan(folder).guideline) if folder else ""
+    return TaskPool(dataset, known, len(entries), folder is not None, guideline)
+
+
+def _add_judgement(candidate: Candidate, row: Mapping[str, Any]) -> None:
+    candidate.margin, candidate.spread = row["margin"], row["spread"]
+    candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
+
+
+def _judged(folder: Path) -> Iterator[dict[str, Any]]:
+    """Each pair that the judges of a build looked at, with how near it lies to the cuts and how far they are apart."""
+    settings = read_plan(folder).select
+    file = folder / BUILT / "judgements.parquet"
+    try:
+        table = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{file}: cannot be read; run: r2med build run {folder}") from error
+    axes = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in ("answers", "supports")]
+    margins = [pl.col(axis) - getattr(settings, axis) for axis in ("answers", "supports")]
+    grouped = table.group_by("query_id", "passage_id", maintain_order=True).agg(
+        pl.col("verdict", "answers", "supports").first(), spread=pl.max_horizontal(*axes)
+    )
+    shown = grouped.with_columns(margin=pl.min_horizontal(*margins))
+    yield from shown.rename({"query_id": "query", "passage_id": "document"}).iter_rows(named=True)

@@ -1,1 +1,0 @@
-"""What lies on disk: the home, the cache, whole files, sealed SQLite files, progress, and the hub."""

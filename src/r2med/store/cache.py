@@ -1,0 +1,115 @@
+"""The content-addressed cache: a folder an entry, under a hash of everything its content depends on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from r2med.errors import R2medError
+from r2med.store.files import draft_folder, make_private, reason, sweep, unwritable
+from r2med.store.hashes import KEY, is_unchanged, write_checksums
+
+
+def home() -> Path:
+    """The folder of the ledger and the caches; made when it is missing."""
+    chosen = os.environ.get("R2MED_HOME")
+    place = f"R2MED_HOME={chosen}" if chosen else "the folder for results"
+    try:
+        folder = Path(chosen).expanduser() if chosen else _own_place()
+        place = place if chosen else f"{folder}, where results are kept,"
+        # What is kept may be about patients: a folder that is made here is its owner's alone.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A folder that cannot be looked into is of no use, and says so only now.
+        next(folder.iterdir(), None)
+    except (OSError, RuntimeError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise R2medError(f"{place} cannot be used ({why}); set R2MED_HOME to a folder that can be written") from error
+    return folder
+
+
+def _own_place() -> Path:
+    """The platform's own place for application data."""
+    from platformdirs import user_data_path
+
+    return user_data_path("r2med", appauthor=False)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Folders `ROOT/KIND/KEY`, each complete or absent: an entry is built aside and renamed into place."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> Cache:
+        """The cache in `R2MED_HOME`."""
+        return cls(home() / "cache")
+
+    def entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry; `build` fills it first when it is not there. Safe for several processes at once."""
+        target = self.root / kind / key
+        if self.has(kind, key):
+            return target
+        try:
+            make_private(target.parent)
+            sweep(self.root, "*/.*")
+            if target.is_dir():
+                self.drop(kind, key)  # the entry of another key
+            with draft_folder(target.parent, key[:8]) as draft:
+                build(draft)
+                (draft / KEY).write_text(f"{kind}/{key}")
+                draft.rename(target)
+        except OSError as error:
+            # Another process may have finished the same entry first; its folder is as good as ours.
+            if not target.is_dir():
+                raise unwritable(self.root, error) from error
+        return target
+
+    def sound_entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+        """The folder of an entry whose files are bit for bit what was built; a damaged one is built again."""
+
+        def sealed(folder: Path) -> None:
+            build(folder)
+            write_checksums(folder)
+
+        if self.has(kind, key) and not is_unchanged(self.root / kind / key):
+            self.drop(kind, key)
+        return self.entry(kind, key, sealed)
+
+    def keep(self, kind: str, key: str, build: Callable[[Path], None]) -> None:
+        """Build an entry that is worth its time only: where it cannot be kept, nothing is said."""
+        with suppress(R2medError):
+            self.sound_entry(kind, key, build)
+
+    def has(self, kind: str, key: str) -> bool:
+        """Return whether an entry is there, and is the one of this key and no other under its name."""
+        try:
+            return (self.root / kind / key / KEY).read_bytes() == f"{kind}/{key}".encode()
+        except OSError:
+            return False
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forget an entry, for one that turned out damaged."""
+        shutil.rmtree(self.root / kind / key, ignore_errors=True)
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """For each kind, and for what is unfinished: how many entries, and how many bytes they take."""
+        found: dict[str, tuple[int, int]] = {}
+        for folder in sorted(self.root.glob("*/*")):
+            kind = "unfinished" if folder.name.startswith(".") else folder.parent.name
+            entries, used = found.get(kind, (0, 0))
+            found[kind] = (entries + 1, used + _bytes_in(folder))
+        return found
+
+
+def _bytes_in(folder: Path) -> int:
+    """What the files of a folder take; those that go away meanwhile take nothing."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -1,0 +1,271 @@
+"""Files and folders that have their name only when they are complete.
+
+A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so the
+next one that writes the same thing knows which drafts nobody will finish, and removes them. A process id would not
+tell: in a container it is the same each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from r2med.errors import DataError, R2medError
+
+
+def file_name(text: str) -> str:
+    """A system or task as part of a file name.
+
+    >>> file_name("bm25(k1=1.2) >> x"), file_name("sample/Biology")
+    ('bm25-k1-1.2-x', 'sample-Biology')
+    """
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "run"
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+_LONGEST = 200
+"""Bytes of a target's name that fit into the name of its draft."""
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with `~` and `~user` spelled out."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: there is no such user's home") from error
+
+
+def spelled(path: str) -> str:
+    """Return a path in the one spelling that specs have: without `./`, `//` or `..` that lead nowhere.
+
+    >>> spelled("./prompts//mine.txt"), spelled("prompts/../mine.txt"), spelled("")
+    ('prompts/mine.txt', 'mine.txt', '')
+    >>> spelled(f"../{Path.cwd().name}/mine.txt")
+    'mine.txt'
+    """
+    if not path:
+        return path
+    plain = os.path.normpath(path) if Path(path).is_absolute() else os.path.relpath(path)
+    try:
+        # `link/..` is the parent of where the link leads.
+        same = ".." not in Path(path).parts or expanded(plain).resolve() == expanded(path).resolve()
+    except (OSError, ValueError):
+        return path
+    return plain if same else path
+
+
+def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> None:
+    """Write a file in one step, so that nobody ever meets half of it; with `parents` its folder is made.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_file(Path(folder) / "a" / "b.txt", "whole", parents=True)
+    ...     (Path(folder) / "a" / "b.txt").read_text()
+    'whole'
+    """
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    with draft_file(path, parents=parents) as draft:
+        draft.write_bytes(data)
+
+
+@contextmanager
+def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
+    """A file beside `path` that takes its name when the block ends well, and is gone when it does not."""
+    with _explained(path):
+        if path.is_dir():
+            raise R2medError(f"{path}: is a folder; name a file")
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            # A pipe or a device cannot be replaced.
+            yield path
+            return
+        target = path.resolve()
+        if parents:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        draft, lock = _claim(target.parent, _prefix(target), _make_file)
+        try:
+            yield draft
+            _sync(draft)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+            _release(lock)
+
+
+@contextmanager
+def draft_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A folder in `parent`, to be renamed by the block to what is called `name`; what is left of it is removed.
+
+    Errors are the caller's to explain.
+    """
+    draft, lock = _claim(parent, _prefix(parent / name), Path.mkdir)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        _release(lock)
+
+
+class HeldFile:
+    """A small file that one process replaces again and again, and holds the lock of for as long as it is there."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._lock: int | None = None
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Write the file anew, in one step."""
+        draft, lock = _claim(path.parent, _prefix(path), _make_file)
+        try:
+            draft.write_bytes(content)
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            _release(lock)
+            raise
+        _release(self._lock)
+        self._path, self._lock = path, lock
+
+    def remove(self) -> None:
+        """Take the file away."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        _release(self._lock)
+        self._path = self._lock = None
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Remove the drafts in a folder that nobody will finish."""
+    for path in folder.glob(pattern):
+        remove_abandoned(path)
+
+
+def remove_abandoned(path: Path) -> bool:
+    """Remove a draft unless its process lives; whether it was removed."""
+    lock = _open(path)
+    if lock is None:
+        return False
+    try:
+        if not _lock(lock, wait=False):
+            return False
+        # Removed under the lock: whoever is just about to take it sees that its draft is gone, and makes another.
+        if stat.S_ISDIR(os.fstat(lock).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def reason(error: OSError) -> str:
+    """What an error of the system says, in a few words."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def unwritable(path: Path, error: OSError) -> Exception:
+    """An error met while a file or folder was written, in one line: the file that it names, or else this one."""
+    named = error.filename if isinstance(error.filename, str | bytes) else path
+    culprit = Path(os.fsdecode(named)).absolute()
+    ours = culprit.parent == path.absolute().parent or path.absolute().is_relative_to(culprit)
+    return R2medError(f"{path if ours else culprit}: cannot be written ({reason(error)})")
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _prefix(target: Path) -> str:
+    """How the names of all drafts of a target begin."""
+    name = target.name
+    if len(os.fsencode(name)) > _LONGEST:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
+    return f".{name}.r2med-"
+
+
+def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[Path, int | None]:
+    """A new draft with its lock; those that nobody will finish are removed first."""
+    sweep(parent, _literally(prefix) + "????????")
+    while True:
+        draft = parent / (prefix + os.urandom(4).hex())
+        make(draft)
+        lock = _open(draft)
+        if lock is None:
+            return draft, None
+        _lock(lock, wait=True)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), draft.stat()):
+                return draft, lock
+        os.close(lock)
+
+
+def _make_file(draft: Path) -> None:
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
+def _literally(text: str) -> str:
+    """A pattern that only this text matches."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+
+
+def _sync(draft: Path) -> None:
+    """Have the content on the disk before its name is: a power cut may not leave a name without content."""
+    handle = os.open(draft, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path) -> int | None:
+    """A handle to lock by; None where there is nothing to lock, or no way to."""
+    if sys.platform == "win32":
+        return None
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Take the lock of an open file or folder; False when another process has it, or there are no locks there."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, readable by their owner alone: texts may be of patients."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def lock_open_file(handle: int) -> bool:
+    """Lock an open file until it is closed; return False when another process has it, or there are no locks there."""
+    return _lock(handle, wait=False)
+
+
+def _release(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)

@@ -1,0 +1,171 @@
+"""The content-addressed cache: a folder an entry, under a hash of everything its content depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+import orjson
+
+from r2med.errors import DataError, R2medError
+from r2med.store.files import reason, write_file
+
+
+def cache_key(**parts: object) -> str:
+    """A hash of named values; any change of a name or a value gives another key.
+
+    >>> cache_key(k1=0.9, b=0.4) == cache_key(b=0.4, k1=0.9) != cache_key(k1=0.9, b=0.5)
+    True
+    """
+    text = "\n".join(f"{name}={parts[name]!r}" for name in sorted(parts))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+FILE = "meta.json"
+"""Where a folder keeps the checksum of every other file in it."""
+KEY = "entry.key"
+"""Where an entry of the cache keeps its own key, which is compared and needs no checksum."""
+
+
+def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
+    """Write down the checksums of all files of a folder, after the last of them is written.
+
+    Of files that are named in `by_size` only the size: what is in them is checked when it is read.
+    """
+    (folder / FILE).write_bytes(orjson.dumps(_checksums(folder, by_size)))
+
+
+def is_unchanged(folder: Path, *, by_size: Sequence[str] = ()) -> bool:
+    """Whether a folder holds exactly the files that it was written with, bit for bit.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     _ = (Path(name) / "a").write_text("whole")
+    ...     write_checksums(Path(name))
+    ...     before = is_unchanged(Path(name))
+    ...     _ = (Path(name) / "a").write_text("while")
+    ...     before, is_unchanged(Path(name))
+    (True, False)
+    """
+    try:
+        return bool(orjson.loads((folder / FILE).read_bytes()) == _checksums(folder, by_size))
+    except (OSError, ValueError):
+        return False
+
+
+def _checksums(folder: Path, by_size: Sequence[str]) -> dict[str, int]:
+    files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        name: path.stat().st_size if name in by_size else checksum(path)
+        for name, path in files.items()
+        if name not in (FILE, KEY)
+    }
+
+
+def checksum(path: Path) -> int:
+    """A checksum of a file; reading it also brings the file into memory for what follows."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            value = zlib.crc32(block, value)
+    return value
+
+
+_LENGTH = 32
+"""Digits of a hash."""
+_TAKEN: ContextVar[dict[Path, str] | None] = ContextVar("_TAKEN", default=None)
+
+
+@contextmanager
+def steady_digests() -> Iterator[None]:
+    """Within the block a file has one hash, whatever becomes of it."""
+    token = _TAKEN.set({})
+    try:
+        yield
+    finally:
+        _TAKEN.reset(token)
+
+
+def file_digest(path: Path) -> str:
+    """The hash of a file's content."""
+    taken = _TAKEN.get()
+    if taken is not None and path in taken:
+        return taken[path]
+    digest = _hash(path)
+    if taken is not None:
+        taken[path] = digest
+    return digest
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
+    except OSError as error:
+        raise DataError(f"{str(path)!r}: cannot be read: {reason(error)}") from error
+    except ValueError as error:
+        raise DataError(f"{str(path)!r}: cannot be read: {error}") from error
+
+
+def confirm(path: Path, read: str) -> None:
+    """Say what the hash of the bytes was that were read; an error where it is not the one that was taken before."""
+    taken = _TAKEN.get()
+    if taken is not None and taken.get(path, read) != read:
+        raise DataError(f"{path}: was replaced while the run was made; run it again")
+
+
+def confirm_unchanged(path: Path) -> None:
+    """After a file was read by others: an error where it is no longer the one whose hash was taken before."""
+    confirm(path, _hash(path))
+
+
+SETTLED = 2.0
+"""Seconds since its last change after which a file's times tell whether it has changed again."""
+Stamp = tuple[int, ...]
+
+
+def stamp(path: Path) -> Stamp:
+    """What the system says of a file; nothing where that does not tell whether it has changed."""
+    if sys.platform == "win32":
+        return ()  # its ctime is when a file was made
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+class FileHashes:
+    """Remembered hashes, a small file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, path: Path) -> str:
+        """The hash of a file, if it is known and the file has not changed since; else nothing."""
+        now = stamp(path)
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            known = orjson.loads(self._place(path).read_bytes())
+            if now and known["stamp"] == list(now) and known["check"] == _check(known["stamp"], known["hash"]):
+                return str(known["hash"])
+        return ""
+
+    def remember(self, path: Path, before: Stamp, value: str) -> None:
+        """Note the hash of a file that was like this before it was read, unless it may have changed meanwhile."""
+        if not before or not value or stamp(path) != before or time.time() - max(before[3:]) / 1e9 < SETTLED:
+            return
+        known = {"path": str(path), "stamp": before, "hash": value, "check": _check(list(before), value)}
+        with suppress(R2medError):
+            write_file(self._place(path), orjson.dumps(known, default=list), parents=True)
+
+    def _place(self, path: Path) -> Path:
+        return self._folder / f"{cache_key(path=str(path.absolute()))}.json"
+
+
+def _check(before: list[int], value: str) -> str:
+    return hashlib.blake2b(f"{before} {value}".encode(), digest_size=8).hexdigest()

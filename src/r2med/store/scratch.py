@@ -1,0 +1,91 @@
+"""Columns of numbers as long as a collection: in memory while they are short, else in a mapped file without a name.
+
+The system writes the pages of such a file to disk and takes them back when it needs room, so that the memory of a
+process does not grow with the collection it works on. The file goes with the column, whatever ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from r2med.store.cache import home
+
+_AT_ONCE = 1 << 16
+"""Rows worked on at a time, so that nothing that is made on the way is as long as a column."""
+_SHORT = 1 << 20
+"""Bytes up to which a column is in memory."""
+
+
+def is_short(size: int) -> bool:
+    """Whether a column of so many bytes may be in memory."""
+    return size <= _SHORT
+
+
+def scratch_column(count: int, kind: DTypeLike, width: int = 0) -> NDArray[Any]:
+    """A column of zeros, or with a width a matrix. It is in memory too where the disk has no room for it.
+
+    >>> scratch_column(2, np.int64).tolist(), scratch_column(1, np.uint8, 3).tolist()
+    ([0, 0], [[0, 0, 0]])
+    """
+    shape = (count, width) if width else (count,)
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    if not is_short(size):
+        try:
+            with TemporaryFile(dir=home(), prefix=".scratch-") as file:
+                _reserve(file, size)
+                # A plain array over the mapping: the mapping's own class makes every slice slow.
+                return np.asarray(np.memmap(file, kind, "r+", shape=shape))
+        except OSError:
+            pass
+    return np.zeros(shape, kind)
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Have the disk set room aside: a page that it cannot take later would end the process without a word."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
+
+
+def spans(count: int, size: int = 0) -> Iterator[slice]:
+    """The rows of a column, so many at a time, or else as many as is usual.
+
+    >>> [(some.start, some.stop) for some in spans(5, 2)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    for start in range(0, count, size or _AT_ONCE):
+        yield slice(start, min(start + (size or _AT_ONCE), count))
+
+
+def places_where(holds: Callable[[slice], NDArray[np.bool_]], count: int) -> NDArray[np.intp]:
+    """The places of a column of so many rows at which something holds, ascending.
+
+    >>> column = np.array([3, -1, 2, -1])
+    >>> places_where(lambda some: column[some] < 0, len(column)).tolist()
+    [1, 3]
+    """
+    found, end = scratch_column(count, np.intp), 0
+    for some in spans(count):
+        here = some.start + np.flatnonzero(holds(some))
+        found[end : end + len(here)] = here
+        end += len(here)
+    return found[:end]
+
+
+def rows_at(column: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
+    """The rows of a column at these places, as a column of their own.
+
+    >>> rows_at(np.array([5, 6, 7]), np.array([2, 0])).tolist()
+    [7, 5]
+    """
+    found = scratch_column(len(places), column.dtype, column.shape[1] if column.ndim > 1 else 0)
+    for some in spans(len(places)):
+        found[some] = column[places[some]]
+    return found

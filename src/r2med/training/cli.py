@@ -1,0 +1,200 @@
+"""`r2med train`: training data that keeps the reasoning, and retrievers trained on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.cli.execution import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, write_json
+from r2med.formatting import human_size
+from r2med.pipeline.executor.local import Engine
+from r2med.render.sections import show_estimate
+from r2med.render.table import Table, key, messages, numbers, output
+from r2med.store.toml import read_text
+from r2med.training.data import DataMaker
+from r2med.training.formats import FORMATS, FormatSettings, export
+from r2med.training.gate import GateRules
+from r2med.training.rows import read_training_files
+from r2med.training.run import TrainingPlan, train
+from r2med.training.settings import (
+    KINDS,
+    QUERIES,
+    QUESTION,
+    RERANKER,
+    DataSettings,
+    read_run_settings,
+    read_settings,
+    with_models,
+)
+from r2med.training.tables import show_made_data, show_training
+
+_FILE = click.Path(path_type=Path)
+_SEARCHED = "What is trained to search: the question, with the bridge behind it, or each of the two."
+
+
+@click.group("train")
+def train_command() -> None:
+    """Make training data that keeps the way from question to evidence, and train retrievers on it.
+
+    \b
+    Examples:
+      r2med train data --from documents --llm gpt-4o --out bridge.parquet --licence "CC BY 4.0" --max-cost 20
+      r2med train export bridge.parquet --to flagembedding --out flag
+      r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
+    """
+
+
+@train_command.command("data", short_help="Write questions from documents, with the reasoning.", cls=ManyValues)
+@click.option("--from", "source", required=True, metavar="DOCUMENTS|BUILD", help="Documents, or a folder of a build.")
+@click.option("--llm", "writer", default="", metavar="MODEL", help="Who writes questions and types negatives.")
+@click.option("--judge", default="", metavar="MODEL", help="Who judges candidates (the same model).")
+@click.option("--out", required=True, type=_FILE, metavar="FILE.parquet", help="The data; its card is FILE.md.")
+@click.option(
+    "--questions", type=click.IntRange(0), metavar="N", help="How many are written (200); 0 for all passages."
+)
+@click.option("--systems", multiple=True, metavar="SYSTEM...", help="Who mines candidates (bm25).")
+@click.option("--licence", default="", metavar="TEXT", help="Of the documents, for every row.")
+@click.option("--guideline", type=_FILE, metavar="FILE", help="What relevant means, for the judge.")
+@click.option("--settings", type=_FILE, metavar="FILE.toml", help="Everything else, table by table.")
+@click.option("--against", multiple=True, metavar="TASK...", help="Check for leakage of these, too.")
+@click.option("--drop-leaking", is_flag=True, help="Leave out rows that hold what systems are measured on.")
+@click.option("--allow-leakage", is_flag=True, help="Keep them, and record so.")
+@click.option("--allow-unchecked", is_flag=True, help="Write although some tasks cannot be had here; recorded.")
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what each step would ask and cost.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@asking_options
+@json_option()
+def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_json: bool, **given: Any) -> None:
+    """Write questions from documents whose answers must be inferred, find and judge their evidence, and keep the way.
+
+    Documents are a table, a BEIR or R2MED folder, or a folder of .txt, .md, .html, .pdf and .docx files. The passage
+    that a question was written from is never its positive: candidates are mined and judged as by `r2med build`, and
+    negatives are typed by why they are wrong. Of a folder of `r2med build`, questions, reasoning and judgements are
+    taken over and, without --llm, nothing is asked.
+
+    Nothing is written before it was compared with R2MED, NanoR2MED and the tasks of --against. Stopped at any moment,
+    the same command goes on; no reply is paid for twice.
+
+    \b
+    Examples:
+      r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --dry-run
+      r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --allow-unchecked
+    """
+    rules = GateRules(*(given.pop(name) for name in ("against", "allow_leakage", "allow_unchecked", "drop_leaking")))
+    settings = _settings(given)
+    asked = {name: given.pop(name) for name in ("engine", "concurrency", "timeout", "retries", "rpm")}
+    with asking(max_cost=max_cost, dry_run=dry_run, **asked) as engine:
+        maker = DataMaker(source, out, settings, engine)
+        if dry_run:
+            steps = maker.estimate()
+            if as_json:
+                write_json([step.as_dict() for step in steps])
+            else:
+                show_estimate(steps, output(), _PRICED)
+            return
+        made = maker.run(rules)
+    if as_json:
+        write_json(made.as_dict())
+    else:
+        show_made_data(made, maker.counts, output())
+    left = sum(count.left for count in maker.counts)
+    if left:
+        click.echo(
+            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
+            err=True,
+        )
+    click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
+
+
+_PRICED = (
+    "Priced as if every question were written at once and every pool were as large as it can be. ? is a price that is"
+    " not known."
+)
+
+
+def _settings(given: dict[str, Any]) -> DataSettings:
+    """The settings of the file and the command line."""
+    questions, systems = given.pop("questions"), given.pop("systems")
+    changes: dict[str, dict[str, Any]] = {}
+    if questions is not None:
+        changes["write"] = {"questions": questions}
+    if systems:
+        changes["mine"] = {"systems": list(systems)}
+    found = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
+    guideline = given.pop("guideline")
+    found = replace(found, licence=given.pop("licence"))
+    return replace(found, guideline=read_text(guideline)) if guideline else found
+
+
+@train_command.command("export", short_help="Write training data for other trainers.")
+@click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
+@click.option(
+    "--to", "form", required=True, type=click.Choice(list(FORMATS)), metavar="FORMAT", help="Whose trainer reads it."
+)
+@click.option("--out", required=True, type=_FILE, metavar="DIR", help="A new folder.")
+@click.option("--query", "queries", type=click.Choice(QUERIES), default=QUESTION, show_default=True, help=_SEARCHED)
+@click.option("--negatives", type=click.IntRange(1), metavar="N", help="Of a question, where all have the same number.")
+@click.option(
+    "--instruction", default="", metavar="TEXT", help="Before a question, where the format has a place for it."
+)
+@json_option()
+def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Write training data as other trainers read it: a file for each part, and the record of the leakage check.
+
+    Formats are sentence-transformers (bi-encoders, sparse and multi-vector encoders), cross-encoder (pairs),
+    cross-encoder-lists, flagembedding, tevatron, ms-swift, ms-swift-reranker, pylate and gritlm. Where all rows must
+    have the same number of negatives, they have as many as every question has, unless --negatives says otherwise;
+    questions with fewer are left out then.
+
+    \b
+    Example:
+      r2med train export bridge.parquet --to flagembedding --out flag
+    """
+    done = export(read_training_files(data), form, out, FormatSettings(**given))
+    if as_json:
+        write_json(done.as_dict())
+        return
+    table = Table(key("file"), *numbers("size"))
+    for name, size in done.files.items():
+        table.add(name, human_size(size))
+    table.show(output())
+    counts = ", ".join(f"{count:,} {part}" for part, count in done.questions.items())
+    click.echo(f"wrote {out} for {FORMATS[form].reads}: questions {counts}", err=True)
+
+
+@train_command.command("run", short_help="Train a retriever or a reranker.")
+@click.argument("data", nargs=-1, required=True, metavar="DATA.parquet...", type=_FILE)
+@click.option("--base", required=True, metavar="MODEL", help="A card such as minilm, hf:ORG/NAME, or a folder.")
+@click.option("--kind", required=True, type=click.Choice(KINDS), help="What it becomes.")
+@click.option("--out", required=True, type=_FILE, metavar="DIR", help="The trained model; a new folder.")
+@click.option("--settings", type=_FILE, metavar="FILE.toml", help="Rate, loss, adapter, checkpoints and the rest.")
+@click.option("--seed", type=int, help="In place of the settings' seed.")
+def train_model(
+    data: tuple[Path, ...], base: str, kind: str, out: Path, settings: Path | None, seed: int | None
+) -> None:
+    """Train a retriever or a reranker on data of `r2med train data`, by sentence-transformers' trainers.
+
+    Questions that are held out (part `dev`) are measured before, meanwhile and after. DIR is a system at once, and its
+    README.md says what it was made of. Killed at any moment, the same command goes on from the last checkpoint. On
+    several GPUs: torchrun --nproc-per-node 4 -m r2med train run ...
+
+    \b
+    Examples:
+      r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
+      r2med train run bridge.parquet --base minilm --kind reranker --out my-reranker --settings training.toml
+    """
+    chosen = read_run_settings(settings)
+    if seed is not None:
+        chosen = replace(chosen, train=replace(chosen.train, seed=seed))
+    plan = TrainingPlan(read_training_files(data), base, kind, chosen)
+    trained = train(plan, out, Engine(messages()))
+    if not trained.first:
+        return
+    show_training(trained, output())
+    folder = out if out.is_absolute() else f"./{out}"
+    system = f'"bm25 >> {folder}"' if kind == RERANKER else f"{folder}"
+    click.echo(f"now: r2med run {system}", err=True)

@@ -1,0 +1,119 @@
+"""The gate: training data leaves only after it was compared with the tasks that systems are measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from r2med.data.loader import load
+from r2med.data.tasks import Task, resolve
+from r2med.errors import R2medError, require_extra
+from r2med.formatting import counted
+from r2med.leakage.check import check
+from r2med.leakage.findings import LeakageReport
+from r2med.pipeline.executor.local import Engine
+
+ALWAYS = ("full", "nano")
+"""R2MED and NanoR2MED: what everybody measures on."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """What may pass."""
+
+    against: tuple[str, ...] = ()
+    """Tasks, groups and folders beside R2MED and NanoR2MED."""
+    allow_leakage: bool = False
+    allow_unchecked: bool = False
+    drop_leaking: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow_leakage and self.drop_leaking:
+            raise R2medError("rows with leakage are either let through or left out: name one of the two")
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What the check found, and what was let through all the same."""
+
+    checked: Sequence[str]
+    unchecked: Mapping[str, str]
+    """Tasks that could not be had, with why."""
+    rules: GateRules
+    report: LeakageReport | None
+    affected: tuple[int, ...] = field(default=(), repr=False)
+    """The numbers of the rows that hold queries or positives, from 1."""
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were left out."""
+        return len(self.affected) if self.rules.drop_leaking else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The check for a record."""
+        tasks = self.report.as_dict()["tasks"] if self.report else []
+        return {
+            "checked": list(self.checked),
+            "unchecked": dict(self.unchecked),
+            "affected_rows": len(self.affected),
+            "dropped_rows": self.dropped,
+            "allow_leakage": self.rules.allow_leakage,
+            "allow_unchecked": self.rules.allow_unchecked,
+            "tasks": tasks,
+            "strongest": [
+                {name: value for name, value in pair._asdict().items() if name != "file"}
+                for pair in (self.report.strongest if self.report else ())
+            ],
+        }
+
+
+class LeakageGate:
+    """The tasks that data is compared with; made before the data, for it may not be able to leave at all."""
+
+    def __init__(self, rules: GateRules) -> None:
+        require_extra("leakage", "rensa")
+        self.rules = rules
+        tasks = list({task.name: task for task in resolve([*ALWAYS, *rules.against])}.values())
+        self.unchecked = {task.name: why for task in tasks if (why := _missing(task))}
+        if self.unchecked and not rules.allow_unchecked:
+            raise R2medError(_unchecked(self.unchecked))
+        self._tasks = [task for task in tasks if task.name not in self.unchecked]
+
+    def check(self, file: Path, engine: Engine) -> GateResult:
+        """Compare a file that has not left yet with the tasks; what may not pass raises an error."""
+        report = check([file], self._tasks, engine=engine, limit=_SHOWN) if self._tasks else None
+        affected = tuple(map(int, report.files[file].judged)) if report else ()
+        if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
+            raise R2medError(_leaking(report, len(affected)))
+        checked = [task.name for task in self._tasks]
+        return GateResult(checked, self.unchecked, self.rules, report, affected)
+
+
+def _missing(task: Task) -> str:
+    """Why a task cannot be read here; empty where it can."""
+    try:
+        load(task)
+    except R2medError as error:
+        return str(error)
+    return ""
+
+
+def _unchecked(unchecked: Mapping[str, str]) -> str:
+    name, why = next(iter(unchecked.items()))
+    tasks = counted(len(unchecked), "task")
+    return (
+        f"{tasks} could not be compared with the data, so that nothing is written ({name}: {why});"
+        " --allow-unchecked lets it pass and records so"
+    )
+
+
+def _leaking(report: LeakageReport | None, rows: int) -> str:
+    pair = report.strongest[0] if report and report.strongest else None
+    example = f" (row {pair.line} holds {pair.kind} {pair.id} of {pair.task}, found as {pair.method})" if pair else ""
+    return (
+        f"{counted(rows, 'row')} of the data hold what systems are measured on, so that nothing is written{example};"
+        " --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
+    )

@@ -1,0 +1,308 @@
+"""The held-out part, measured as everything else is: ranked lists, our measures, intervals over questions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from logging import ERROR, getLogger
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback, set_seed
+from transformers.utils import logging
+
+import r2med
+from r2med.data.run import Run
+from r2med.errors import R2medError
+from r2med.formatting import one_line
+from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.metrics import Measure, parse_all
+from r2med.measure.score import QueryScores, score
+from r2med.models.memory import find_devices
+from r2med.models.source import ModelSource
+from r2med.pipeline.executor.local import Engine, Progress
+from r2med.runs.record import version_of
+from r2med.store.files import draft_folder, unwritable
+from r2med.store.foreign_output import foreign_output
+from r2med.store.hashes import FILE as CHECKSUMS
+from r2med.store.hashes import is_unchanged, write_checksums
+from r2med.store.sqlite import warn
+from r2med.training.cards import card_text
+from r2med.training.losses import make_columns, make_loss, make_model, merge_lora, trainer_parts
+from r2med.training.negatives import DEV, TRAIN
+from r2med.training.rows import TrainerRow, TrainingFile, passages_of_rows
+from r2med.training.run import RECORD, TrainedModel, TrainingPlan
+from r2med.training.settings import LATE, RERANKER, DevSettings
+
+_DEPTH = 100
+
+
+class DevTask:
+    """Held-out questions and the passages that they search.
+
+    A retriever searches all passages; a reranker puts the judged ones of each question in order.
+    """
+
+    def __init__(self, rows: Sequence[TrainerRow], others: Sequence[TrainerRow], settings: DevSettings) -> None:
+        self.rows, self.measures = rows, parse_all(settings.measures)
+        found = passages_of_rows(rows)
+        for name, text in passages_of_rows(others).items():
+            if len(found) >= settings.passages:
+                break
+            found.setdefault(name, text)
+        self.passages = found
+        self.qrels = {row.id: {each.id: 1 for each in row.positives} for row in rows}
+
+    def measure(self, model: Any, kind: str) -> QueryScores:
+        """How well a model does now."""
+        run = self._rerank(model) if kind == RERANKER else self._search(model, kind)
+        return score(run, self.qrels, self.measures)
+
+    def _search(self, model: Any, kind: str) -> Run:
+        quiet = {"show_progress_bar": False, **({} if kind == LATE else {"convert_to_tensor": True})}
+        queries = model.encode_query([row.query for row in self.rows], **quiet)
+        documents = model.encode_document(list(self.passages.values()), **quiet)
+        table = np.asarray(model.similarity(queries, documents).float().cpu())
+        names = list(self.passages)
+        lists = {}
+        for row, scores in zip(self.rows, table, strict=True):
+            best = np.argsort(-scores, kind="stable")[:_DEPTH]
+            lists[row.id] = ([names[place] for place in best], scores[best])
+        return Run.from_lists(lists)
+
+    def _rerank(self, model: Any) -> Run:
+        lists = {}
+        for row in self.rows:
+            judged = {each.id: each.text for each in (*row.positives, *row.negatives)}
+            scores = model.predict([(row.query, text) for text in judged.values()], show_progress_bar=False)
+            lists[row.id] = (list(judged), np.asarray(scores, dtype=np.float32).reshape(-1))
+        return Run.from_lists(lists)
+
+
+def intervals(scores: QueryScores) -> dict[str, Interval]:
+    """The mean of each measure with its interval over questions."""
+    return {str(measure): task_intervals(scores.values(measure))[0] for measure in scores.measures}
+
+
+def make_evaluator(task: DevTask, kind: str) -> Any:
+    """The task as the trainers call it."""
+    from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
+
+    class DevEvaluator(SentenceEvaluator):  # type: ignore[misc]
+        """Measures the held-out part while a model is trained."""
+
+        primary_metric = _key(task.measures[0])
+
+        def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
+            found = task.measure(model, kind)
+            return {_key(measure): found.mean(measure) for measure in found.measures}
+
+    return DevEvaluator()
+
+
+def _key(measure: Measure) -> str:
+    return f"dev_{measure}"
+
+
+_LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "peft")
+
+
+class TrainingLoop:
+    """One training, with checkpoints that it goes on from."""
+
+    def __init__(self, plan: TrainingPlan, source: ModelSource, work: Path, engine: Engine) -> None:
+        rows, held = plan.rows(TRAIN), plan.rows(DEV)
+        if not rows:
+            raise R2medError("no row to train on; every question is held out")
+        self._engine = engine
+        self._plan, self._source, self._work, self._rows = plan, source, work, rows
+        self._dev = DevTask(held, rows, plan.settings.dev) if held else None
+
+    def run(self, folder: Path) -> TrainedModel:
+        """Train to the end and write the folder."""
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        getLogger("sentence_transformers").setLevel(ERROR)
+        set_seed(self._plan.settings.train.seed)
+        kind, settings = self._plan.kind, self._plan.settings
+        model = self._model()
+        before = self._measured(model)
+        trainer = self._trainer(model)
+        with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
+            _show_steps(trainer, bar)
+            _seal_checkpoints(trainer)
+            with foreign_output.apart():
+                trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
+        if not trainer.state.global_step:
+            raise R2medError(_no_batch(trainer.args.world_size))
+        if settings.lora.rank:
+            merge_lora(model)
+        record = self._record(trainer.state, before, self._measured(model))
+        first = bool(trainer.is_world_process_zero())
+        if first:
+            _write(folder, model, record)
+            shutil.rmtree(self._work, ignore_errors=True)
+        return TrainedModel(folder, record, first)
+
+    def _model(self) -> Any:
+        """The base as a model of the wanted kind; what the library cannot take is said in a line."""
+        try:
+            return make_model(self._plan.kind, self._source.folder(), self._plan.settings)
+        except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
+            reason = one_line(error)
+            raise R2medError(f"{self._source.name}: cannot become a {self._plan.kind} model: {reason}") from error
+
+    def _measured(self, model: Any) -> dict[str, Any]:
+        if self._dev is None:
+            return {}
+        model.eval()
+        found = intervals(self._dev.measure(model, self._plan.kind))
+        return {name: list(interval) for name, interval in found.items()}
+
+    def _trainer(self, model: Any) -> Any:
+        kind, settings = self._plan.kind, self._plan.settings
+        trainer, arguments = trainer_parts(kind)
+        columns = make_columns(kind, self._rows, settings)
+        return trainer(
+            model=model,
+            args=arguments(**self._arguments(list(columns))),
+            train_dataset=Dataset.from_dict(columns),
+            loss=make_loss(kind, model, settings),
+            evaluator=make_evaluator(self._dev, kind) if self._dev is not None else None,
+        )
+
+    def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
+        """The arguments of the trainer."""
+        wanted, settings = self._plan.settings.train, self._plan.settings
+        on_processor = find_devices("auto") == ("cpu",)
+        prompts = {name: wanted.query_prompt if name == columns[0] else wanted.document_prompt for name in columns}
+        length = {"max_steps": wanted.steps} if wanted.steps else {"num_train_epochs": wanted.epochs}
+        measured = {"eval_strategy": "steps", "eval_steps": settings.dev.every} if self._dev is not None else {}
+        return {
+            "output_dir": str(self._work),
+            "per_device_train_batch_size": wanted.batch,
+            "learning_rate": wanted.learning_rate,
+            "warmup_steps": wanted.warmup,
+            "weight_decay": wanted.weight_decay,
+            "seed": wanted.seed,
+            "data_seed": wanted.seed,
+            "bf16": wanted.bf16,
+            "save_strategy": "steps",
+            "save_steps": settings.checkpoints.every,
+            "save_total_limit": settings.checkpoints.keep,
+            "logging_strategy": "steps",
+            "logging_steps": max(1, settings.dev.every // 2),
+            "report_to": "none",
+            "disable_tqdm": True,
+            "dataloader_pin_memory": not on_processor,
+            "use_cpu": on_processor,
+            "batch_sampler": "no_duplicates" if self._plan.kind != RERANKER else "batch_sampler",
+            # Several processes: a cross-encoder uses all its weights, and the search for others misses its output.
+            **({"ddp_find_unused_parameters": False} if self._plan.kind == RERANKER else {}),
+            **({"prompts": prompts} if any(prompts.values()) and self._plan.kind != RERANKER else {}),
+            **length,
+            **measured,
+        }
+
+    def _record(self, state: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        plan = self._plan
+        return {
+            "r2med": r2med.__version__,
+            "kind": plan.kind,
+            "base": {"name": self._source.label, "version": self._source.version},
+            "data": [_data_record(file) for file in plan.data],
+            "questions": {"train": len(self._rows), "dev": len(self._dev.rows) if self._dev else 0},
+            "settings": plan.settings.as_dict(),
+            "loss": plan.settings.loss_of(plan.kind),
+            "steps": int(state.global_step),
+            "history": _history(state.log_history),
+            "dev": {"before": dict(before), "after": dict(after)},
+            "libraries": {name: version_of(name) for name in _LIBRARIES},
+        }
+
+
+def _no_batch(processes: int) -> str:
+    """Why there was nothing to train on."""
+    full = f"; with {processes} processes every batch must be full: lower [train] batch or negatives"
+    told = "no batch could be made: texts repeat in all rows, or a batch is larger than the data"
+    return told + (full if processes > 1 else "")
+
+
+def _steps(trainer: Any) -> int:
+    """How many steps there will be."""
+    wanted = trainer.args
+    batches = len(trainer.get_train_dataloader()) // wanted.gradient_accumulation_steps
+    return int(wanted.max_steps if wanted.max_steps > 0 else max(1, batches) * wanted.num_train_epochs)
+
+
+def _show_steps(trainer: Any, bar: Progress) -> None:
+    """Move a bar on in place of the lines that the library prints."""
+
+    class StepBar(TrainerCallback):  # type: ignore[misc]
+        """A step more."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            bar.advance(state.global_step)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            bar.advance()
+
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(StepBar())
+
+
+def _data_record(file: TrainingFile) -> dict[str, Any]:
+    names = ("fingerprint", "origin", "licence", "rows", "leakage")
+    return {"file": file.path.name, **{name: file.record.get(name) for name in names}}
+
+
+def _history(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """The loss and the measures on the held-out part as they were logged, without times."""
+    wanted = [
+        {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
+        for entry in entries
+    ]
+    return [entry for entry in wanted if len(entry) > 1]
+
+
+def _seal_checkpoints(trainer: Any) -> None:
+    """Write the checksums of every checkpoint once all processes have written their part of it."""
+
+    class Sealing(TrainerCallback):  # type: ignore[misc]
+        """A checkpoint more."""
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trainer.accelerator.wait_for_everyone()
+            if state.is_world_process_zero:
+                write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    trainer.add_callback(Sealing())
+
+
+def _last_checkpoint(work: Path) -> str | None:
+    """Return the newest checkpoint that is what was written; others are removed, and damaged ones are said."""
+    found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
+    damaged = []
+    while found and not is_unchanged(found[-1]):
+        last = found.pop()
+        if (last / CHECKSUMS).is_file():  # else the training was killed while it was written
+            damaged.append(last.name)
+        shutil.rmtree(last, ignore_errors=True)
+    if damaged:
+        begin = f"goes on from {found[-1].name}" if found else "begins again"
+        warn(f"{work}: {' and '.join(damaged)} changed on the disk since written and cannot be used; training {begin}")
+    return str(found[-1]) if found else None
+
+
+def _write(folder: Path, model: Any, record: Mapping[str, Any]) -> None:
+    try:
+        with draft_folder(folder.parent, folder.name) as draft:
+            model.save(str(draft), create_model_card=False)
+            (draft / RECORD).write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+            (draft / "README.md").write_text(card_text(folder.name, record), "utf-8")
+            draft.rename(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error

@@ -1,0 +1,251 @@
+"""Training rows as trainers take them: one question text, its positives and negatives, with the judges' scores."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import polars as pl
+
+from r2med.errors import DataError, R2medError
+from r2med.store.files import draft_file
+from r2med.training.negatives import DEV, TRAIN, JudgedPassage, TrainingQuestion, pick_evenly
+from r2med.training.settings import BOTH, BRIDGE, QUESTION
+
+
+class ScoredText(NamedTuple):
+    """A passage with what the judges gave it, from 0 to 1."""
+
+    id: str
+    text: str
+    score: float
+
+
+class TrainerRow(NamedTuple):
+    """A question as one trainer sees it."""
+
+    id: str
+    query: str
+    positives: Sequence[ScoredText]
+    negatives: Sequence[ScoredText]
+
+
+def trainer_rows(frame: pl.DataFrame, queries: str = QUESTION) -> list[TrainerRow]:
+    """The rows of a file; one for the question and one with the bridge where both are wanted.
+
+    A question without a bridge stands for itself.
+    """
+    return [row for values in frame.iter_rows(named=True) for row in _rows(values, queries)]
+
+
+def _rows(values: Mapping[str, Any], queries: str) -> Iterator[TrainerRow]:
+    positives, negatives = (
+        [ScoredText(each["id"], each["text"], each["score"]) for each in values[name]]
+        for name in ("positives", "negatives")
+    )
+    bridged = f"{values['query']}\n{values['bridge']}" if values["bridge"] else values["query"]
+    if queries in (QUESTION, BOTH):
+        yield TrainerRow(values["id"], values["query"], positives, negatives)
+    if queries == BRIDGE or (queries == BOTH and values["bridge"]):
+        name = values["id"] if queries == BRIDGE else f"{values['id']}+bridge"
+        yield TrainerRow(name, bridged, positives, negatives)
+
+
+def common_negatives(rows: Sequence[TrainerRow], wanted: int | None = None) -> int:
+    """How many negatives every row gives a trainer that needs the same number of each."""
+    if not rows:
+        raise R2medError("no row to train on; every question is held out")
+    return wanted if wanted is not None else min(len(row.negatives) for row in rows)
+
+
+def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]:
+    """Columns anchor, positive, negative_1 and so on: a row for each positive; what has fewer negatives is left out."""
+    found: dict[str, list[str]] = {"anchor": [], "positive": []}
+    found |= {f"negative_{number}": [] for number in range(1, negatives + 1)}
+    for row in rows:
+        chosen = pick_evenly(row.negatives, negatives)
+        if len(chosen) < negatives:
+            continue
+        for positive in row.positives:
+            texts = [row.query, positive.text, *(each.text for each in chosen)]
+            for name, text in zip(found, texts, strict=True):
+                found[name].append(text)
+    if not found["anchor"]:
+        raise R2medError(f"no row has {negatives:,} negatives; ask for fewer")
+    return found
+
+
+def labelled_pairs(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
+    """Columns query, document and label, a row a pair: the judges' score, from 0 to 1."""
+    pairs = [(row.query, each.text, each.score) for row in rows for each in (*row.positives, *row.negatives)]
+    return {name: [pair[place] for pair in pairs] for place, name in enumerate(("query", "document", "label"))}
+
+
+def labelled_lists(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
+    """Columns query, docs and labels, a row a question: positives 1, negatives 0."""
+    return {
+        "query": [row.query for row in rows],
+        "docs": [[each.text for each in (*row.positives, *row.negatives)] for row in rows],
+        "labels": [[1] * len(row.positives) + [0] * len(row.negatives) for row in rows],
+    }
+
+
+def passages_of_rows(rows: Sequence[TrainerRow]) -> dict[str, str]:
+    """Every passage of some rows by its id."""
+    return {each.id: each.text for row in rows for each in (*row.positives, *row.negatives)}
+
+
+FORMAT = 1
+_KEY = "r2med"
+_TEXT, _SCORE = pl.String(), pl.Float64()
+_POSITIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT})
+_NEGATIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT, "type": _TEXT})
+COLUMNS: Mapping[str, pl.DataType] = {
+    "id": _TEXT,
+    "part": _TEXT,
+    "query": _TEXT,
+    "answer": _TEXT,
+    "bridge": _TEXT,
+    "positives": pl.List(_POSITIVE),
+    "negatives": pl.List(_NEGATIVE),
+    "source": _TEXT,
+    "document": _TEXT,
+    "length": _TEXT,
+    "style": _TEXT,
+    "difficulty": _TEXT,
+    "origin": _TEXT,
+    "writer": _TEXT,
+    "judges": pl.List(_TEXT),
+    "licence": _TEXT,
+}
+"""The columns: `source` is the passage that a question was written from, `origin` the documents or build it is of."""
+
+
+@dataclass(frozen=True)
+class RowProvenance:
+    """What is the same for all rows of a file."""
+
+    origin: str
+    writer: str
+    judges: tuple[str, ...]
+    licence: str
+
+
+def training_frame(questions: Sequence[TrainingQuestion], common: RowProvenance) -> pl.DataFrame:
+    """The rows of questions."""
+    return pl.DataFrame([_row(question, common) for question in questions], schema=dict(COLUMNS))
+
+
+def _row(row: TrainingQuestion, common: RowProvenance) -> dict[str, Any]:
+    question, drawn = row.question, row.written
+    return {
+        "id": question.id,
+        "part": row.part,
+        "query": question.text,
+        "answer": question.answer,
+        "bridge": question.reasoning,
+        "positives": [_passage(each) for each in row.positives],
+        "negatives": [_passage(each) | {"type": each.type or None} for each in row.negatives],
+        "source": drawn.get("passage"),
+        "document": "\t".join(question.sources),
+        **{name: drawn.get(name) for name in ("length", "style", "difficulty")},
+        "origin": common.origin,
+        "writer": common.writer or None,
+        "judges": list(common.judges),
+        "licence": common.licence,
+    }
+
+
+def _passage(each: JudgedPassage) -> dict[str, Any]:
+    passage = each.passage
+    shown = {"id": passage.id, "text": passage.shown, "score": each.score}
+    return shown | {"reason": each.reason, "link": passage.source or None}
+
+
+def fingerprint(frame: pl.DataFrame) -> str:
+    """A hash of all rows in their order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for row in frame.iter_rows():
+        digest.update(orjson.dumps(row))
+    return digest.hexdigest()
+
+
+def write_training_file(path: Path, frame: pl.DataFrame, record: Mapping[str, Any]) -> None:
+    """Put the file in its place, whole; the same rows and record are the same bytes."""
+    full = {"format": FORMAT, "fingerprint": fingerprint(frame), **record}
+    with draft_file(path, parents=True) as draft:
+        frame.write_parquet(
+            draft,
+            compression="zstd",
+            row_group_size=max(1, len(frame)),
+            statistics=False,
+            metadata={_KEY: orjson.dumps(full, option=orjson.OPT_SORT_KEYS).decode()},
+        )
+
+
+@dataclass(frozen=True)
+class TrainingFile:
+    """A file of training data as it was read."""
+
+    path: Path
+    rows: pl.DataFrame
+    record: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its rows."""
+        return str(self.record["fingerprint"])
+
+    def part(self, name: str) -> pl.DataFrame:
+        """The rows that are trained on (train) or held out (dev)."""
+        return self.rows.filter(pl.col("part") == name)
+
+
+def read_training_file(path: Path) -> TrainingFile:
+    """A file of training data; one without a record of the leakage check, or with other rows, is refused."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        record = orjson.loads(pl.read_parquet_metadata(path).get(_KEY, "null"))
+        rows = pl.read_parquet(path)
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(f"{path}: is not a whole parquet file ({str(error).partition(chr(10))[0]})") from error
+    if not isinstance(record, dict) or "leakage" not in record:
+        raise DataError(f"{path}: has no record of a leakage check; make training data with: r2med train data")
+    if record.get("format") != FORMAT or dict(rows.schema) != dict(COLUMNS):
+        numbers = f"format {record.get('format')}, this version has {FORMAT}"
+        raise DataError(f"{path}: made by another version of r2med ({numbers}); make it again: r2med train data")
+    if fingerprint(rows) != record.get("fingerprint"):
+        raise DataError(f"{path}: the rows changed since they were checked for leakage; run r2med train data again")
+    return TrainingFile(path, rows, record)
+
+
+def read_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
+    """Files of training data, each once; a question that two of them have is refused."""
+    files = [read_training_file(path) for path in dict.fromkeys(paths)]
+    seen: dict[str, Path] = {}
+    for file in files:
+        for name in file.rows["id"]:
+            if seen.setdefault(name, file.path) != file.path:
+                raise DataError(f"{file.path}: has the question {name!r} of {seen[name]}, too")
+    return files
+
+
+def count_rows(frame: pl.DataFrame) -> dict[str, int]:
+    """How many questions each part has, and how many positives and negatives there are."""
+    return {
+        TRAIN: frame.filter(pl.col("part") == TRAIN).height,
+        DEV: frame.filter(pl.col("part") == DEV).height,
+        "positives": int(frame["positives"].list.len().sum()),
+        "negatives": int(frame["negatives"].list.len().sum()),
+    }
+
+
+def count_types(frame: pl.DataFrame) -> dict[str, int]:
+    """How many negatives each type has; those without a type under an empty name."""
+    kinds = frame.explode("negatives").select(pl.col("negatives").struct.field("type").fill_null(""))
+    return {name: int(count) for name, count in sorted(kinds["type"].value_counts().iter_rows())}

@@ -1,0 +1,1 @@
+"""Translated tasks: questions in another language, with gates against changed meaning."""

@@ -1,0 +1,78 @@
+"""`r2med build`: a judged task from one's own questions and documents."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from r2med.cli.execution import _show_foreseen, asking, asking_options
+from r2med.cli.options import json_option, write_json
+from r2med.construction.cli import build_command
+from r2med.data.loader import load
+from r2med.pipeline.executor.distributed import every_share
+from r2med.render.table import output
+from r2med.retrieve.dense import ENCODER
+from r2med.translation.files import check_place, write_translation
+from r2med.translation.tables import show_translations
+from r2med.translation.translator import TranslationSettings, Translator
+
+
+@build_command.command("translate", short_help="Translate the questions of a task.")
+@click.argument("task")
+@click.option("--to", "languages", required=True, metavar="es,fr,zh", help="Languages, with commas between them.")
+@click.option("--llm", "model", required=True, metavar="MODEL", help="Who translates, and translates back.")
+@click.option("--judge", default="", metavar="MODEL", help="Who compares the back-translation (the same model).")
+@click.option("--encoder", default=ENCODER, show_default=True, metavar="MODEL", help="Whose embeddings compare it too.")
+@click.option("--near", default=0.7, show_default=True, type=click.FloatRange(0, 1), help="The least cosine of both.")
+@click.option("--attempts", default=2, show_default=True, type=click.IntRange(1), help="Of a question that fails.")
+@click.option(
+    "--failed", type=click.Choice(["drop", "mark"]), default="drop", show_default=True, help="What fails in the end."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="A folder a language in it.")
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what it would take.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@asking_options
+@json_option()
+def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Translate the questions of TASK into other languages; documents and judgements stay, so that scores compare.
+
+    Numbers, units, doses, codes and names of drugs must survive, and a translation back into English must mean the
+    same, by a judge and by an encoder. What fails is asked for again, then counted, and left out or marked. Stopped at
+    any moment, the same command goes on. `r2med compare --languages` then shows what a language costs a system.
+
+    \b
+    Examples:
+      r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated --dry-run
+      r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated
+    """
+    names = ("model", "judge", "encoder", "near", "attempts", "failed")
+    chosen = TranslationSettings(**{name: given.pop(name) for name in names})
+    codes = list(dict.fromkeys(filter(None, (code.strip() for code in languages.split(",")))))
+    if not codes:
+        raise click.UsageError("--to needs a language such as es, or several with commas between them")
+    dataset = load(task)
+    check_place(out)
+    with asking(dry_run=dry_run, **given) as engine:
+        translators = [Translator(dataset, code, chosen, out) for code in codes]
+        if dry_run:
+            _show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
+            return
+        made = every_share(partial(translator.run, engine) for translator in translators)
+    folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
+    if as_json:
+        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})
+    else:
+        show_translations(made, output())
+    if chosen.judges_itself:
+        click.echo(f"note: {chosen.model} judges its own translations; name another model by --judge", err=True)
+    for each in made:
+        if not each.kept:
+            click.echo(f"note: no question passed in {each.spoken.name}, so that there is no task", err=True)
+    if folders:
+        click.echo(f"now: r2med run bm25 --tasks {task} {out}; r2med compare bm25 --languages --tasks {out}", err=True)
+
+
+_PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."

@@ -1,0 +1,115 @@
+"""What asking in another language costs a system: the same questions, documents and judgements, paired by question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from r2med.data.tasks import Task, resolve
+from r2med.errors import R2medError
+from r2med.measure.significance import ALPHA, Difference, difference, holm
+from r2med.pipeline.loaded_runs import query_values
+from r2med.pipeline.named_runs import select
+from r2med.runs.ledger import Entry, Ledger, RecordedName
+from r2med.runs.selection import Chosen
+
+
+@dataclass(frozen=True)
+class LanguageDrop:
+    """A system on a task and on the same questions in another language."""
+
+    system: str
+    source: str
+    task: str
+    language: str
+    before: float
+    """Its score on the source, over the questions that both have."""
+    after: float
+    found: Difference
+    """The other language minus the source."""
+    left_out: int
+    """Questions that only one of the two has."""
+    corrected: float = 1.0
+    """The p-value of the randomisation test, after Holm over all drops that are looked at together."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is a difference at the 5% level, after Holm."""
+        return self.corrected < ALPHA
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        facts = {name: getattr(self, name) for name in ("system", "source", "task", "language", "before", "after")}
+        return facts | {"left_out": self.left_out, "difference": self.found.as_dict() | {"holm": self.corrected}}
+
+
+def translated_tasks(tasks: Iterable[Task]) -> list[Task]:
+    """Those of some tasks whose questions are a translation."""
+    return [task for task in tasks if task.translates]
+
+
+def language_drops(
+    ledger: Ledger, names: Sequence[str], tasks: Sequence[Task], measure: str = "nDCG@10"
+) -> tuple[list[LanguageDrop], list[str]]:
+    """What each system loses on each translated task, and why something is missing.
+
+    Without names, every system that was run on one of the tasks is looked at.
+    """
+    wanted = translated_tasks(tasks)
+    if not wanted:
+        raise R2medError("none of these tasks is a translation; make one with: r2med build translate")
+    chosen = select(ledger, names or _systems(ledger, wanted))
+    drops: list[LanguageDrop] = []
+    notes: list[str] = []
+    for system in chosen:
+        for task in wanted:
+            made = _drop(ledger, system, task, measure)
+            drops += [made] if isinstance(made, LanguageDrop) else []
+            notes += [made] if isinstance(made, str) else []
+    corrected = holm([drop.found.randomisation for drop in drops])
+    return [replace(drop, corrected=p) for drop, p in zip(drops, corrected, strict=True)], notes
+
+
+def _systems(ledger: Ledger, tasks: Sequence[Task]) -> list[str]:
+    names = {task.name for task in tasks}
+    found = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in names and not entry.oracle)
+    if not found:
+        raise R2medError(f"no run on {', '.join(sorted(names))} in the ledger; first: r2med run bm25 --tasks ...")
+    return [RecordedName(name) for name in found]
+
+
+def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:
+    """The drop, or why there is none."""
+    here, there = system.runs.get(task.name), system.runs.get(task.translates)
+    for name, entry in ((task.name, here), (task.translates, there)):
+        if entry is None:
+            return f"{system.label} has no run on {name}; first: r2med run {system.system!r} --tasks {name}"
+    if here is None or there is None or not _same_documents(here, there):
+        return f"{task.name} and {task.translates} have different documents and cannot be compared"
+    after, before = (query_values(ledger, entry, measure) for entry in (here, there))
+    shared = [query for query in before if query in after]
+    if not shared:
+        return f"{task.name} and {task.translates} have no question in common"
+    pairs = np.array([[before[query], after[query]] for query in shared])
+    found = difference([pairs[:, 1] - pairs[:, 0]])
+    lost = len(before) + len(after) - 2 * len(shared)
+    means = pairs.mean(axis=0).tolist()
+    return LanguageDrop(system.label, task.translates, task.name, task.language, means[0], means[1], found, lost)
+
+
+def _same_documents(one: Entry, other: Entry) -> bool:
+    return one.record.data.documents == other.record.data.documents
+
+
+def tasks_of(names: Sequence[str]) -> list[Task]:
+    """Tasks by name; those that are gone are left out."""
+    found = []
+    for name in names:
+        try:
+            found += resolve([name])
+        except R2medError:
+            continue
+    return found

@@ -1,0 +1,163 @@
+"""A translated task as a folder: its own questions, the corpus of its source, and a file that says what it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from r2med.data.dataset import Dataset
+from r2med.data.layout import locate
+from r2med.data.loader import load
+from r2med.data.manifests import TRANSLATION
+from r2med.data.problems import Findings
+from r2med.errors import R2medError
+from r2med.llm.items import STORE
+from r2med.store.files import draft_folder, unwritable
+from r2med.translation.translator import MARK, TranslatedQuestion, TranslatedTask, TranslationSettings
+
+_FORMAT = 1
+_STATED = ("family", "noun", "target", "purpose", "subject", "drop_self")
+
+
+def check_place(out: Path) -> None:
+    """Refuse a folder that holds something else."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / STORE).is_file())):
+        raise R2medError(f"{out}: exists and was not made by r2med build translate; name another --out")
+
+
+def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> Path:
+    """Put the task of a language into its folder below `out`, whole, in place of what was there."""
+    folder = out / made.spoken.code
+    if not made.kept:
+        raise R2medError(f"{made.spoken.name}: no question passed the gates; see {out / STORE}, or use --failed mark")
+    try:
+        with draft_folder(out, folder.name) as draft:
+            _copy_documents(source, draft, out, made.spoken.code)
+            for name, content in _files(source, made, settings).items():
+                (draft / name).write_bytes(content)
+            shutil.rmtree(folder, ignore_errors=True)
+            draft.rename(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    if load(folder).collection.documents.fingerprint != source.collection.documents.fingerprint:
+        raise R2medError(f"{folder}: its documents are not those of {source.name}; were they changed meanwhile?")
+    return folder
+
+
+def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
+    """The files of the corpus: copied once, and linked by further languages where the disk can."""
+    origin = source.collection.origin
+    if origin is None:
+        rows = ({"id": name, "text": text} for name, text in source.collection.documents)
+        (draft / "corpus.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        return
+    files = locate(origin, source.task.split, Findings(), source.task.files).documents
+    for file in files:
+        name = _document_name(file)
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        same = [path / name for path in sorted(out.iterdir()) if path.name != code and (path / TRANSLATION).is_file()]
+        _link_or_copy(next((path for path in same if _alike(path, origin / file)), None), origin / file, draft / name)
+
+
+def _document_name(file: str) -> str:
+    """Where a file of the corpus lies in a folder of the usual layout."""
+    if file.startswith("corpus"):
+        return file
+    base = file.rpartition("/")[2]
+    return base if base.startswith("corpus.") else f"corpus/{base}"
+
+
+def _alike(path: Path, original: Path) -> bool:
+    return path.is_file() and path.stat().st_size == original.stat().st_size
+
+
+def _link_or_copy(known: Path | None, original: Path, place: Path) -> None:
+    if known is not None:
+        try:
+            os.link(known, place)
+            return
+        except OSError:
+            pass
+    shutil.copyfile(original, place)
+
+
+def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, bytes]:
+    facts = _manifest(source, made, settings)
+    return {
+        "query.jsonl": _lines(_query(source, each) for each in made.kept),
+        "qrels.jsonl": _lines(_qrels(source, made)),
+        "translations.jsonl": _lines(_everything(each) for each in made.questions),
+        "task.toml": "".join(_stated(source)).encode(),
+        TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
+        "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
+    }
+
+
+def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, Any]:
+    """The row of a question; answer and reasoning stay in the language of the corpus."""
+    gold = source.gold
+    row: dict[str, Any] = {"id": question.id, "text": question.text, "original": question.original}
+    row |= {"answer": gold.answers[question.id]} if question.id in gold.answers else {}
+    row |= {"reasoning": gold.reasoning[question.id]} if question.id in gold.reasoning else {}
+    return row | ({"gate": question.gate} if question.gate else {})
+
+
+def _qrels(source: Dataset, made: TranslatedTask) -> Iterator[dict[str, Any]]:
+    for question in made.kept:
+        for document, grade in source.gold.qrels[question.id].items():
+            yield {"q_id": question.id, "p_id": document, "score": grade}
+
+
+def _everything(each: TranslatedQuestion) -> dict[str, Any]:
+    facts = {"id": each.id, "original": each.original, "translation": each.text, "back": each.back}
+    problems = [{"gate": gate, "what": what} for gate, what in each.problems]
+    return facts | {"similarity": each.similarity, "problems": problems}
+
+
+def _stated(source: Dataset) -> Iterator[str]:
+    for name in _STATED:
+        yield f"{name} = {orjson.dumps(getattr(source.task, name)).decode()}\n"
+
+
+def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "source": source.name,
+        "revision": source.revision,
+        "fingerprints": {
+            "documents": source.collection.documents.fingerprint,
+            "queries": source.collection.queries.fingerprint,
+            "gold": source.gold.fingerprint,
+        },
+        "model": settings.model,
+        "judge": settings.judge or settings.model,
+        "encoder": settings.encoder,
+        "near": settings.near,
+        "attempts": settings.attempts,
+        "failed": settings.failed,
+        **made.as_dict(),
+    }
+
+
+def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:
+    yield f"# {facts['source']} in {facts['language']}"
+    yield ""
+    yield f"Questions translated by {facts['model']} with `r2med build translate`; documents and judgements are"
+    yield f"those of the source. {facts['passed']:,} of {facts['questions']:,} questions passed every gate; the others"
+    yield f"are {'in it, with the gate that stopped them beside' if facts['failed'] == MARK else 'left out'}. No person"
+    yield "has checked the translations."
+    if judged_by_itself:
+        yield ""
+        yield f"{facts['model']} judged its own translations: what it misunderstands, it also calls the same."
+    yield from ("", "| gate | questions stopped |", "|---|---:|")
+    yield from (f"| {gate} | {number:,} |" for gate, number in facts["gates"].items())
+    yield from ("", "`translations.jsonl` has every question with its back-translation and what gates found.", "")
+
+
+def _lines(rows: Any) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)

@@ -1,0 +1,348 @@
+"""Does a translated question still say the same figures? Numbers, units, codes and names of drugs, and whether it was
+translated at all. What is known of languages is data (`languages.toml`).
+
+A number is compared by its value, however the language writes it: decimal commas, thousands parted by points or spaces,
+full-width digits, words for small numbers. The unit of a dose must survive in one of its spellings.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from r2med.errors import R2medError, suggest
+
+NUMBERS, UNITS, NAMES, LANGUAGE = "numbers", "units", "names", "language"
+SOURCE_LANGUAGE = "en"
+GATES = 2
+"""The version of the rules below: what passed an earlier one is looked at again."""
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_RAISED = re.compile("[⁻⁰¹²³⁴-⁹]+")
+_NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")
+_NEGATIVE = re.compile(r"(?<![a-zà-öø-ÿ\d.,)%])[-–]$")
+_RANGE = re.compile(r"\d[\d.,]*\s*\S{0,6}\s+[-–]$")
+"""A sign before a number that stands between two of them: 5 mg -10 mg."""
+_PER = re.compile(r"\s*(?:/|per\b)\s*")
+_POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")
+"""Of square and cubic units only the unit is looked at."""
+_CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]+(?:-[A-Za-z]+)?-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
+_WORD = re.compile(r"[^\W\d_]+")
+_SAME = 0.6
+"""A text of whose words so many stand in the original was not translated."""
+_SCRIPT = 0.3
+"""So many letters at least are of a language's own script."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language writes what the gates look at."""
+
+    code: str
+    name: str
+    numbers: Sequence[str]
+    """Words for the numbers from 0 on."""
+    comma: bool = False
+    """Whether a comma is the decimal sign."""
+    script: str = ""
+    """The first word of the names of its letters, where these are not Latin."""
+    also: Mapping[str, int] = field(default_factory=dict)
+    myriads: Mapping[str, int] = field(default_factory=dict)
+    percent: str = ""
+
+
+class Quantity(NamedTuple):
+    """A number in a text: what it may mean, and its unit."""
+
+    values: frozenset[float]
+    unit: str
+    """By its name in the table; empty where none follows."""
+    per: tuple[str, ...]
+    """Of a compound such as mg/kg/day, what stands below."""
+    written: str
+
+
+class GateProblem(NamedTuple):
+    """What a gate found."""
+
+    gate: str
+    what: str
+
+
+@cache
+def _facts() -> Mapping[str, Any]:
+    return tomllib.loads(resources.files("r2med.translation").joinpath("languages.toml").read_text("utf-8"))
+
+
+def language(code: str) -> Language:
+    """A language by its code.
+
+    >>> language("es").name
+    'Spanish'
+    """
+    known = _facts()["language"]
+    if code not in known or code == SOURCE_LANGUAGE:
+        others = [name for name in known if name != SOURCE_LANGUAGE]
+        raise R2medError(f"unknown language {code!r}{suggest(code, others)}")
+    return Language(code, **known[code])
+
+
+def _english() -> Language:
+    return Language(SOURCE_LANGUAGE, **_facts()["language"][SOURCE_LANGUAGE])
+
+
+@cache
+def _units() -> Mapping[str, str]:
+    """Every spelling of a unit to its name."""
+    tables = (_facts()["dose"], _facts()["other"])
+    return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
+
+
+@cache
+def _unit_pattern() -> re.Pattern[str]:
+    spellings = sorted(_units(), key=len, reverse=True)
+    return re.compile(rf"(?:{'|'.join(map(re.escape, spellings))})(?![a-zà-öø-ÿ])")
+
+
+def plain(text: str) -> str:
+    """A text in lower case with plain digits and signs; raised digits are marked, so that 10⁹ is not 109.
+
+    >>> plain("５００ ＭＧ, 10⁹")
+    '500 mg, 10^9'
+    """
+    return _unified(text).lower()
+
+
+def _unified(text: str) -> str:
+    # A comma of full width parts words, and never digits.
+    marked = _RAISED.sub(lambda found: "^" + found[0].translate(_SUPERSCRIPTS), text.replace("，", ", "))
+    return _POWER.sub(r"\1 ", unicodedata.normalize("NFKC", marked).replace("\N{MINUS SIGN}", "-"))
+
+
+def codes(text: str) -> list[str]:
+    """Names with a number in them, such as B12, HbA1c or COVID-19, in lower case.
+
+    >>> codes("vitamin B12 and HbA1c in type-2 diabetes for 10 days")
+    ['b12', 'hba1c']
+    """
+    found = _CODE.findall(_unified(text))
+    return [code.lower() for code in found if _is_code(code)]
+
+
+def _is_code(code: str) -> bool:
+    letters = re.match(r"[A-Za-z-]*[A-Za-z]", code)
+    head = letters[0] if letters else ""
+    return sum(sign.isupper() for sign in head) > 1 or (len(head) <= 3 and "-" not in head)
+
+
+def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> list[Quantity]:
+    """The numbers of a text; those of `known` are also read with spaces between their thousands.
+
+    >>> [(sorted(q.values), q.unit) for q in quantities("2,5 mg y 1.200 mL", language("es"))]
+    [([2.5], 'mg'), ([1.2, 1200.0], 'ml')]
+    """
+    lowered = plain(text)
+    for value in known:
+        if value >= 1000:
+            spaced = re.escape(f"{int(value):,}").replace(",", r"\s")
+            lowered = re.sub(rf"(?<!\d){spaced}(?!\d)", str(int(value)), lowered)
+    if spoken.percent:
+        lowered = re.sub(rf"{spoken.percent}\s*([\d.,]*\d)", r"\1%", lowered)
+    return list(_quantities(lowered, spoken))
+
+
+def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
+    for found in _NUMBER.finditer(text):
+        values, end = _values(found[0], spoken), found.end()
+        for sign, times in spoken.myriads.items():
+            # 千克 is a kilogram, and no thousand of anything.
+            if text[end:].lstrip().startswith(sign) and not _unit_pattern().match(text[end:].lstrip()):
+                values, end = frozenset(value * times for value in values), text.index(sign, end) + len(sign)
+        before = text[: found.start()]
+        negative = bool(_NEGATIVE.search(before)) and not _RANGE.search(before)
+        if negative or _may_be_negative(before, text):
+            values = frozenset(-value for value in values) | (frozenset() if negative else values)
+        rest = text[end:].lstrip(" -\N{NON-BREAKING HYPHEN}")
+        unit = _unit_pattern().match(rest)
+        per = tuple(_divisors(rest[unit.end() :])) if unit else ()
+        yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + found[0])
+
+
+def _may_be_negative(before: str, text: str) -> bool:
+    """Return whether a word says that a number is negative; "menos" also means "at least"."""
+    signs = _facts()["signs"]
+    return before.rstrip().endswith(tuple(signs["minus"])) or any(words in text for words in signs["below"])
+
+
+def _divisors(text: str) -> Iterator[str]:
+    """Yield the units below a stroke at the beginning of a text."""
+    place = 0
+    while (stroke := _PER.match(text, place)) and (unit := _unit_pattern().match(text, stroke.end())):
+        yield _units()[unit[0]]
+        place = unit.end()
+
+
+def _spoken_divisors(text: str) -> set[str]:
+    """Return units that stand neither behind a stroke nor behind a number, as in "por kg", "daily" or "每公斤"."""
+    found = set()
+    for unit in re.finditer(rf"(?<![a-zà-öø-ÿ]){_unit_pattern().pattern}", text):
+        before = text[: unit.start()].rstrip(" -")
+        if not before.endswith("/") and not re.search(r"(?<!\d)(?!1$)\d+$", before):
+            found.add(_units()[unit[0]])
+    return found
+
+
+def _values(token: str, spoken: Language) -> frozenset[float]:
+    """What a number may mean: of one sign with three digits behind it, a decimal sign or thousands."""
+    signs = re.findall("[.,]", token)
+    joined = float(re.sub("[.,]", "", token))
+    if not signs:
+        return frozenset([joined])
+    if len(signs) > 1:
+        whole, _, part = token.rpartition(signs[-1])
+        mixed = signs[-1] != signs[0]
+        return frozenset([float(f"{re.sub('[.,]', '', whole)}.{part}") if mixed else joined])
+    decimal, thousands = float(token.replace(",", ".")), len(token.split(signs[0])[1]) == 3
+    if signs[0] == "," and thousands and not spoken.comma:
+        return frozenset([joined])
+    return frozenset([decimal, joined] if thousands and spoken.comma else [decimal])
+
+
+def _said(value: float, text: str, spoken: Language) -> bool:
+    """Whether a small number is there as a word."""
+    if value < 0:
+        return any(word in text for word in _facts()["signs"]["minus"]) and _said(-value, text, spoken)
+    if not value.is_integer() or not 0 <= value < 100:
+        return False
+    words = [spoken.numbers[int(value)]] if value < len(spoken.numbers) else []
+    words += [word for word, number in spoken.also.items() if number == value]
+    if spoken.script:
+        return any(word in text for word in [*words, *_tens(int(value), spoken)])
+    return any(re.search(rf"(?<!\w){re.escape(word)}", text) for word in words)
+
+
+def _tens(value: int, spoken: Language) -> list[str]:
+    """A number up to 99 as languages write it that count tens by a sign, such as 三十五."""
+    tens, ones = divmod(value, 10)
+    if not tens:
+        return []
+    return [(spoken.numbers[tens] if tens > 1 else "") + spoken.numbers[10] + (spoken.numbers[ones] if ones else "")]
+
+
+def find_problems(original: str, translation: str, spoken: Language) -> list[GateProblem]:
+    """Everything that the gates find between a question and its translation; nothing where it passes.
+
+    >>> find_problems("Is 500 mg of metformin enough?", "¿Bastan 500 g de metformina?", language("es"))
+    [GateProblem(gate='units', what='500 mg became 500 g')]
+    """
+    found = [*_untranslated(original, translation, spoken), *_lost_names(original, translation)]
+    shared = codes(original)
+    found += [
+        GateProblem(NAMES, f"{code} is missing") for code in dict.fromkeys(shared) if code not in plain(translation)
+    ]
+    return [*found, *_changed_numbers(_without(original, shared), _without(translation, shared), spoken)]
+
+
+def _without(text: str, names: Sequence[str]) -> str:
+    """A text without some codes, whose digits are no numbers."""
+    left = _unified(text)
+    for name in sorted(set(names), key=len, reverse=True):
+        left = re.sub(rf"(?<![a-zA-Z]){re.escape(name)}", " ", left, flags=re.IGNORECASE)
+    return left
+
+
+def _changed_numbers(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
+    wanted = quantities(original, _english())
+    known = sorted({value for quantity in wanted for value in quantity.values})
+    there = quantities(translation, spoken, known=known)
+    lowered = plain(translation)
+    spoken_divisors = _spoken_divisors(plain(original)), _spoken_divisors(lowered)
+    for quantity in wanted:
+        same = [each for each in there if each.values & quantity.values]
+        right = [each for each in same if _same_unit(quantity, each) and _same_divisor(quantity, each, spoken_divisors)]
+        if right:
+            there.remove(right[0])
+        elif same:
+            there.remove(same[0])
+            yield GateProblem(UNITS, f"{_written(quantity)} became {_written(same[0])}")
+        elif not any(_said(value, lowered, spoken) for value in quantity.values):
+            yield GateProblem(NUMBERS, f"{_written(quantity)} is missing")
+    for each in there:
+        told = any(_said(value, plain(original), _english()) for value in each.values)
+        if not told and not each.values & set(known):
+            yield GateProblem(NUMBERS, f"{_written(each)} is not in the original")
+
+
+def _same_unit(wanted: Quantity, there: Quantity) -> bool:
+    if not there.unit:
+        return wanted.unit not in _facts()["dose"]
+    return wanted.unit in ("", there.unit)
+
+
+def _same_divisor(wanted: Quantity, there: Quantity, said: tuple[set[str], set[str]]) -> bool:
+    """Return whether a dose is of the same: what stands below a stroke may be said in words, and not be lost."""
+    original, translation = said
+    return set(wanted.per) <= {*there.per, *translation} and set(there.per) <= {*wanted.per, *original}
+
+
+def _written(quantity: Quantity) -> str:
+    unit = {"percent": "%", "celsius": "°C", "fahrenheit": "°F", "ug": "µg"}.get(quantity.unit, quantity.unit)
+    return f"{quantity.written} {unit}".strip() + "".join(f"/{unit}" for unit in quantity.per)
+
+
+def drug_names(text: str) -> list[str]:
+    """Names of drugs in an English text, in lower case, each once.
+
+    >>> drug_names("In April she took lisinopril and Aspirin.")
+    ['lisinopril', 'aspirin']
+    """
+    drugs = _facts()["drugs"]
+    words = [word.lower() for word in _WORD.findall(text)]
+    ending = tuple(drugs["stems"])
+    known = set(drugs["names"])
+    found = [word for word in words if word in known or (len(word) > 6 and word.endswith(ending))]
+    return list(dict.fromkeys(word for word in found if word not in drugs["not"]))
+
+
+def _lost_names(original: str, translation: str) -> Iterator[GateProblem]:
+    spelled = [_spelled(word) for word in re.findall(r"[a-zà-öø-ÿ]+", plain(translation))]
+    for name in drug_names(original):
+        others = next((group for group in _facts()["drugs"]["same"] if name in group), [name])
+        if not any(_alike(_spelled(other), word) for other in others for word in spelled):
+            yield GateProblem(NAMES, f"{name} is missing")
+
+
+def _spelled(word: str) -> str:
+    """A name as most languages with Latin letters would agree on: without accents, double letters and Greek spellings.
+
+    >>> _spelled("hydrochlorothiazide"), _spelled("hidroclorotiazida")
+    ('idroclorotiazide', 'idroclorotiazida')
+    """
+    bare = "".join(sign for sign in unicodedata.normalize("NFKD", word) if not unicodedata.combining(sign))
+    for greek, latin in (("ph", "f"), ("th", "t"), ("ch", "c"), ("y", "i"), ("k", "c"), ("h", "")):
+        bare = bare.replace(greek, latin)
+    return re.sub(r"(.)\1", r"\1", bare)
+
+
+def _alike(name: str, word: str) -> bool:
+    """Whether a word is a name with another ending."""
+    stem = name[: max(4, len(name) - 2)]
+    return word.startswith(stem) and len(word) <= len(name) + 3
+
+
+def _untranslated(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
+    letters = [sign for sign in translation if sign.isalpha()]
+    if spoken.script:
+        own = sum(unicodedata.name(sign, "").startswith(spoken.script) for sign in letters)
+        if own < _SCRIPT * len(letters):
+            yield GateProblem(LANGUAGE, f"it is not {spoken.name}")
+        return
+    words = {word.lower() for word in _WORD.findall(translation) if len(word) > 2}
+    same = words & {word.lower() for word in _WORD.findall(original)}
+    if len(words) > 3 and len(same) > _SAME * len(words):
+        yield GateProblem(LANGUAGE, "it was not translated")

@@ -1,0 +1,250 @@
+"""A task in other languages: questions are translated and checked, corpus and judgements stay, so that scores compare.
+
+A question is asked for again while a gate stops it. Gates: it can be read; it is in the language; numbers, units, codes
+and names of drugs survive; a back-translation means the same, by a judge and by an encoder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from r2med.data.dataset import Dataset
+from r2med.errors import R2medError
+from r2med.llm.cards import find_model
+from r2med.llm.client import current_client
+from r2med.llm.items import FAILED, ItemStore, Outcome, Spent
+from r2med.llm.parsing import read_object
+from r2med.llm.steps import AskedModel, Asking, Foreseen, Step, Unread, answered, open_items, run_step, step_key
+from r2med.llm.types import Failed, Reply, Request
+from r2med.models.templates import Template
+from r2med.pipeline.executor.local import Engine
+from r2med.retrieve.dense import ENCODER, cosines
+from r2med.translation.gates import GATES, Language, find_problems, language
+
+UNREAD, NOT_ANSWERED, MEANING, SIMILARITY = "unread", "not answered", "meaning", "similarity"
+DROP, MARK = "drop", "mark"
+_READINGS = 3
+"""How often a reply that cannot be read is asked for, the first time included."""
+_ROUND = 100
+"""Samples of each attempt are numbered from a multiple of this."""
+
+
+@dataclass(frozen=True)
+class TranslationSettings:
+    """How questions are translated, and what a translation must hold."""
+
+    model: str
+    judge: str = ""
+    """Who compares the back-translation; empty for the model itself."""
+    encoder: str = ENCODER
+    near: float = 0.7
+    """The least cosine of question and back-translation."""
+    attempts: int = 2
+    failed: str = DROP
+    """Whether questions that fail a gate are left out, or stay and are marked."""
+    max_tokens: int = 2048
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether the model that translates, by whatever name, also says whether that means the same."""
+        return self.judge in ("", self.model) or find_model(self.judge).id == find_model(self.model).id
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.near <= 1:
+            raise R2medError(f"the least similarity must be from 0 to 1, not {self.near:g}")
+        if self.attempts < 1:
+            raise R2medError("there must be one attempt at least")
+
+
+@dataclass(frozen=True)
+class TranslatedQuestion:
+    """A question and what became of it."""
+
+    id: str
+    original: str
+    text: str
+    """The translation; empty where there is none."""
+    back: str
+    similarity: float | None
+    """The cosine of the original and the back-translation."""
+    problems: Sequence[tuple[str, str]]
+    """The gates that stopped it, and what they found; none where it passed."""
+
+    @property
+    def gate(self) -> str:
+        """The first gate that stopped it; empty where it passed."""
+        return self.problems[0][0] if self.problems else ""
+
+
+@dataclass(frozen=True)
+class TranslatedTask:
+    """The questions of a task in one language."""
+
+    spoken: Language
+    questions: Sequence[TranslatedQuestion]
+    failed: str
+    spent: Spent = field(default_factory=Spent)
+
+    @property
+    def kept(self) -> list[TranslatedQuestion]:
+        """Those that go into the task."""
+        return [each for each in self.questions if each.text and (not each.problems or self.failed == MARK)]
+
+    @property
+    def gates(self) -> dict[str, int]:
+        """How many questions each gate stopped, the first that did."""
+        return dict(sorted(Counter(each.gate for each in self.questions if each.gate).items()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "language": self.spoken.code,
+            "questions": len(self.questions),
+            "passed": sum(not each.problems for each in self.questions),
+            "kept": len(self.kept),
+            "gates": self.gates,
+            "spent": asdict(self.spent),
+        }
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A question in one language, to be worked on."""
+
+    id: str
+    text: str
+
+
+class Translator:
+    """The questions of a task, ready to be translated into a language."""
+
+    def __init__(self, dataset: Dataset, code: str, settings: TranslationSettings, folder: Path) -> None:
+        self.dataset, self.spoken, self.settings, self._folder = dataset, language(code), settings, folder
+        judge = settings.judge or settings.model
+        self._writer = AskedModel.of(settings.model, find_model(settings.model), settings.max_tokens)
+        self._judge = AskedModel.of(judge, find_model(judge), settings.max_tokens)
+        self._items = [_Item(name, text) for name, text in dataset.collection.queries]
+
+    def estimate(self) -> Foreseen:
+        """What it would take if every first translation passed; nothing is asked."""
+        step = self._step()
+        with ItemStore(self._folder) as store:
+            missing = open_items(step, self._items, store)
+        guess = current_client().estimate([request for item in missing for request in self._foresee(item)])
+        return Foreseen(step.name, len(missing), guess)
+
+    def run(self, engine: Engine) -> TranslatedTask:
+        """Translate what is not kept yet, and look at everything."""
+        with ItemStore(self._folder) as store:
+            outcomes = run_step(self._step(), self._items, store, engine)
+        backs = {name: outcome.value.get("back", "") for name, outcome in outcomes.items()}
+        compared = [item for item in self._items if backs[item.id]]
+        near = cosines(
+            self.settings.encoder,
+            self.dataset.task,
+            [item.text for item in compared],
+            [backs[item.id] for item in compared],
+            engine,
+        )
+        similarity = dict(zip([item.id for item in compared], near, strict=True))
+        questions = [self._question(item, outcomes[item.id], similarity.get(item.id)) for item in self._items]
+        spent = sum((outcome.spent for outcome in outcomes.values()), Spent())
+        return TranslatedTask(self.spoken, questions, self.settings.failed, spent)
+
+    def _question(self, item: _Item, outcome: Outcome, similarity: float | None) -> TranslatedQuestion:
+        problems = [(gate, what) for gate, what in outcome.value.get("problems", ())]
+        if outcome.state == FAILED:
+            problems = [(NOT_ANSWERED, outcome.failed)]
+        if not problems and similarity is not None and similarity < self.settings.near:
+            problems = [(SIMILARITY, f"the back-translation is {similarity:.2f} near, not {self.settings.near:g}")]
+        text, back = outcome.value.get("text", ""), outcome.value.get("back", "")
+        return TranslatedQuestion(item.id, item.text, text, back, similarity, problems)
+
+    def _step(self) -> Step[_Item]:
+        attempts = self.settings.attempts
+
+        def key(item: _Item) -> str:
+            asked = [request.key() for request in self._foresee(item)]
+            return step_key("translate", asked=asked, attempts=attempts, language=self.spoken.code, gates=GATES)
+
+        return Step(f"translate-{self.spoken.code}", lambda item: item.id, key, work=self._work)
+
+    def _work(self, item: _Item) -> Asking:
+        value: dict[str, Any] = {}
+        for number in range(self.settings.attempts):
+            value = yield from self._attempt(item, number * _ROUND)
+            if not value["problems"]:
+                break
+        return Outcome(value, marks=tuple(gate for gate, _ in value["problems"][:1]))
+
+    def _attempt(
+        self, item: _Item, first: int
+    ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
+        text = yield from _ask(self._writer, self._translation(item), first, _read_text)
+        if not text:
+            return {"problems": [(UNREAD, "no translation could be read")]}
+        found = find_problems(item.text, text, self.spoken)
+        if found:
+            return {"text": text, "problems": [tuple(problem) for problem in found]}
+        back = yield from _ask(self._writer, self._back(text), first, _read_text)
+        if not back:
+            return {"text": text, "problems": [(UNREAD, "no back-translation could be read")]}
+        said = yield from _ask(self._judge, self._comparison(item, back), first, _read_verdict)
+        value = {"text": text, "back": back, "problems": []}
+        if said is None:
+            return value | {"problems": [(UNREAD, "the judge could not be read")]}
+        return value if said["same"] else value | {"problems": [(MEANING, said["difference"])]}
+
+    def _translation(self, item: _Item) -> Request:
+        return self._filled(self._writer, "translate", question=item.text)
+
+    def _back(self, text: str) -> Request:
+        return self._filled(self._writer, "back_translate", question=text)
+
+    def _comparison(self, item: _Item, back: str) -> Request:
+        return self._filled(self._judge, "same_question", original=item.text, translated=back)
+
+    def _filled(self, model: AskedModel, name: str, **values: str) -> Request:
+        return model.request(_prompt(name).fill(values | {"language": self.spoken.name}))
+
+    def _foresee(self, item: _Item) -> list[Request]:
+        """What is asked when all goes well; the original stands in for what is not written yet."""
+        return [self._translation(item), self._back(item.text), self._comparison(item, item.text)]
+
+
+def _prompt(name: str) -> Template:
+    file = resources.files("r2med.translation").joinpath("prompts", f"{name}.txt")
+    return Template(file.read_text("utf-8").strip(), source=f"{name}.txt")
+
+
+def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generator[Any, Any, Any]:
+    """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    unread = []
+    for number in range(first, first + _READINGS):
+        (reply,) = yield [model.again(request, number) if number else request]
+        said = answered(reply)
+        value = None if said.incomplete else read(said.text)
+        if value is not None:
+            return value
+        unread.append(said)
+    yield Unread(unread)
+    return None
+
+
+def _read_text(reply: str) -> str | None:
+    """The translation in a reply, whatever stands around it."""
+    value = read_object(reply)
+    text = value.get("translation") if value else None
+    return " ".join(text.split()) or None if isinstance(text, str) else None
+
+
+def _read_verdict(reply: str) -> Mapping[str, Any] | None:
+    value = read_object(reply)
+    if value is None or not isinstance(value.get("same"), bool):
+        return None
+    return {"same": value["same"], "difference": " ".join(str(value.get("difference") or "").split())}

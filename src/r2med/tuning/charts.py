@@ -1,0 +1,73 @@
+"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
+
+Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from r2med.errors import R2medError
+from r2med.render.charts.kinds import _CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
+from r2med.render.charts.svg import responsive
+from r2med.render.scores.model import Line
+from r2med.runs.ledger import Entry
+from r2med.tuning.frontier import COSTS, Priced, bill, comparable, frontier, left_out
+from r2med.tuning.routes import RoutePair, Saving
+
+_PANELS = 3
+"""So many panels go side by side."""
+_NAMED = 10
+"""So many systems of a frontier are all named; of more, only those on it."""
+
+
+def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterChart | None:
+    """Score against cost a query; None where no cost is known. Oracles and unknown costs are left out."""
+    known = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
+    if not known:
+        return None
+    best = frontier([each for _, each in known], by)
+    points: list[ScatterPoint] = []
+    for cost, each in known:
+        named = len(known) <= _NAMED or each in best
+        number = 1 + sum(point.number is not None for point in points) if named else None
+        points.append(ScatterPoint(each.system, cost, 100 * each.score, each in best, number))
+    return ScatterChart(f"{measure} against {COSTS[by]}", COSTS[by], f"{measure} x 100", points)
+
+
+def route_chart(found: Saving) -> LineChart:
+    """The routes between every two systems: the most telling signal with its interval, the others, and chance."""
+    if not found.pairs:
+        raise R2medError("there is no route to draw: no system is better than a cheaper one")
+    panels = [(f"{pair.cheap} to {pair.dear}", _route_lines(pair)) for pair in found.pairs[:_PANELS]]
+    return LineChart(
+        f"{found.measure} of routes", "% of queries sent to the dear system", f"{found.measure} x 100", panels
+    )
+
+
+def _route_lines(pair: RoutePair) -> list[ChartLine]:
+    best, *others = pair.curves
+    x = [100 * point.sent for point in best.points]
+    dear = best.points[-1].score
+    low = [100 * (dear + point.difference.low) for point in best.points]
+    high = [100 * (dear + point.difference.high) for point in best.points]
+    lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
+    lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
+    chance = [100 * point.random for point in best.points]
+    return [*lines, ChartLine("random choice", x, chance, straight=True)]
+
+
+def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
+    """Score against cost, for every way of counting in which own systems differ."""
+    whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
+    priced = [
+        Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)
+        for line in whole[:_CHARTED]
+    ]
+    panels = []
+    for by, unit in COSTS.items():
+        chart = frontier_chart(priced, by, measure)
+        if chart is not None and not chart.equal_costs:
+            note = f"{measure} × 100 against {unit}. Filled: nothing better for as little. {left_out(priced, by)}"
+            panels.append(Panel(f"Cost in {by}", note, responsive(chart), f"cost-{by}"))
+    return panels

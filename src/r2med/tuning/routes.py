@@ -1,0 +1,367 @@
+"""What routing between two systems would give, from runs that are kept: nothing is asked and nothing is searched.
+
+For every share of the queries a curve has the score when the dear system answers the share that a signal calls hardest
+and the cheap one all others. What a signal is worth is how far its curve lies above the straight line that a random
+choice of queries follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.errors import R2medError
+from r2med.formatting import p_words
+from r2med.measure.bootstrap import Interval
+from r2med.measure.metrics import Measure
+from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
+from r2med.pipeline.executor.local import quiet
+from r2med.pipeline.loaded_runs import LoadedRun, load_runs
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.stage import Context
+from r2med.retrieve.routing import hardest, signal_of
+from r2med.retrieve.signals import shared
+from r2med.runs.ledger import Ledger, RecordedName
+from r2med.store.cache import Cache
+from r2med.tuning.frontier import COSTS, Bill, Priced, frontier, left_out, price
+
+Floats = NDArray[np.float64]
+SHARES = tuple(round(0.05 * step, 2) for step in range(21))
+"""The shares of the queries at which a curve is drawn."""
+SIGNALS = ("score-gap", "top-score", "nqc", "wig", "clarity", "query-length")
+"""The signals that a kept list and the text of the query tell."""
+UNBILLED = Bill(None, None, None)
+"""Where nobody looks at what a system costs."""
+_AGREES = 10
+"""How many of the best documents lists agree on."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoutedTask:
+    """Two systems on the queries of one task, and what signals say of each."""
+
+    task: str
+    queries: tuple[str, ...]
+    cheap: Floats
+    """The measure of each query by the cheap system."""
+    dear: Floats
+    signals: Mapping[str, Floats]
+    """By their specs; a larger number is harder, whatever the signal's own scale."""
+
+    def weights(self, signal: str, share: float) -> Floats:
+        """1 for the queries that are sent on at a share, 0 for all others."""
+        sent = np.zeros(len(self.queries))
+        sent[hardest(self.signals[signal], self.queries, share, "high")] = 1.0
+        return sent
+
+    def routed(self, signal: str, share: float) -> Floats:
+        """The measure of each query when the hardest share of them goes to the dear system."""
+        return np.where(self.weights(signal, share) > 0, self.dear, self.cheap)
+
+    def random(self, signal: str, share: float) -> float:
+        """Return the mean when as many queries as the signal sends on at a share are chosen at random."""
+        sent = self.weights(signal, share).mean()
+        return float(self.cheap.mean() + sent * (self.dear - self.cheap).mean())
+
+    def advantage(self, signal: str) -> Floats:
+        """What the signal adds to a random choice by each query, on average over all shares."""
+        sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
+        shares = np.mean([self.weights(signal, share).mean() for share in SHARES])
+        added: Floats = (sent - shares) * (self.dear - self.cheap)
+        return added
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A route at one share."""
+
+    share: float
+    """The share that a route's spec states; of few queries only some shares can be sent on."""
+    sent: float
+    """The share of all queries that is really sent on."""
+    score: float
+    random: float
+    """The score when as many queries are chosen at random."""
+    difference: Interval
+    """To the dear system alone, paired by query."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {**vars(self), "difference": self.difference._asdict()}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A signal between two systems."""
+
+    cheap: str
+    dear: str
+    signal: str
+    points: tuple[CurvePoint, ...]
+    advantage: Difference
+    """Over a random choice of queries, on average over all shares; 0 for a signal that tells nothing."""
+    corrected: float
+    """Its p-value after Holm, over all signals of this pair."""
+    bills: tuple[Bill, Bill]
+    """What a query costs with the cheap and with the dear system."""
+
+    def at(self, within: float) -> CurvePoint:
+        """The smallest share whose score is no further below the dear system's than this."""
+        best = self.points[-1].score
+        return next(point for point in self.points if point.score >= best - within)
+
+    def spec(self, point: CurvePoint) -> str:
+        """The system of a point."""
+        return f"route({self.cheap}, {self.dear}, by={self.signal}, share={point.share:g})"
+
+    def cost(self, point: CurvePoint, by: str) -> float | None:
+        """What a query costs on average: the cheap system always, the dear one for the queries that are sent on."""
+        cheap, dear = (getattr(bill, by) for bill in self.bills)
+        return None if cheap is None or dear is None else cheap + point.sent * dear
+
+    def saving(self, point: CurvePoint, by: str) -> float | None:
+        """The part of the dear system's cost that is saved; None where the cost is unknown or nothing."""
+        cost, dear = self.cost(point, by), getattr(self.bills[1], by)
+        return None if cost is None or not dear else 1 - cost / dear
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return {
+            "cheap": self.cheap,
+            "dear": self.dear,
+            "signal": self.signal,
+            "advantage": self.advantage.as_dict(),
+            "p_holm": self.corrected,
+            "points": [point.as_dict() for point in self.points],
+            "bills": [asdict(bill) for bill in self.bills],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RoutePair:
+    """Two systems on all their tasks."""
+
+    cheap: str
+    dear: str
+    tasks: tuple[RoutedTask, ...]
+    bills: tuple[Bill, Bill]
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """One for every signal, the most telling first."""
+        signals = list(self.tasks[0].signals)
+        advantages = [difference([task.advantage(signal) for task in self.tasks]) for signal in signals]
+        corrected = holm([each.randomisation for each in advantages])
+        found = [
+            Curve(self.cheap, self.dear, signal, self._points(signal), advantage, p, self.bills)
+            for signal, advantage, p in zip(signals, advantages, corrected, strict=True)
+        ]
+        return sorted(found, key=lambda curve: -curve.advantage.mean)
+
+    def _points(self, signal: str) -> tuple[CurvePoint, ...]:
+        points = []
+        for share in SHARES:
+            routed = [task.routed(signal, share) for task in self.tasks]
+            score = float(np.mean([values.mean() for values in routed]))
+            random = float(np.mean([task.random(signal, share) for task in self.tasks]))
+            sent = float(np.concatenate([task.weights(signal, share) for task in self.tasks]).mean())
+            gaps = [values - task.dear for values, task in zip(routed, self.tasks, strict=True)]
+            points.append(CurvePoint(share, sent, score, random, difference_interval(gaps)))
+        return tuple(points)
+
+
+def read_pair(
+    ledger: Ledger,
+    names: Sequence[str],
+    tasks: Sequence[str],
+    measure: Measure,
+    bills: tuple[Bill, Bill] = (UNBILLED, UNBILLED),
+) -> RoutePair:
+    """The cheap and the dear system of two names, with every signal that kept lists tell.
+
+    Further names are systems that the cheap one may agree with or not.
+    """
+    loaded = list(load_runs(ledger, names, tasks, measure))
+    cheap, dear = (run.system for run in loaded[0][:2])
+    return RoutePair(cheap, dear, tuple(_task(*runs) for runs in loaded), bills)
+
+
+def _task(cheap: LoadedRun, dear: LoadedRun, *others: LoadedRun) -> RoutedTask:
+    queries = tuple(cheap.values)
+    by_agreement = {f"agreement({other.system})": _disagreement(cheap, other) for other in others}
+    return RoutedTask(
+        cheap.dataset.name,
+        queries,
+        np.array([cheap.values[query] for query in queries]),
+        np.array([dear.values[query] for query in queries]),
+        {name: _hardness(name, cheap) for name in SIGNALS} | by_agreement,
+    )
+
+
+def _hardness(name: str, cheap: LoadedRun) -> Floats:
+    """How hard queries are by a signal of the cheap system's lists."""
+    signal = signal_of(build_system(name), "frontier")
+    queries = list(cheap.values)
+    collection = cheap.dataset.collection.select(queries)
+    values = signal.values(collection, cheap.run.select(queries), Context(Cache.default(), quiet()))
+    return values if signal.harder == "high" else -values
+
+
+def _disagreement(one: LoadedRun, other: LoadedRun) -> Floats:
+    """How hard queries are by how little two kept lists have in common."""
+    return np.array([-shared(one.run[query], other.run[query], _AGREES) for query in one.values])
+
+
+PAIRED = 4
+"""Between how many of the systems routes are looked for when none is named: the frontier's, the best first."""
+_UNITS = {"money": "dollars", "tokens": "tokens", "seconds": "seconds"}
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Every system with its price, and the routes between pairs of them."""
+
+    measure: str
+    by: str
+    """What costs are counted in: money, tokens or seconds."""
+    within: float
+    """How much of the score may be given up."""
+    systems: tuple[Priced, ...]
+    """The best first."""
+    pairs: tuple[RoutePair, ...]
+
+    @property
+    def worth(self) -> list[Priced]:
+        """The systems that no other beats at the same cost or less, cheapest first."""
+        return frontier(self.systems, self.by)
+
+    @property
+    def cheapest(self) -> Priced | None:
+        """The cheapest system of a known cost whose score is within reach of the best."""
+        best = max(each.score for each in self.systems if not each.oracle)
+        near = [each for each in self.worth if each.score >= best - self.within]
+        return near[0] if near else None
+
+    @property
+    def sentences(self) -> list[str]:
+        """What all this says, in words."""
+        said = []
+        if (near := self.cheapest) is not None:
+            best = max((each for each in self.systems if not each.oracle), key=lambda each: each.score)
+            if near.system == best.system:
+                said.append(
+                    f"{near.system} is the best, and nothing cheaper is within {100 * self.within:g} points of it."
+                )
+            else:
+                gap = 100 * (best.score - near.score)
+                said.append(
+                    f"{near.system} is the cheapest within {100 * self.within:g} points of the best: {gap:.2f} below"
+                    f" {best.system}."
+                )
+        said += [sentence for pair in self.pairs for sentence in self.pair_sentences(pair)]
+        if self.pairs:
+            said.append("Shares and signals were chosen on these very queries: `r2med tune` measures them on others.")
+        if missing := left_out(self.systems, self.by):
+            said.append(missing)
+        return said
+
+    def pair_sentences(self, pair: RoutePair) -> list[str]:
+        """What routing between two systems would give."""
+        best = pair.curves[0]
+        telling = [curve for curve in pair.curves if curve.corrected < ALPHA and curve.advantage.mean > 0]
+        if not telling:
+            words = p_words(best.corrected)
+            return [
+                f"{pair.cheap} to {pair.dear}: no signal is shown to beat a random choice of queries"
+                f" (the best, {best.signal}, by {100 * best.advantage.mean:.2f} points on average; {words} after Holm)."
+            ]
+        curve = telling[0]
+        point = curve.at(self.within)
+        return [
+            f"{self.fewer(curve, point)} for {_points(point)}: {curve.spec(point)}.",
+            f"{curve.signal} beats a random choice of queries by {100 * curve.advantage.mean:.2f} points on average"
+            f" over all shares ({p_words(curve.corrected, at_floor=curve.advantage.at_floor)} after Holm over"
+            f" {len(pair.curves)} signals).",
+        ]
+
+    def fewer(self, curve: Curve, point: CurvePoint) -> str:
+        """What a route saves of the dear system's cost; where that is not known, how many queries it is spared."""
+        saved = curve.saving(point, self.by)
+        if saved is None:
+            return f"{1 - point.sent:.0%} fewer queries to {curve.dear}"
+        return f"{saved:.0%} fewer {_UNITS[self.by]}" if saved >= 0 else f"{-saved:.0%} more {_UNITS[self.by]}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        worth = {each.system for each in self.worth}
+        return {
+            "measure": self.measure,
+            "by": self.by,
+            "within": self.within,
+            "systems": [{**each.as_dict(), "frontier": each.system in worth} for each in self.systems],
+            "routes": [curve.as_dict() for pair in self.pairs for curve in pair.curves],
+            "sentences": self.sentences,
+        }
+
+
+def _points(point: CurvePoint) -> str:
+    mean, low, high = (100 * value for value in point.difference)
+    if mean > 0:
+        return f"{mean:.2f} points more (interval {low:+.2f} to {high:+.2f})"
+    return f"{abs(mean):.2f} points less (interval {abs(high) if not high else -high:.2f} to {abs(low):.2f})"
+
+
+def savings(
+    ledger: Ledger, names: Sequence[str], tasks: Sequence[str], measure: Measure, by: str, within: float
+) -> Saving:
+    """Price the systems and look at the routes between them, from kept runs alone."""
+    if by not in COSTS:
+        raise R2medError(f"costs are counted by {', '.join(COSTS)}, not {by!r}")
+    systems = price(ledger, names, tasks, str(measure))
+    real = [each for each in systems if not each.oracle]
+    if not real:
+        raise R2medError("all of these are oracles, which are no systems")
+    chosen = real if names else _shown(real, by)
+    pairs = [_pair(ledger, one, other, chosen, tasks, measure) for one, other in combinations(_by_cost(chosen, by), 2)]
+    return Saving(str(measure), by, within, tuple(systems), tuple(pair for pair in pairs if pair is not None))
+
+
+def _shown(systems: Sequence[Priced], by: str) -> list[Priced]:
+    """The systems that routes are looked for between when none is named: the frontier and the best."""
+    plain = [each for each in systems if not each.routes]
+    known = sorted(frontier(plain, by), key=lambda each: -each.score)
+    return list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
+
+
+def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
+    """Cheapest first; those of unknown cost last, and of equals the worse first."""
+
+    def order(each: Priced) -> tuple[bool, float, float]:
+        cost = each.cost(by)
+        return cost is None, cost or 0.0, each.score
+
+    return sorted(systems, key=order)
+
+
+def _pair(
+    ledger: Ledger, cheap: Priced, dear: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
+) -> RoutePair | None:
+    """The routes from a cheap to a dear system; None where the dear one is no better."""
+    if dear.score <= cheap.score:
+        return None
+    others = [each.system for each in chosen if each.system not in (cheap.system, dear.system)]
+    no_dearer = [name for name in others if _costs_no_more(name, cheap, chosen)]
+    names = [RecordedName(name) for name in (cheap.system, dear.system, *no_dearer)]
+    return read_pair(ledger, names, tasks, measure, (cheap.bill, dear.bill))
+
+
+def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:
+    """Whether asking another system for its opinion is free of requests."""
+    other = next(each for each in chosen if each.system == name)
+    return other.bill.tokens == 0 and cheap.bill.tokens is not None

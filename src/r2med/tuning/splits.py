@@ -1,0 +1,231 @@
+"""Which queries are chosen by and which are measured on: splits that nothing leaks through.
+
+Queries that share a relevant document are on the same side of every split, so that what was learnt of one cannot help
+with the other; a caller may ask for queries to be split one by one instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Qrels
+from r2med.errors import R2medError
+from r2med.measure.bootstrap import SEED
+from r2med.pipeline.system import System
+from r2med.retrieve.routing import Route, hardest
+
+Places = NDArray[np.intp]
+"""Which queries of a task."""
+LARGE_GROUP = 0.25
+"""The share of a task's queries from which one group of them is too large for even splits."""
+FEW_GROUPS = 10
+"""Below so many groups of linked queries the splits of a task have little to choose from."""
+_DRAWS = 20
+"""How many times as many halves are drawn as are asked for, to find different ones."""
+_WAY_OUT = "--split-queries splits them one by one"
+
+
+class QuerySplit(NamedTuple):
+    """The places of the queries to choose by, and of those to measure on."""
+
+    chosen_by: Places
+    measured_on: Places
+
+
+def linked(queries: Sequence[str], qrels: Qrels) -> list[list[int]]:
+    """The places of queries in groups that share relevant documents, directly or through others.
+
+    >>> linked(["a", "b", "c"], {"a": {"d": 1}, "b": {"e": 1}, "c": {"d": 1, "f": 0}})
+    [[0, 2], [1]]
+    """
+    leader = list(range(len(queries)))
+
+    def first(place: int) -> int:
+        while leader[place] != place:
+            leader[place] = leader[leader[place]]
+            place = leader[place]
+        return place
+
+    owner: dict[str, int] = {}
+    for place, query in enumerate(queries):
+        for document, grade in qrels.get(query, {}).items():
+            if grade > 0:
+                one, other = sorted((first(owner.setdefault(document, place)), first(place)))
+                leader[other] = one
+    groups: dict[int, list[int]] = {}
+    for place in range(len(queries)):
+        groups.setdefault(first(place), []).append(place)
+    return list(groups.values())
+
+
+def folds(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list[QuerySplit]:
+    """Every query is measured on once and chosen by all other times; folds are as even as the groups allow."""
+    if len(groups) < count:
+        raise R2medError(
+            f"{count} folds need {count} groups of queries that share no relevant document, and there are"
+            f" {len(groups)}; {_WAY_OUT}"
+        )
+    parts: list[list[int]] = [[] for _ in range(count)]
+    for group in _shuffled(groups, seed):
+        min(parts, key=len).extend(group)
+    return [_split(part, groups) for part in parts]
+
+
+def halves(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list[QuerySplit]:
+    """Return so many random halves: chosen by one, measured on the other; which is which is drawn as well."""
+    return [draw_half(groups, seed + number) for number in range(count)]
+
+
+def draw_half(groups: Sequence[Sequence[int]], seed: int) -> QuerySplit:
+    """Return one random half: chosen by one side, measured on the other."""
+    if len(groups) < 2:
+        raise R2medError(f"all queries share relevant documents with one another: they cannot be halved; {_WAY_OUT}")
+    return folds(groups, 2, seed)[np.random.default_rng([seed, 1]).integers(2)]
+
+
+def distinct_halves(tasks: Sequence[Sequence[Sequence[int]]], count: int, seed: int = SEED) -> list[list[QuerySplit]]:
+    """Return up to so many different halves of all tasks together; fewer where the groups allow no more."""
+    different: dict[tuple[bytes, ...], list[QuerySplit]] = {}
+    for number in range(_DRAWS * count):
+        split = [draw_half(groups, seed + number) for groups in tasks]
+        different.setdefault(tuple(half.measured_on.tobytes() for half in split), split)
+        if len(different) == count:
+            break
+    return list(different.values())
+
+
+def _shuffled(groups: Sequence[Sequence[int]], seed: int) -> list[Sequence[int]]:
+    """In random order, but the large ones first, which keeps the parts even."""
+    order = np.random.default_rng(seed).permutation(len(groups))
+    return sorted((groups[place] for place in order), key=len, reverse=True)
+
+
+def _split(part: Sequence[int], groups: Sequence[Sequence[int]]) -> QuerySplit:
+    inside = set(part)
+    others = [place for group in groups for place in group if place not in inside]
+    return QuerySplit(np.array(sorted(others), dtype=np.intp), np.array(sorted(part), dtype=np.intp))
+
+
+def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], *, apart: bool) -> str:
+    """Say how the queries were split; `apart` where linked queries were split too."""
+    queries = sum(len(group) for groups in tasks for group in groups)
+    bound = sum(len(group) for groups in tasks for group in groups if len(group) > 1)
+    if not bound:
+        rule = "no two queries share a relevant document"
+    elif apart:
+        rule = f"{bound} of {queries} queries share relevant documents, and may be on both sides"
+    else:
+        number = sum(map(len, tasks))
+        rule = f"{bound} of {queries} queries share relevant documents and stay together ({number} groups)"
+    return f"{count} {how} within each task; {rule}"
+
+
+def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
+    """Say on which tasks linked queries leave little to split: one large group, or few groups."""
+    said = []
+    for task, groups in tasks.items():
+        queries, largest = sum(map(len, groups)), max(map(len, groups))
+        if largest == 1 or (largest <= LARGE_GROUP * queries and len(groups) >= FEW_GROUPS):
+            continue
+        said.append(
+            f"{task}: {queries} queries are {len(groups)} groups that share no relevant document, the largest of"
+            f" {largest} ({largest / queries:.0%}), so that splits are uneven or alike; {_WAY_OUT}."
+        )
+    return said
+
+
+def each_alone(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return every query as a group of its own.
+
+    >>> each_alone([[0, 2], [1]])
+    [[0], [1], [2]]
+    """
+    return [[place] for place in range(sum(map(len, groups)))]
+
+
+Floats = NDArray[np.float64]
+
+
+class TuneCandidate(Protocol):
+    """Something that can be chosen."""
+
+    def label(self, places: Sequence[Places]) -> str:
+        """Its spec when fitted to these queries."""
+
+    def scores(self, places: Sequence[Places]) -> list[Floats]:
+        """The measure of every query of each task, fitted to these queries of each."""
+
+
+@dataclass(frozen=True)
+class FixedCandidate:
+    """A system as it is."""
+
+    system: System
+    values: Sequence[Floats]
+
+    def label(self, places: Sequence[Places]) -> str:
+        """The spec."""
+        return self.system.spec
+
+    def scores(self, places: Sequence[Places]) -> list[Floats]:
+        """The same whatever it is fitted to."""
+        return list(self.values)
+
+
+@dataclass(frozen=True)
+class RouteParts:
+    """The two systems of a route on one task, and how hard its queries seem; a larger number is harder."""
+
+    names: Sequence[str]
+    cheap: Floats
+    dear: Floats
+    hardness: Floats
+
+    def threshold(self, share: float, chosen: Places) -> float:
+        """How hard a query must be to be sent on, so that this share of the queries to choose by is."""
+        values = self.hardness[chosen]
+        sent = hardest(values, [self.names[place] for place in chosen], share, "high")
+        known = values[sent][~np.isnan(values[sent])]
+        return float(known.min()) if len(known) else np.inf
+
+    def sent(self, share: float, chosen: Places) -> NDArray[np.bool_]:
+        """Which of all queries are sent on; what tells nothing is hard."""
+        beyond: NDArray[np.bool_] = self.hardness >= self.threshold(share, chosen)
+        return beyond | (np.isnan(self.hardness) & (share > 0))
+
+    def random(self, share: float) -> Floats:
+        """Return what each query is expected to score when it is sent on with this probability."""
+        return (1 - share) * self.cheap + share * self.dear
+
+
+@dataclass(frozen=True)
+class RouteCandidate:
+    """A route that sends a share of the queries to choose by, and of others those beyond the threshold that this is."""
+
+    route: Route
+    share: float
+    parts: Sequence[RouteParts]
+
+    def label(self, places: Sequence[Places]) -> str:
+        """The spec with the threshold; a task has its own where there are several."""
+        edges = [part.threshold(self.share, chosen) for part, chosen in zip(self.parts, places, strict=True)]
+        if len(edges) > 1 or not np.isfinite(edges[0]):
+            return f"{self._shown}, share={self.share:g})"
+        number = edges[0] if self.route.hard_end == "high" else -edges[0]
+        return f"{self._shown}, threshold={number!r})"
+
+    @property
+    def _shown(self) -> str:
+        return f"route({self.route.cheap}, {self.route.dear}, by={self.route.by}"
+
+    def scores(self, places: Sequence[Places]) -> list[Floats]:
+        """Each query by the system that the threshold gives it to."""
+        return [
+            np.where(part.sent(self.share, chosen), part.dear, part.cheap)
+            for part, chosen in zip(self.parts, places, strict=True)
+        ]

@@ -1,0 +1,454 @@
+"""Options chosen on some queries and measured on others.
+
+A candidate is the system with certain options; for every split the one that is best on the queries to choose by is
+measured on the rest. A route is fitted in another way: for every share of the queries the threshold is taken from the
+queries to choose by, so that what is sent on of the others is decided query by query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from r2med.data.dataset import Dataset
+from r2med.data.loader import load
+from r2med.data.tasks import resolve
+from r2med.errors import R2medError, SpecError, require_extra
+from r2med.measure.metrics import Measure
+from r2med.measure.score import score
+from r2med.measure.significance import Difference, difference
+from r2med.pipeline.executor.local import Engine, begin_command, quiet
+from r2med.pipeline.loaded_runs import HEADLINE
+from r2med.pipeline.spec import parse
+from r2med.pipeline.stage import Context
+from r2med.pipeline.system import System
+from r2med.retrieve.routing import Route, signal_values
+from r2med.runs.viewable import Viewable
+from r2med.store.cache import Cache
+from r2med.tuning.splits import (
+    FixedCandidate,
+    Floats,
+    Places,
+    QuerySplit,
+    RouteCandidate,
+    RouteParts,
+    TuneCandidate,
+    distinct_halves,
+    each_alone,
+    folds,
+    linked,
+    split_warnings,
+    split_words,
+)
+
+SHARES = tuple(round(0.05 * step, 2) for step in range(21))
+"""The shares that a route is tried with."""
+RANGE_STEPS = 5
+"""How many values a range has when all combinations are tried."""
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How a system is tuned."""
+
+    measure: Measure = HEADLINE
+    folds: int = 5
+    halves: int = 0
+    """In place of folds: so many random halves."""
+    split_queries: bool = False
+    """Whether queries that share a relevant document may be on both sides of a split."""
+    budget: float = 1.0
+    """The largest share of the queries that a route may send to its dear system."""
+    trials: int = 0
+    """In place of all combinations: so many that Optuna suggests, for every split."""
+    seed: int = 20250514
+    engine: Engine = field(default_factory=quiet)
+
+
+class OptionRange(tuple[float, float]):
+    """A span of numbers, written `0.2..3`."""
+
+    def steps(self) -> list[float]:
+        """Evenly spaced values, both ends among them."""
+        return [round(float(value), 6) for value in np.linspace(self[0], self[1], RANGE_STEPS)]
+
+
+Values = Sequence[Any] | OptionRange
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split: what was chosen, and how it did where it was not."""
+
+    chosen: str
+    weight: float
+    """How much the split counts: by the queries that are measured on it; halves count the same."""
+    by: float
+    """Its mean on the queries it was chosen by."""
+    on: float
+    """Its mean on the others."""
+    untuned: float
+    """The mean of the system as it was written on the others."""
+    sent: float | None = None
+    """The share of the others that a route sent to its dear system."""
+    random: float | None = None
+    """What a random choice of as many would have given there."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, repr=False)
+class Tuned(Viewable):
+    """What tuning a system gave."""
+
+    system: str
+    measure: str
+    split: str
+    """How queries were split, in words."""
+    candidates: int
+    folds: tuple[Fold, ...]
+    gain: Difference | None
+    """Tuned minus as written on queries that were not chosen by, paired; None for halves, which overlap."""
+    written: float
+    """The mean of the system as it was written, over all queries."""
+    best: str
+    """What is chosen by all queries: the one to use."""
+    idle: tuple[str, ...] = ()
+    """Options that made no difference to any query."""
+    over_random: Difference | None = None
+    """A route minus a random choice of as many queries, paired; None for halves and for what is no route."""
+    warnings: tuple[str, ...] = ()
+    """What makes the splits tell less than they seem to."""
+
+    def mean(self, name: str, folds: Sequence[Fold] | None = None) -> float:
+        """Return the mean of a figure over some splits or all, each with its weight."""
+        rows = self.folds if folds is None else folds
+        return float(np.average([getattr(row, name) for row in rows], weights=[row.weight for row in rows]))
+
+    def __repr__(self) -> str:
+        return f"Tuned({self.system!r}, {self.candidates} candidates: {self.best!r})"
+
+    @cached_property
+    def gains(self) -> Floats:
+        """Tuned minus as written, a number a split."""
+        return np.array([each.on - each.untuned for each in self.folds])
+
+    @cached_property
+    def over_chance(self) -> Floats | None:
+        """A route's score minus that of a random choice of as many queries, a number a split; None for others."""
+        known = [each.on - each.random for each in self.folds if each.random is not None]
+        return np.array(known) if len(known) == len(self.folds) else None
+
+    @property
+    def optimism(self) -> float:
+        """How much better the chosen one looks on the queries it was chosen by."""
+        return self.mean("by") - self.mean("on")
+
+    @property
+    def choices(self) -> Counter[str]:
+        """How often each candidate was chosen."""
+        return Counter(each.chosen for each in self.folds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        chance = self.over_chance
+        return {
+            "system": self.system,
+            "measure": self.measure,
+            "split": self.split,
+            "candidates": self.candidates,
+            "folds": [each.as_dict() for each in self.folds],
+            "gain": None if self.gain is None else self.gain.as_dict(),
+            "gain_mean": self.mean("on") - self.mean("untuned"),
+            "gain_spread": float(self.gains.std(ddof=1)) if len(self.gains) > 1 else None,
+            "over_chance": None if self.over_random is None else self.over_random.as_dict(),
+            "over_chance_mean": None if chance is None else self.mean("on") - self.mean("random"),
+            "over_chance_spread": None if chance is None or len(chance) < 2 else float(chance.std(ddof=1)),
+            "written": self.written,
+            "optimism": self.optimism,
+            "best": self.best,
+            "idle": list(self.idle),
+            "warnings": list(self.warnings),
+        }
+
+
+def tune(
+    spec: str, tasks: Sequence[str], over: Mapping[str, Values] | None = None, options: TuneOptions | None = None
+) -> Tuned:
+    """Choose options on some queries and measure on the others; a route without options is tuned by its share."""
+    chosen = options or TuneOptions()
+    begin_command()
+    system = System.parse(spec)
+    if system.oracle:
+        raise R2medError(f"{system} is shown the gold answers: it is no system to tune")
+    bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
+    if over:
+        return _tune_options(system, over, bench)
+    if len(system.stages) == 1 and isinstance(system.retriever, Route):
+        return _tune_route(system, system.retriever, bench)
+    raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
+
+
+class Bench:
+    """The tasks of a tuning: runs systems on them, and splits their queries."""
+
+    def __init__(self, datasets: Sequence[Dataset], options: TuneOptions) -> None:
+        self.datasets, self.options = datasets, options
+        self._contexts = [Context(Cache.default(), options.engine) for _ in datasets]
+        self._known: dict[str, list[Floats]] = {}
+
+    def scores(self, system: System) -> list[Floats]:
+        """The measure of every query, task by task."""
+        if system.spec not in self._known:
+            self._known[system.spec] = [
+                score(system.run(dataset.collection, context), dataset.gold.qrels, [self.options.measure]).values(
+                    self.options.measure
+                )
+                for dataset, context in zip(self.datasets, self._contexts, strict=True)
+            ]
+        return self._known[system.spec]
+
+    def route_parts(self, route: Route) -> list[RouteParts]:
+        """A route's systems and its signal on every task."""
+        found = []
+        sides = zip(self.scores(route.cheap), self.scores(route.dear), self.datasets, self._contexts, strict=True)
+        for cheap, dear, dataset, context in sides:
+            names = self.queries(dataset)
+            collection = dataset.collection.select(names)
+            run = route.cheap.run(collection, context)
+            values = signal_values(route.by, collection, (route.cheap, run), context)
+            found.append(RouteParts(names, cheap, dear, values if route.hard_end == "high" else -values))
+        return found
+
+    def queries(self, dataset: Dataset) -> list[str]:
+        """The queries that are measured, in the order of their scores."""
+        qrels = dataset.gold.qrels
+        return [query for query, judged in qrels.items() if any(grade > 0 for grade in judged.values())]
+
+    @cached_property
+    def _groups(self) -> list[list[list[int]]]:
+        return [linked(self.queries(dataset), dataset.gold.qrels) for dataset in self.datasets]
+
+    @cached_property
+    def splits(self) -> list[list[QuerySplit]]:
+        """For every split, that of each task."""
+        options = self.options
+        groups = list(map(each_alone, self._groups)) if options.split_queries else self._groups
+        if options.halves:
+            return distinct_halves(groups, options.halves, options.seed)
+        return [
+            list(split) for split in zip(*(folds(each, options.folds, options.seed) for each in groups), strict=True)
+        ]
+
+    @property
+    def words(self) -> str:
+        """How the queries are split."""
+        how = "random halves" if self.options.halves else "folds"
+        return split_words(how, len(self.splits), self._groups, apart=self.options.split_queries)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the splits tell less than they seem to."""
+        tasks = dict(zip((dataset.name for dataset in self.datasets), self._groups, strict=True))
+        said = [] if self.options.split_queries else split_warnings(tasks)
+        if (found := len(self.splits)) < self.options.halves:
+            said.append(f"Of {self.options.halves} halves that were asked for only {found} are different.")
+        return said
+
+    def mean(self, values: Sequence[Floats], places: Sequence[Places]) -> float:
+        """Return the mean over some queries, each with its weight in the mean over tasks of all queries."""
+        parts = [
+            (row[chosen].sum() / len(row), len(chosen) / len(row)) for row, chosen in zip(values, places, strict=True)
+        ]
+        return float(sum(value for value, _ in parts) / sum(weight for _, weight in parts))
+
+    def weight(self, split: Sequence[QuerySplit]) -> float:
+        """Return how much a split counts: of folds the share of the queries measured on it, of halves all the same."""
+        if self.options.halves:
+            return 1 / len(self.splits)
+        return float(np.mean([len(each.measured_on) / sum(map(len, each)) for each in split]))
+
+
+Chooser = Callable[[Sequence[Places]], TuneCandidate]
+"""From the queries to choose by, the best candidate."""
+
+
+def _tune_options(system: System, over: Mapping[str, Values], bench: Bench) -> Tuned:
+    _check_options(system, over)
+    if bench.options.trials:
+        choose, count = _suggested(system, over, bench), bench.options.trials
+        idle: tuple[str, ...] = ()
+    else:
+        candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
+        choose, count = best_of(candidates, bench), len(candidates)
+        idle = tuple(name for name in over if _is_idle(name, system, over, bench))
+    return _measured(system, bench, choose, count, idle)
+
+
+def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:
+    parts = bench.route_parts(route)
+    shares = [share for share in SHARES if share <= bench.options.budget]
+    candidates = [RouteCandidate(route, share, parts) for share in shares]
+    return _measured(system, bench, best_of(candidates, bench), len(shares), (), parts)
+
+
+def _check_options(system: System, over: Mapping[str, Values]) -> None:
+    """Refuse an option that no stage has."""
+    for name in over:
+        if name not in system.option_names:
+            known = ", ".join(sorted(system.option_names))
+            raise R2medError(f"no stage of {system} has an option {name!r}; they have {known}")
+
+
+def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
+    """The system with every combination of values."""
+    columns = [values.steps() if isinstance(values, OptionRange) else values for values in over.values()]
+    return [_with(system, dict(zip(over, row, strict=True))) for row in product(*columns)]
+
+
+def _with(system: System, options: Mapping[str, Any]) -> System:
+    for name, value in options.items():
+        system = system.with_option(name, value)
+    system.check()
+    return system
+
+
+def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench) -> bool:
+    """Whether no query's measure ever depends on an option."""
+    rest = {other: values for other, values in over.items() if other != name}
+    for fixed in combinations_of(system, rest):
+        found = [bench.scores(each) for each in combinations_of(fixed, {name: over[name]})]
+        if any(not np.array_equal(a, b) for scores in found for a, b in zip(found[0], scores, strict=True)):
+            return False
+    return True
+
+
+def best_of(candidates: Sequence[TuneCandidate], bench: Bench) -> Chooser:
+    """Choose the best of some candidates; of equals the first."""
+
+    def choose(places: Sequence[Places]) -> TuneCandidate:
+        return max(candidates, key=lambda each: bench.mean(each.scores(places), places))
+
+    return choose
+
+
+def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Chooser:
+    """Let Optuna look for the best among ranges, by the queries to choose by alone."""
+    require_extra("tune", "optuna")
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def choose(places: Sequence[Places]) -> TuneCandidate:
+        def one(trial: Any) -> System:
+            picked = {
+                name: round(trial.suggest_float(name, *values), 6)
+                if isinstance(values, OptionRange)
+                else values[trial.suggest_int(name, 0, len(values) - 1)]
+                for name, values in over.items()
+            }
+            return _with(system, picked)
+
+        study = optuna.create_study(
+            direction="maximize", sampler=optuna.samplers.TPESampler(seed=bench.options.seed % 2**32)
+        )
+        study.optimize(lambda trial: bench.mean(bench.scores(one(trial)), places), n_trials=bench.options.trials)
+        chosen = one(optuna.trial.FixedTrial(study.best_params))
+        return FixedCandidate(chosen, bench.scores(chosen))
+
+    return choose
+
+
+def _measured(
+    system: System,
+    bench: Bench,
+    choose: Chooser,
+    candidates: int,
+    idle: tuple[str, ...],
+    parts: Sequence[RouteParts] = (),
+) -> Tuned:
+    """Choose and measure on every split, and choose once more by everything."""
+    untuned = bench.scores(system)
+    found: list[Fold] = []
+    gains: list[list[Floats]] = [[] for _ in bench.datasets]
+    over_random: list[list[Floats]] = [[] for _ in bench.datasets]
+    for split in bench.splits:
+        by, on = [each.chosen_by for each in split], [each.measured_on for each in split]
+        candidate = choose(by)
+        values = candidate.scores(by)
+        fold = Fold(
+            candidate.label(by), bench.weight(split), bench.mean(values, by), bench.mean(values, on),
+            bench.mean(untuned, on),
+        )  # fmt: skip
+        _append_gaps(gains, values, untuned, on)
+        if isinstance(candidate, RouteCandidate):
+            sent = [part.sent(candidate.share, chosen) for part, chosen in zip(parts, by, strict=True)]
+            chance = [part.random(row[places].mean()) for part, row, places in zip(parts, sent, on, strict=True)]
+            fold = replace(
+                fold, sent=bench.mean([row.astype(float) for row in sent], on), random=bench.mean(chance, on)
+            )
+            _append_gaps(over_random, values, chance, on)
+        found.append(fold)
+    everything = [np.arange(len(values)) for values in untuned]
+    return Tuned(
+        system.spec,
+        str(bench.options.measure),
+        bench.words,
+        candidates,
+        tuple(found),
+        None if bench.options.halves else difference([np.concatenate(row) for row in gains]),
+        bench.mean(untuned, everything),
+        choose(everything).label(everything),
+        idle,
+        None if bench.options.halves or not parts else difference([np.concatenate(row) for row in over_random]),
+        tuple(bench.warnings),
+    )
+
+
+def _append_gaps(
+    gaps: Sequence[list[Floats]], values: Sequence[Floats], others: Sequence[Floats], on: Sequence[Places]
+) -> None:
+    """Add how far values lie above others on some queries, task by task."""
+    for row, one, other, places in zip(gaps, values, others, on, strict=True):
+        row.append(one[places] - other[places])
+
+
+def read_over(texts: Sequence[str]) -> dict[str, Values]:
+    """Options to try, as they are typed.
+
+    >>> read_over(["k1=0.6,0.9", "b=0..1", "weights=[1, 2],[2, 1]"])
+    {'k1': (0.6, 0.9), 'b': (0.0, 1.0), 'weights': ((1, 2), (2, 1))}
+    """
+    found: dict[str, Values] = {}
+    for text in texts:
+        name, sign, values = text.partition("=")
+        if not sign or not name.strip() or not values.strip():
+            raise R2medError(f"--over takes NAME=VALUES, as in k1=0.6,0.9,1.2 or b=0..1, not {text!r}")
+        found[name.strip()] = _read_range(values) or tuple(_read_values(values, text))
+    return found
+
+
+def _read_range(text: str) -> OptionRange | None:
+    low, dots, high = text.partition("..")
+    try:
+        ends = (float(low), float(high)) if dots else None
+    except ValueError:
+        return None
+    if ends is not None and ends[0] >= ends[1]:
+        raise R2medError(f"the range {text} runs backwards")
+    return OptionRange(ends) if ends is not None else None
+
+
+def _read_values(values: str, text: str) -> Iterator[Any]:
+    try:
+        yield from parse(f"x({values})").calls[0].args
+    except SpecError as error:
+        raise R2medError(f"--over {text}: {error}") from error

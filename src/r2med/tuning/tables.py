@@ -1,0 +1,134 @@
+"""What a frontier and a tuning show on the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from r2med.formatting import p_text, p_words
+from r2med.measure.significance import Difference
+from r2med.render.table import Figure, Table, key, numbers, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from r2med.tuning.routes import Curve, CurvePoint, RoutePair, Saving
+    from r2med.tuning.study import Fold, Tuned
+
+_SHOWN = (0.1, 0.3, 0.5, 0.7)
+"""The shares that a table has columns for."""
+
+
+def show_saving(found: Saving, console: Console) -> None:
+    """Print the systems with their prices, the routes between them, and what they say."""
+    _show_systems(found, console)
+    for pair in found.pairs:
+        _show_pair(pair, console)
+    for sentence in found.sentences:
+        console.print(sentence, markup=False, highlight=False)
+
+
+def _show_systems(found: Saving, console: Console) -> None:
+    worth = {each.system for each in found.worth}
+    heading = "$/query" if found.by == "money" else f"{found.by}/query"
+    table = Table(key("system"), *numbers(f"{found.measure} x 100", heading, "frontier"))
+    for each in found.systems:
+        cost = each.cost(found.by)
+        name = f"{each.system} (oracle)" if each.oracle else each.system
+        price = "?" if cost is None else f"{cost:,.4g}"
+        table.add(name, percent(each.score), price, "yes" if each.system in worth else "")
+    table.show(console)
+
+
+def _show_pair(pair: RoutePair, console: Console) -> None:
+    console.print(f"\n{pair.cheap}  to  {pair.dear}", style="bold", markup=False, highlight=False)
+    headings = [f"at {share:.0%}" for share in _SHOWN]
+    table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
+    for curve in pair.curves:
+        table.add(curve.signal, *(percent(point.score) for point in _points(curve)), *_advantage(curve))
+    points = _points(pair.curves[0])
+    table.rule()
+    table.add("random choice", *(percent(point.random) for point in points), "", "", "")
+    table.add("queries sent", *(f"{point.sent:.1%}" for point in points), "", "", "")
+    table.show(console)
+
+
+def _points(curve: Curve) -> list[CurvePoint]:
+    """Return the points of the shares that the table has columns for."""
+    return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
+
+
+def _advantage(curve: Curve) -> list[str | Figure]:
+    found = curve.advantage
+    return [percent(found.mean, sign="+"), ends_text(found.low, found.high), p_text(curve.corrected)]
+
+
+def ends_text(low: float, high: float) -> Figure:
+    """The ends of an interval of differences, x 100."""
+    one, other = percent(low, sign="+"), percent(high, sign="+")
+    return Figure(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
+
+
+def show_tuned(found: Tuned, console: Console) -> None:
+    """Print what was chosen on each split and how it did on the other queries, and what that says."""
+    routed = found.over_chance is not None
+    headings = ("chosen by", "measured on", "as written", *(("sent on", "chance") if routed else ()))
+    table = Table(key("chosen"), *numbers("splits", *headings))
+    for chosen, count in found.choices.most_common():
+        rows = [fold for fold in found.folds if fold.chosen == chosen]
+        table.add(chosen, str(count), *_fold_cells(found, rows))
+    table.rule()
+    table.add("all splits", str(len(found.folds)), *_fold_cells(found, found.folds), style="bold")
+    table.show(console)
+    for sentence in tuned_sentences(found):
+        console.print(sentence, markup=False, highlight=False)
+
+
+def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Figure]:
+    """Return the means over some splits, each with its weight."""
+    shown: list[str | Figure] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
+    if found.over_chance is None:
+        return shown
+    return [*shown, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]
+
+
+def tuned_sentences(found: Tuned) -> list[str]:
+    """What a tuning says, in words."""
+    said = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
+    said.append(
+        "A row is the mean over its splits."
+        if found.gain is None
+        else "A row is the mean over the queries measured on its splits, each query of a task with the same weight."
+    )
+    said += [f"The option {name} does nothing here: no query's {found.measure} depends on it." for name in found.idle]
+    said.append(
+        _spread("Tuned minus as written, on the other half", found.gains)
+        if found.gain is None
+        else _paired("Tuned minus as written, on queries that were not chosen by", found.gain)
+    )
+    if found.over_chance is not None:
+        what = "Minus a random choice of as many queries"
+        said.append(_spread(what, found.over_chance) if found.over_random is None else _paired(what, found.over_random))
+    looks = f"{100 * abs(found.optimism):.2f} points {'worse' if found.optimism < 0 else 'better'}"
+    said.append(f"On the queries it was chosen by, the chosen one looks {looks}.")
+    said.append(f"Chosen by all queries: {found.best}")
+    return said
+
+
+def _paired(what: str, gain: Difference) -> str:
+    words = p_words(gain.randomisation, at_floor=gain.at_floor)
+    interval = f"95% interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}"
+    return f"{what}: {100 * gain.mean:+.2f} points ({interval}, {words})."
+
+
+def _spread(what: str, values: NDArray[np.float64]) -> str:
+    if len(values) == 1:
+        return f"{what}: {100 * values[0]:+.2f} points on the one split there is, which has no spread."
+    better = int((values > 0).sum())
+    return (
+        f"{what}: {100 * values.mean():+.2f} points on average, standard deviation {100 * values.std(ddof=1):.2f},"
+        f" from {100 * values.min():+.2f} to {100 * values.max():+.2f}; above 0 on {better} of {len(values)} splits."
+    )

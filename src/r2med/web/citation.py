@@ -1,0 +1,218 @@
+"""Who wrote the benchmark's paper, and how to cite it: the one place that everything else is made from."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import r2med
+from r2med.render.sections import escaped
+from r2med.runs.ledger import Entry
+from r2med.runs.record import Machine, Provenance, provenance
+
+
+@dataclass(frozen=True)
+class Author:
+    """One author of a paper."""
+
+    given: str
+    family: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper on arXiv."""
+
+    title: str
+    authors: tuple[Author, ...]
+    year: int
+    arxiv: str
+    revised: str = ""
+    """The month of its latest version, where there is more than one."""
+
+    @property
+    def url(self) -> str:
+        """Where it can be read."""
+        return f"https://arxiv.org/abs/{self.arxiv}"
+
+    @property
+    def short(self) -> str:
+        """The authors, the year and the number, as they stand in running text.
+
+        >>> PAPER.short
+        'Li, Zhou, Liu and Zhang, 2025, arXiv:2505.14558'
+        """
+        *first, last = [author.family for author in self.authors]
+        return f"{', '.join(first)} and {last}, {self.year}, arXiv:{self.arxiv}"
+
+    @property
+    def bibtex(self) -> str:
+        """An entry for a bibliography."""
+        names = " and ".join(f"{author.family}, {author.given}" for author in self.authors)
+        note = f"\n  note          = {{Second version, {self.revised}}}," if self.revised else ""
+        return (
+            f"@misc{{{self.authors[0].family.lower()}{self.year}r2med,\n"
+            f"  title         = {{{{{self.title}}}}},\n"
+            f"  author        = {{{names}}},\n"
+            f"  year          = {{{self.year}}},\n"
+            f"  eprint        = {{{self.arxiv}}},\n"
+            f"  archivePrefix = {{arXiv}},{note}\n"
+            f"  url           = {{{self.url}}}\n"
+            "}"
+        )
+
+
+PAPER = Paper(
+    title="R2MED: A Benchmark for Reasoning-Driven Medical Retrieval",
+    authors=(Author("Lei", "Li"), Author("Xiao", "Zhou"), Author("Zheng", "Liu"), Author("Xiangxu", "Zhang")),
+    year=2025,
+    arxiv="2505.14558",
+    revised="April 2026",
+)
+
+
+def citation_file() -> str:
+    """The text of CITATION.cff: this software with its version, and the paper that is to be cited."""
+    return (
+        "cff-version: 1.2.0\n"
+        'title: "r2med: a toolkit for reasoning-driven medical retrieval"\n'
+        'message: "If you use this software, cite it, and cite the benchmark paper below."\n'
+        "type: software\n"
+        "license: MIT\n"
+        f"version: {r2med.__version__}\n"
+        "authors:\n"
+        '  - name: "The r2med authors"\n'
+        f"references:\n  - {_cff(PAPER, '    ').lstrip()}"
+        f"preferred-citation:\n{_cff(PAPER, '  ')}"
+    )
+
+
+def _cff(paper: Paper, indent: str) -> str:
+    authors = [f"  - family-names: {a.family}\n{indent}    given-names: {a.given}" for a in paper.authors]
+    version = f"; second version, {paper.revised}" if paper.revised else ""
+    lines = [
+        "type: article",
+        f'title: "{paper.title}"',
+        "authors:",
+        *authors,
+        f"year: {paper.year}",
+        f'notes: "arXiv:{paper.arxiv}{version}"',
+        f'url: "{paper.url}"',
+    ]
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Citation:
+    """What somebody needs who cites a page."""
+
+    title: str
+    command: str = ""
+    """What to type for the same figures; empty where nothing shows them."""
+    url: str = ""
+    """Where the page can be read; empty where nobody said."""
+
+    @property
+    def bibtex(self) -> str:
+        """An entry for the page, and one for the benchmark's paper."""
+        now = datetime.now(UTC)
+        key = hashlib.blake2b(self.command.encode("utf-8", "replace"), digest_size=4).hexdigest()
+        return (
+            f"@misc{{r2med-{key},\n"
+            f"  title        = {{{{{escaped(self.title)}}}}},\n"
+            f"  howpublished = {{r2med {r2med.__version__}, \\texttt{{{escaped(self.command)}}}}},\n"
+            + (f"  url          = {{{self.url}}},\n" if self.url else "")
+            + f"  note         = {{As of {now:%Y-%m-%d}}},\n"
+            f"  year         = {{{now:%Y}}}\n"
+            f"}}\n\n{PAPER.bibtex}"
+        )
+
+
+def citation(title: str, *words: str) -> Citation:
+    """A citation with the command of these words.
+
+    >>> citation("bm25", "runs", "show", "a b").command
+    "r2med runs show 'a b'"
+    """
+    return Citation(title[:1].upper() + title[1:], shlex.join(["r2med", *words]))
+
+
+_FOLDERS = re.compile(r"""(?<![\w/~.])(?:~|\.\.)?(?:/[^\s,()/'"]+)*/([^\s,()/'"]+)/?""")
+"""A path that is not below the present folder, with its last name."""
+
+
+def without_folders(command: str) -> str:
+    """Write a command without the folders of the machine where it was typed, which concern no reader.
+
+    >>> without_folders("r2med site 'rrf(bm25, /home/me/enc)' BAAI/bge --submissions /home/me/my subs --out ../public/")
+    "r2med site 'rrf(bm25, enc)' BAAI/bge --submissions my subs --out public"
+    """
+    words = [Path(word).name if word.startswith("/") else _FOLDERS.sub(r"\1", word) for word in shlex.split(command)]
+    return shlex.join(words)
+
+
+def options(*pairs: tuple[str, str | Sequence[str]]) -> list[str]:
+    """Options with their values, those without one left out.
+
+    >>> options(("--kind", "base"), ("--llm", ""), ("--tasks", ["a", "b"]))
+    ['--kind', 'base', '--tasks', 'a', 'b']
+    """
+    words: list[str] = []
+    for name, value in pairs:
+        if value:
+            words += [name, *([value] if isinstance(value, str) else value)]
+    return words
+
+
+@dataclass(frozen=True)
+class Colophon:
+    """When, by which command, from which data and with what a file was made."""
+
+    made: str
+    command: str
+    versions: str
+    machine: str
+    data: Mapping[str, str]
+    """Task to the fingerprints of the data that its runs saw."""
+    runs: Mapping[str, str]
+    """The versions and machines of the runs themselves, with how many they are."""
+
+
+def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
+    """The facts of a file that is made now from some runs."""
+    here = provenance()
+    data: dict[str, dict[str, None]] = {}
+    runs: dict[str, int] = {}
+    for entry in entries:
+        data.setdefault(entry.task, {})[(entry.record.data.fingerprint or "?")[:16]] = None
+        where = f"r2med {entry.record.provenance.r2med or '?'} on {_machine(entry.record.provenance.machine)}"
+        runs[where] = runs.get(where, 0) + 1
+    return Colophon(
+        datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command,
+        _versions(here),
+        _machine(here.machine),
+        {task: ", ".join(found) for task, found in data.items()},
+        {where: f"{count} {'run' if count == 1 else 'runs'}" for where, count in runs.items()},
+    )
+
+
+def _versions(facts: Provenance) -> str:
+    packages = [f"{name} {version}" for name, version in (facts.packages or {}).items()]
+    return ", ".join([f"r2med {facts.r2med}", f"Python {facts.python}", *packages])
+
+
+def _machine(machine: Machine | None) -> str:
+    """A machine in words.
+
+    >>> _machine(Machine("linux", "x86_64", 2))
+    'linux, x86_64, 2 cores'
+    """
+    if machine is None:
+        return "a machine that was not recorded"
+    return f"{machine.platform or '?'}, {machine.architecture or '?'}, {machine.cores or '?'} cores"

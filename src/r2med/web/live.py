@@ -1,0 +1,163 @@
+"""What the live page shows, as cards that change one by one, and the events that tell a browser of each change.
+
+A browser opens one connection and is told; it asks for nothing again. What other processes do is seen by the dates of
+their files, looked at while somebody listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+
+from r2med.errors import R2medError
+from r2med.render.html import Frame, drawn, render
+from r2med.store.jobs import PlannedCell, Work
+from r2med.store.progress import ended_work, in_progress, state_of_files
+from r2med.web.addresses import PageContent
+from r2med.web.citation import Citation
+from r2med.web.jobs import Job
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_LOOK = 0.5
+"""Seconds between two looks at the files of other processes."""
+_BEAT = 15.0
+"""Seconds after which something is sent in any case, so that both sides know of each other."""
+_LASTS = 60.0
+"""Seconds after which a browser has to come in again, which it does by itself: who may is asked anew then."""
+_SHOWN = 10
+"""Finished work, and finished runs, that are listed."""
+_RETRY = 1000
+"""Milliseconds after which a browser that lost its server looks for it again."""
+
+
+@dataclass(frozen=True)
+class LiveCard:
+    """A part of the page that changes as a whole."""
+
+    name: str
+    html: str
+    said: str = ""
+    """What to read out to those who listen, when it is there for the first time."""
+
+
+@dataclass
+class LiveFeed:
+    """The live page of one server."""
+
+    library: Library
+    closing: bool = False
+    _known: tuple[object, list[LiveCard]] = field(default_factory=lambda: ((), []))
+
+    def cards(self) -> list[LiveCard]:
+        """All cards from the top to the bottom, made anew when something has changed."""
+        files = state_of_files()
+        works = in_progress() if files else []
+        state = (files, tuple(work.name for work in works), tuple(self.library.jobs.all()), self.library.version())
+        if state != self._known[0]:
+            self._known = state, list(_cards(self.library, works))
+        return self._known[1]
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The cards that have changed, as server-sent events, for as long as somebody listens."""
+        sent: dict[str, str] = {}
+        announced: dict[str, str] = {}
+        yield f"retry: {_RETRY}\n\n".encode()
+        last = began = time.monotonic()
+        while not self.closing and time.monotonic() - began < _LASTS:
+            cards = await run_in_threadpool(self._snapshot)
+            changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
+            if changed or len(sent) != len(cards):
+                said = [card.said for card in cards if sent and card.said and announced.get(card.name) != card.said]
+                content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(said)}
+                content |= {"jobs": {str(job.number): job.state for job in self.library.jobs.all()}}
+                yield b"data: " + orjson.dumps(content) + b"\n\n"
+                sent, last = {card.name: card.html for card in cards}, time.monotonic()
+                announced = {card.name: card.said for card in cards}
+            elif time.monotonic() - last > _BEAT:
+                yield b": still here\n\n"
+                last = time.monotonic()
+            await asyncio.sleep(_LOOK)
+
+    def _snapshot(self) -> list[LiveCard]:
+        with self.library.snapshot():
+            return self.cards()
+
+    def cancel(self, form: Mapping[str, str]) -> None:
+        """Stop a job of this server, or the work of another process."""
+        number, name = form.get("job", ""), form.get("work", "")
+        if number.isascii() and number.isdigit() and self.library.jobs.cancel(int(number)):
+            return
+        work = next((work for work in in_progress() if work.name == name), None)
+        if work is None or not work.stop():
+            raise R2medError("this has come to its end already, or is the work of another machine")
+
+    def close(self) -> None:
+        """Let everybody go, and stop what was begun here."""
+        self.closing = True
+        self.library.jobs.close()
+        self.library.agreements.close()
+
+
+def _cards(library: Library, works: list[Work]) -> list[LiveCard]:
+    jobs = [job for job in reversed(library.jobs.all()) if job.active or time.time() - job.ended < 3600]
+    by_process = {work.process: work for work in works}
+    own = {job.process for job in jobs if job.active}
+    cards = [_card(f"job-{job.number}", "job", job=job, work=by_process.get(job.process)) for job in jobs]
+    cards = [replace(card, said=_said(job)) for card, job in zip(cards, jobs, strict=True)]
+    cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in own]
+    if not cards:
+        cards.append(_card("nothing", "nothing"))
+    ended = [work for work in ended_work() if not work.page][:_SHOWN]
+    cards += [
+        replace(_card(f"ended-{each.name}", "ended", work=each), said=f"{each.command or 'Work'}: {each.summary}.")
+        for each in ended
+    ]
+    entries, means = library.entries()[:_SHOWN], library.means()
+    scores = {entry.id: means.get(entry.id, {}).get("nDCG@10") for entry in entries}
+    return [*cards, _card("runs", "runs", entries=entries, scores=scores)]
+
+
+def _said(job: Job) -> str:
+    return "" if job.active else f"{job.title}: {job.state}."
+
+
+def _card(name: str, kind: str, **values: Any) -> LiveCard:
+    facts = {"entries": [], "scores": {}, "work": None, "job": None, **values}
+    tools = {"now": time.time(), "matrix": matrix_of, "spell": spell_seconds}
+    html = render("web/_live.html", Frame({}), kind=kind, name=name, **tools, **facts)
+    return LiveCard(name, html)
+
+
+def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
+    """The cells of a command by system, in the order of its tasks."""
+    by_system: dict[str, list[PlannedCell]] = {}
+    for cell in work.cells:
+        by_system.setdefault(cell.system, []).append(cell)
+    return list(by_system.items())
+
+
+def spell_seconds(seconds: float) -> str:
+    """A time for people, as the page's script writes it too.
+
+    >>> [spell_seconds(value) for value in (0.4, 59, 61, 3700, 90000)]
+    ['0 s', '59 s', '1 min 1 s', '1 h 1 min', '25 h 0 min']
+    """
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def progress_page(library: Library, request: Request) -> PageContent:
+    """What runs right now, and what was finished last."""
+    feed: LiveFeed = request.app.state.feed
+    return "web/progress.html", {"cite": Citation("In progress"), "cards": [drawn(card.html) for card in feed.cards()]}

@@ -1,0 +1,243 @@
+"""Queries looked at one by one: what was asked, what was written, what came back, and where the right documents are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from r2med.data.dataset import Generation, Texts
+from r2med.data.run import Run
+from r2med.encode.late_interaction import LateInteraction, TokenMatch, align
+from r2med.errors import R2medError
+from r2med.lexical.highlight import kinds_of
+from r2med.pipeline.joins import joined_text, usable
+from r2med.pipeline.loaded_runs import TOP, LoadedRun
+from r2med.pipeline.registry import build_system
+from r2med.retrieve.colbert import ColBERT
+from r2med.retrieve.sparse import MatchedTerm, Splade
+
+
+@lru_cache(maxsize=16)
+def _sparse_stage(spec: str) -> Splade | None:
+    """The first learned sparse encoder of a system, also inside other stages; None where there is none."""
+    try:
+        return next((stage for stage in build_system(spec).walk() if isinstance(stage, Splade)), None)
+    except R2medError:
+        return None
+
+
+def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[MatchedTerm]]:
+    """For each document the terms that the query shares with it, the weightiest first.
+
+    Nothing for a system without a learned sparse encoder, and for texts whose vectors are no longer kept.
+    """
+    stage = _sparse_stage(opened.entry.system)
+    if stage is None:
+        return {}
+    collection = opened.dataset.collection
+    made = tuple(opened.generations.get(query, ()))
+    asked = replace(collection, queries=Texts([query], [collection.queries.text(query)]), generations=(made,))
+    try:
+        return stage.matches(asked, query, documents)
+    except R2medError:
+        return {}
+
+
+@lru_cache(maxsize=16)
+def _late_stage(spec: str) -> LateInteraction | None:
+    """The last late-interaction model of a system, also inside other stages; None where there is none."""
+    try:
+        return next((stage for stage in [*build_system(spec).walk()][::-1] if isinstance(stage, LateInteraction)), None)
+    except R2medError:
+        return None
+
+
+def matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[TokenMatch]]:
+    """For each document the best match of every token of the query.
+
+    Nothing for a system without a late-interaction model, and for texts whose vectors are no longer kept.
+    """
+    stage = _late_stage(opened.entry.system)
+    if stage is None:
+        return {}
+    collection = opened.dataset.collection
+    text = collection.queries.text(query)
+    if isinstance(stage, ColBERT):
+        text = joined_text(text, opened.generations.get(query, ()), stage.join)
+    try:
+        return align(stage.encoder, text, {name: collection.documents.text(name) for name in documents}, stage.store)
+    except R2medError:
+        return {}
+
+
+@dataclass(frozen=True)
+class CaseDocument:
+    """A document as a run has it for a query."""
+
+    document: str
+    text: str
+    relevant: bool
+    rank: int | None
+    """Its place, from 1; None when it is not in the list."""
+    score: float | None
+    other: int | None = None
+    """Its place in the run that is compared with."""
+    terms: Sequence[MatchedTerm] | None = None
+    """The terms by which a learned sparse encoder found it; None where it did not, or its vectors are gone."""
+    tokens: Sequence[TokenMatch] | None = None
+    """The best match of each of the query's tokens by a late-interaction model; None without one, or its vectors."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run's part in a case."""
+
+    system: str
+    value: float
+    """The headline."""
+    length: int
+    """How many documents its list holds."""
+    generations: Sequence[Generation]
+    incomplete: str
+    top: Sequence[CaseDocument]
+    positives: Sequence[CaseDocument]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query with everything a person needs to see why it went as it did."""
+
+    task: str
+    query: str
+    text: str
+    answer: str
+    documents: int
+    """How many the task has."""
+    side: Side
+    other: Side | None = None
+
+    @property
+    def lost(self) -> float:
+        """How much less than the other run this one has; below 0 where it has more."""
+        return self.other.value - self.side.value if self.other else 0.0
+
+    @property
+    def left(self) -> list[CaseDocument]:
+        """The documents of the other run's top that are not in this one's."""
+        here = {seen.document for seen in self.side.top}
+        return [seen for seen in self.other.top if seen.document not in here] if self.other else []
+
+    def kinds(self) -> dict[str, str]:
+        """The terms of the query, of what was written for it, and of the gold answer, each by the first it is in."""
+        return kinds_of(query=[self.text], generated=self._written, answer=[self.answer])
+
+    def kinds_in_answer(self) -> dict[str, str]:
+        """By what the gold answer is marked: the query, and what was written for it."""
+        return kinds_of(query=[self.text], generated=self._written)
+
+    def kinds_in_generated(self) -> dict[str, str]:
+        """By what a generated text is marked: the query, and the gold answer."""
+        return kinds_of(query=[self.text], answer=[self.answer])
+
+    @property
+    def _written(self) -> list[str]:
+        sides = [self.side, *([self.other] if self.other else [])]
+        return [each.text for side in sides for each in usable(side.generations)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CaseChoice:
+    """Which queries to look at, and how many."""
+
+    query: str = ""
+    """A query's id; empty for any."""
+    kind: str = "all"
+    """`all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`."""
+    count: int | None = None
+    depth: int = TOP
+    """How many documents of a list are shown."""
+
+
+def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]:
+    """The chosen queries of a run, and of one that it is compared with, the lowest score first.
+
+    With `worst` and a second run, those come first in which the first run has most to gain from the second. Of each
+    task only what may be chosen is kept, so that one task is in memory at a time.
+    """
+    order = _ORDERS[choice.kind]
+    kept: list[Case] = []
+    for opened in tasks:
+        chosen = [query for query in opened[0].positives if not choice.query or query == choice.query]
+        if choice.kind == "failures":
+            chosen = [query for query in chosen if opened[0].values[query] == 0]
+        cases = [_case(query, opened, choice.depth) for query in chosen]
+        kept = sorted([*kept, *cases], key=order)[: choice.count]
+    if choice.query and not kept:
+        raise R2medError(f"no query {choice.query!r} in these tasks; r2med inspect RUN --json lists all")
+    return kept if choice.kind == "worst" else sorted(kept, key=lambda case: case.side.value)
+
+
+def _shuffled(case: Case) -> bytes:
+    """A place that depends on nothing but the ids: the same sample every time, for every system."""
+    return hashlib.sha256(f"{case.task}\t{case.query}".encode("utf-8", "surrogatepass")).digest()
+
+
+_ORDERS: dict[str, Callable[[Case], Any]] = {
+    "all": lambda case: case.side.value,
+    "failures": lambda case: case.side.value,
+    "worst": lambda case: (-case.lost, case.side.value),
+    "sample": _shuffled,
+}
+
+
+def _case(query: str, opened: Sequence[LoadedRun], depth: int) -> Case:
+    dataset = opened[0].dataset
+    sides = [
+        _side(query, each, opened[1 - place].run if len(opened) == 2 else None, depth)
+        for place, each in enumerate(opened)
+    ]
+    return Case(
+        task=opened[0].entry.task,
+        query=query,
+        text=dataset.collection.queries.text(query),
+        answer=dataset.gold.answers.get(query, ""),
+        documents=len(dataset.collection.documents),
+        side=sides[0],
+        other=sides[1] if len(sides) == 2 else None,
+    )
+
+
+def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
+    documents, relevant = opened.dataset.collection.documents, opened.positives[query]
+    ranking = opened.run.select([query])[query]
+    names = list(ranking.documents)
+    places = {name: place for place, name in enumerate(names)}
+    compared = other.select([query])[query].documents if other is not None else ()
+    others = {name: rank for rank, name in enumerate(compared, 1)}
+
+    def seen(name: str) -> CaseDocument:
+        place = places.get(name)
+        rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
+        text = documents.text(name)
+        other = others.get(name)
+        return CaseDocument(name, text, name in relevant, rank, score, other, terms.get(name), tokens.get(name))
+
+    wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
+    shown = list(dict.fromkeys([*names[:depth], *wanted]))
+    terms, tokens = matched_terms(opened, query, shown), matched_tokens(opened, query, shown)
+    return Side(
+        system=opened.system,
+        value=opened.values[query],
+        length=len(names),
+        generations=opened.generations.get(query, ()),
+        incomplete=opened.incomplete.get(query, ""),
+        top=[seen(name) for name in names[:depth]],
+        positives=[seen(name) for name in wanted],
+    )

@@ -1,0 +1,179 @@
+"""Cases in the terminal: one after another, the matching words in colour, nothing that a document says obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from r2med.formatting import harmless
+from r2med.lexical.highlight import Kinds, excerpt, parts
+from r2med.render.html import inlined, render, shown_tokens
+from r2med.retrieve.sparse import MatchedTerm
+from r2med.workbench.cases import Case, CaseDocument, Side
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+STYLES: Mapping[str, str] = {
+    "query": "bold yellow",
+    "generated": "bold underline cyan",
+    "answer": "bold italic magenta",
+}
+"""How a word is shown that is in the query, only in what was written for it, only in the gold answer."""
+SIGNS: Mapping[str, str] = {"query": "*", "generated": "_", "answer": "="}
+"""The same where there are no styles: what stands before and after the word."""
+LEGEND: Mapping[str, str] = {
+    "query": "in the query",
+    "generated": "only in generated text",
+    "answer": "only in the gold answer",
+}
+
+
+def show_cases(cases: Sequence[Case], console: Console, words: int) -> None:
+    """Print cases; of a document at most so many words, of a generated text three times as many, all of them for 0."""
+    pen = Pen(words, signs=not console.is_terminal)
+    for case in cases:
+        for block in _blocks(case, pen):
+            console.print(block)
+        console.print()
+    console.print(pen.legend())
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How texts are written: how much of them, and how their words are marked."""
+
+    words: int
+    signs: bool
+    """Whether marks are signs, for want of styles."""
+
+    def marked(self, text: str, kinds: Kinds) -> Text:
+        """A text with its matching words marked."""
+        found = Text()
+        for part in parts(text, kinds):
+            sign = SIGNS.get(part.kind, "") if self.signs else ""
+            found.append(f"{sign}{harmless(part.text)}{sign}", style=STYLES.get(part.kind, ""))
+        return found
+
+    def excerpt(self, text: str, kinds: Kinds, times: int = 1) -> Text:
+        """The part of a text that matches best, marked."""
+        return self.marked(excerpt(text, kinds, times * self.words), kinds)
+
+    def legend(self) -> Text:
+        """What the marks mean."""
+        found = Text("words: ", style="dim")
+        for kind, meaning in LEGEND.items():
+            sign = SIGNS[kind] if self.signs else ""
+            found.append(f"{sign}{meaning}{sign}", style=STYLES[kind]).append(", ")
+        return found.append("documents: + relevant, - not judged relevant")
+
+
+def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
+    kinds = case.kinds()
+    title = Text(harmless(f"{case.task}  {case.query}  nDCG@10 {case.side.value:.4f}"), style="bold")
+    if case.other is not None:
+        title.append(f"  against {case.other.value:.4f}", style="not bold")
+    yield Rule(title, align="left", characters="─")
+    yield _facts(case, pen)
+    beside = f", in brackets the place in {case.other.system}" if case.other else ""
+    yield _heading(f"relevant documents{beside}")
+    positives = case.side.positives[: max(len(case.side.top), 1)]
+    yield _documents(positives, case, kinds, pen)
+    if len(positives) < len(case.side.positives):
+        yield Text(f"+{len(case.side.positives) - len(positives)} more (--docs)", style="dim")
+    yield _heading(f"first {len(case.side.top)} of {case.side.length} by {case.side.system}")
+    yield _documents(case.side.top, case, kinds, pen)
+    if case.other is not None and case.left:
+        yield _heading(f"only in the first {len(case.other.top)} by {case.other.system}")
+        yield _documents(case.left, case, kinds, pen, swapped=True)
+
+
+def _heading(text: str) -> Text:
+    return Text(harmless(text), style="bold")
+
+
+def _facts(case: Case, pen: Pen) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("query", pen.marked(case.text, {}))
+    table.add_row("answer", pen.marked(case.answer, case.kinds_in_answer()) if case.answer else "(the task has none)")
+    for name, side in (("", case.side), *([("other ", case.other)] if case.other else [])):
+        for heading, text in written(side):
+            table.add_row(Text(harmless(name + heading)), pen.excerpt(text, case.kinds_in_generated(), times=3))
+    return table
+
+
+def written(side: Side) -> Iterator[tuple[str, str]]:
+    """What was generated for a query, under headings, and why something is missing."""
+    for each in side.generations:
+        who = f"{each.method} {each.model}".strip()
+        if each.reasoning:
+            yield f"{who}, reasoning", each.reasoning
+        if each.text:
+            yield who, each.text
+        if each.incomplete:
+            yield f"{who}, incomplete", each.incomplete
+    if side.incomplete and not any(each.incomplete for each in side.generations):
+        yield "incomplete", side.incomplete
+
+
+def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
+    """A table of documents; `swapped` for those that are looked at from the other run."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for heading in ("rank", "score", "mark", "document"):
+        table.add_column(justify="right" if heading in ("rank", "score") else "left", no_wrap=True)
+    table.add_column(overflow="fold")
+    for seen in found:
+        rank, other = (seen.other, seen.rank) if swapped else (seen.rank, seen.other)
+        place = _rank(rank) + (f" ({_rank(other)})" if case.other is not None else "")
+        score = "" if seen.score is None or swapped else f"{seen.score:.4g}"
+        mark = Text("+", style="bold green") if seen.relevant else "-"
+        table.add_row(place, score, mark, pen.marked(seen.document, {}), pen.excerpt(seen.text, kinds))
+        if seen.terms:
+            table.add_row("", "", "", "", Text(harmless(f"terms: {shown_terms(seen.terms)}"), style="dim"))
+        if seen.tokens:
+            table.add_row("", "", "", "", Text(harmless(f"tokens: {shown_tokens(seen.tokens)}"), style="dim"))
+    return table
+
+
+def shown_terms(terms: Sequence[MatchedTerm]) -> str:
+    """The weightiest terms and what each adds to the score; those that the model added say where.
+
+    >>> shown_terms([MatchedTerm("copper", 2.5, ""), MatchedTerm("wilson", 1.25, "query")])
+    'copper 2.5, wilson 1.25 (added to the query)'
+    """
+    shown = [f"{match.term} {match.share:.3g}{_ADDED[match.expanded]}" for match in terms[:TERMS]]
+    rest = len(terms) - len(shown)
+    return ", ".join([*shown, *([f"{rest} more"] if rest else [])])
+
+
+_ADDED = {"": "", "query": " (added to the query)", "document": " (added to the document)", "both": " (added to both)"}
+TERMS = 8
+"""How many of a document's terms are shown."""
+
+
+def _rank(rank: int | None) -> str:
+    return "not found" if rank is None else str(rank)
+
+
+_SUMMARY = 160
+"""Characters of a document that are shown before it is opened."""
+
+
+def page(cases: Sequence[Case], title: str) -> str:
+    """A whole page of cases."""
+    facts = {
+        "cases": cases,
+        "title": title,
+        "legend": LEGEND,
+        "written": written,
+        "letters": _SUMMARY,
+        "terms": shown_terms,
+    }
+    return render("workbench/cases.html", inlined({"Queries": "#main"}), **facts)

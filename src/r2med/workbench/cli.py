@@ -1,0 +1,93 @@
+"""`r2med inspect`: queries of a run, looked at one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.data.tasks import resolve
+from r2med.pipeline.loaded_runs import open_shared
+from r2med.pipeline.named_runs import select
+from r2med.render.table import output, written_to
+from r2med.runs.ledger import Ledger
+from r2med.runs.selection import in_any_group, with_query
+from r2med.store.files import write_file
+from r2med.workbench.cases import CaseChoice, look
+from r2med.workbench.cases_page import page, show_cases
+
+if TYPE_CHECKING:
+    from r2med.workbench.cases import Case
+
+
+@click.command("inspect", cls=ManyValues)
+@click.argument("run")
+@click.option(
+    "--task", "--tasks", "tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all)."
+)
+@click.option("--query", default="", metavar="ID", help="One query.")
+@click.option("--failures", type=click.IntRange(1), metavar="N", help="Queries with nothing relevant in the first 10.")
+@click.option("--worst", type=click.IntRange(1), metavar="N", help="Lowest scores; with --against, largest losses.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Queries drawn at random, the same every time.")
+@click.option("--against", metavar="RUN", help="Another run to compare with.")
+@click.option("--docs", default=10, show_default=True, type=click.IntRange(1), help="Documents of each list to show.")
+@click.option("--words", default=40, show_default=True, type=click.IntRange(0), help="Words of a document; 0 for all.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with whole texts here.")
+@json_option()
+def inspect_command(run: str, tasks: tuple[str, ...], against: str | None, **given: Any) -> None:
+    """Look at queries one by one: what was asked, written and found, and where the relevant documents are.
+
+    RUN is a spec or the id of a run in the ledger. Queries come with the lowest nDCG@10 first. Words that match
+    the query, generated text or the gold answer by their stems are highlighted.
+
+    \b
+    Examples:
+      r2med inspect bm25 --task sample/MedQA-Diag --failures 10
+      r2med inspect bm25 --query mqd-q01
+      r2med inspect "replay >> bm25" --against bm25 --worst 5 --html cases.html
+    """
+    names = [run, against] if against else [run]
+    choice = _choice(given)
+    with Ledger() as ledger:
+        shared = in_any_group(with_query(select(ledger, names, [task.name for task in resolve(tasks)]), choice.query))
+        remark(shared.notes)
+        cases = look(open_shared(ledger, shared), choice)
+    if given["html"] is not None:
+        _write(cases, names, given["html"])
+    if given["as_json"]:
+        write_json([case.as_dict() for case in cases])
+    elif given["html"] is None:
+        _show(cases, given["words"])
+
+
+def _choice(given: dict[str, Any]) -> CaseChoice:
+    asked = {kind: given[kind] for kind in ("failures", "worst", "sample") if given[kind] is not None}
+    if len(asked) + bool(given["query"]) > 1:
+        raise click.UsageError("choose one of --query, --failures, --worst and --sample")
+    for kind, count in asked.items():
+        return CaseChoice(kind=kind, count=count, depth=given["docs"])
+    return CaseChoice(query=given["query"], depth=given["docs"])
+
+
+def _show(cases: Sequence[Case], words: int) -> None:
+    """Print, a page at a time where somebody looks."""
+    if not cases:
+        click.echo("no query is like that")
+        return
+    console = output()
+    if not sys.stdout.isatty():
+        show_cases(cases, console, words)
+        return
+    text = StringIO()
+    show_cases(cases, written_to(text, console.width, styled=True), words)
+    click.echo_via_pager(text.getvalue(), color=True)
+
+
+def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
+    write_file(path, page(cases, " against ".join(names)), parents=True)
+    click.echo(f"{len(cases)} queries are in {path}", err=True)

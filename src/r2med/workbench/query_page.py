@@ -1,0 +1,317 @@
+"""The query workbench: the queries of a task, one of them with its relevant documents, and several systems' lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from r2med.answers.page import answers_to, studies
+from r2med.diagnosis.causes import QueryCause
+from r2med.formatting import harmless
+from r2med.lexical.highlight import kinds_of
+from r2med.pipeline.loaded_runs import HEADLINE, TOP
+from r2med.render.charts.layout import hint, tag
+from r2med.render.charts.scale import Scale
+from r2med.runs.ledger import Entry
+from r2med.web.addresses import Correction, PageContent, UnknownName
+from r2med.web.citation import Citation, citation, options
+from r2med.web.library import Library
+from r2med.workbench.rows import BenchRow, bench_rows, is_place, occurring_causes, query_list
+from r2med.workbench.search_page import WORDS
+from r2med.workbench.sides import listed, relevant_documents, standings, text_kinds
+from r2med.workbench.state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_BARS = (100, 11)
+_SLOPE = (40, 20)
+_DEPTH = 100
+"""The lowest place that a slope has room for."""
+
+
+@lru_cache(maxsize=8192)
+def score_bars(a: float | None, b: float | None = None) -> Markup:
+    """Two scores as bars one above the other, A filled and B hollow; what is not known has no bar.
+
+    >>> "A 50.00, B not known" in score_bars(0.5)
+    True
+    """
+    width, height = _BARS
+    parts = [hint(said := f"A {_said(a)}, B {_said(b)}")]
+    for top, value, look in ((0.5, a, "a"), (6.5, b, "b")):
+        if value is not None:
+            parts.append(tag("rect", x=0.5, y=top, width=max(1.0, value * (width - 1)), height=4, class_=look))
+    facts = {"class_": "ab", "viewBox": f"0 0 {width} {height}", "preserveAspectRatio": "none", "role": "img"}
+    return Markup(tag("svg", *parts, **facts, aria_label=said))
+
+
+def _said(value: float | None) -> str:
+    return "not known" if value is None else f"{100 * value:.2f}"
+
+
+@lru_cache(maxsize=8192)
+def place_slope(a: int | None, b: int | None) -> Markup:
+    """A line from the place in A to the place in B, high places above; dashed where one list lacks the document."""
+    width, height = _SLOPE
+    scale = Scale(1, _DEPTH, 3, height - 3, logarithmic=True)
+    left, right = (scale(rank or _DEPTH) for rank in (a, b))
+    look = "slope" if a and b else "slope open"
+    line = tag("line", x1=4, x2=width - 4, y1=left, y2=right, class_=look)
+    ends = [
+        tag("circle", cx=x, cy=y, r=2.6, class_="mark" if rank else "mark hollow")
+        for x, y, rank in ((4, left, a), (width - 4, right, b))
+    ]
+    return Markup(tag("svg", line, *ends, class_="places", viewBox=f"0 0 {width} {height}", aria_hidden="true"))
+
+
+def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
+    """What became of a query's relevant documents in A and in B; nothing where nobody knows."""
+    known = [(letter, each) for letter, each in (("A", before), ("B", after)) if each is not None]
+    return _chips(tuple((letter, each.summary, each.all_found) for letter, each in known))
+
+
+@lru_cache(maxsize=4096)
+def _chips(found: Sequence[tuple[str, str, bool]]) -> Markup:
+    chip = Markup('<span class="chip{}">{} {}</span>')
+    made = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in found]
+    return Markup('<div class="chips">{}</div>').format(Markup("").join(made)) if made else Markup("")
+
+
+def option_list(names: Iterable[str]) -> Markup:
+    """The options of a choice, none of them chosen."""
+    return Markup("").join(_option(name) for name in names)
+
+
+def choose(options: Markup, name: str) -> Markup:
+    """The same options with one of them chosen, where it is there.
+
+    >>> str(choose(option_list(["a", "b >> c"]), "b >> c"))
+    '<option>a</option><option selected>b &gt;&gt; c</option>'
+    """
+    return options.replace(_option(name), _option(name, " selected"), 1)
+
+
+def without(options: Markup, names: Iterable[str]) -> Markup:
+    """The same options but for some."""
+    for name in names:
+        options = options.replace(_option(name), "", 1)
+    return options
+
+
+def _option(name: str, chosen: str = "") -> Markup:
+    return Markup("<option{}>{}</option>").format(chosen, harmless(name))
+
+
+_BRIEF = 24
+"""Words of a document in a list, where it has less room than a relevant one."""
+_BEST = 10
+"""So many of the best systems on a query are named."""
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What an address stands for: the runs of A and the others, and the queries of the list."""
+
+    state: BenchState
+    entries: Sequence[Entry]
+    """On the task of the query that is shown, A first."""
+    rows: Sequence[BenchRow]
+    tasks: Sequence[str]
+    """Those that the list could be over."""
+    pairs: Sequence[tuple[Entry, Entry | None]]
+    """The runs of A and of B that the list is over."""
+    measures: Sequence[str]
+    wrong: Sequence[Correction] = ()
+
+
+def query_page(library: Library, request: Request) -> PageContent:
+    """The workbench as its address describes it; what there is not is named, and the rest is shown."""
+    state, unknown = BenchState.read(request.query_params)
+    wrong = [corrected(state, name, error) for name, error in unknown.items()]
+    bench = resolve(library, state, wrong)
+    return "workbench/query.html", _values(library, bench)
+
+
+def corrected(state: BenchState, name: str, error: UnknownName, value: object = None) -> Correction:
+    """What is wrong, and the same address with the nearest name in its place."""
+    link = state.link(**{name: value or error.nearest}) if error.nearest else ""
+    return Correction(str(error), error.nearest, link)
+
+
+def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Workbench:
+    """What an address stands for. Names that there are not are left out, each with the one that was perhaps meant."""
+    found = list(wrong)
+
+    def try_it(name: str, value: str, known: Sequence[str], what: str) -> str:
+        """A value that must be one of some, or nothing where it is not."""
+        if not value or value in known:
+            return value
+        found.append(corrected(state, name, UnknownName(what, value, known)))
+        return ""
+
+    known_tasks = _tasks(library)
+    task = try_it("task", state.task, known_tasks, "task with runs or answers")
+    group = try_it("group", state.group, library.groups(), "group") or _group(library, task)
+    state = replace(state, task=task, group=group, over=state.over if task else "all")
+    if state.at and not is_place(state.at):
+        found.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
+        state = replace(state, at="")
+    state = _with_systems(library, state, found)
+    runs = [_by_task(library, name, group) for name in state.systems]
+    shared = [each for each in (runs[0] if runs else {}) if all(each in other for other in runs[1:2])]
+    over = shared if state.over == "all" else [task]
+    pairs = [(runs[0][each], runs[1].get(each) if len(runs) > 1 else None) for each in over if runs and each in runs[0]]
+    measures = _measures(library, [entry for pair in pairs for entry in pair if entry is not None])
+    measure = try_it("measure", state.measure, measures, "measure of these runs") or str(HEADLINE)
+    state = replace(state, measure=measure)
+    rows = bench_rows(library, pairs, measure) if pairs else _answered(library, over)
+    state = _with_query(library, state, rows, found)
+    entries = [row[state.task] for row in runs if state.task in row]
+    tasks = [each for each in known_tasks if _group(library, each) == group]
+    return Workbench(state, entries, rows, tasks, pairs, measures, found)
+
+
+def _tasks(library: Library) -> list[str]:
+    """Every task that has runs or answers, in the order of the ledger."""
+
+    def make() -> list[str]:
+        answered = (task for report in studies(library).values() for task in report.tasks)
+        return list(dict.fromkeys((*(entry.task for entry in library.entries()), *answered)))
+
+    return library.current("tasks of queries", make)
+
+
+def _group(library: Library, task: str) -> str:
+    """The group of a task; without one, that of the newest run."""
+
+    def make() -> dict[str, str]:
+        answered = {t: r.answers[0].group for r in studies(library).values() for t in r.tasks}
+        return answered | {entry.task: entry.group for entry in library.entries()}
+
+    found = library.current("groups of tasks", make)
+    return found.get(task) or next(iter(library.groups()), "")
+
+
+def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
+    """The runs that a name stands for: those of a system in a group, with a run of its own where an id was given."""
+    entry = library.by_id().get(name)
+    if entry is None:
+        return library.newest(name, group)
+    return {**library.newest(entry.name, group), entry.task: entry}
+
+
+def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
+    """The same with systems that were run here; the two best on the task where none was named."""
+    known = library.systems(state.group, state.task if state.over != "all" else "")
+    kept = []
+    for name in state.systems:
+        runs = _by_task(library, name, state.group)
+        if runs and (state.over == "all" or state.task in runs):
+            entry = library.by_id().get(name)
+            current = entry is None or library.current_runs()[entry.name].get(entry.task) == entry
+            kept.append(name if entry is None else entry.name if current else name)
+            continue
+        error = UnknownName("system" if not runs else f"run on {state.task} of", name, known)
+        named = tuple(error.nearest if each == name else each for each in state.systems)
+        wrong.append(corrected(state, "systems", error, named))
+    kept = list(dict.fromkeys(kept))
+    return replace(state, systems=tuple(kept or _best(library, state, known)[:2]))
+
+
+def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str]:
+    """Systems by their mean on the task, the best first, no oracle among them."""
+    means, measure = library.means(), state.measure or str(HEADLINE)
+    task = state.task or next((entry.task for entry in library.entries() if entry.group == state.group), "")
+    runs = {name: row[task] for name in known if task in (row := library.current_runs()[name])}
+    own = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in runs.items() if not run.oracle}
+    return sorted(own, key=lambda name: -own[name])
+
+
+def _measures(library: Library, entries: Sequence[Entry]) -> list[str]:
+    """The measures by which all of some runs were measured."""
+    means = library.means()
+    return [each for each in library.measures() if all(each in means.get(entry.id, {}) for entry in entries)]
+
+
+def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
+    """The questions of tasks that no system was run on, but that models answered."""
+    found = {
+        (task, query): None
+        for report in studies(library).values()
+        for answers in report.by_arm.values()
+        for task in tasks
+        for query in answers.get(task, {})
+    }
+    return [BenchRow(task, query) for task, query in found]
+
+
+def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], wrong: list[Correction]) -> BenchState:
+    """The same with a query that there is: the first of the list where none was named."""
+    task = state.task or next((row.task for row in rows if state.query in ("", row.query)), "")
+    known = {row.query for row in rows if row.task == task}
+    if state.query and state.query not in known:
+        error = UnknownName(f"query of {task}" if task else "query", state.query, sorted(known))
+        wrong.append(corrected(state, "query", error))
+        return replace(state, query="")
+    if state.query or not rows:
+        return replace(state, task=task)
+    first = query_list(library, rows, replace(state, task="", page="")).following or rows[0]
+    return replace(state, task=first.task, query=first.query)
+
+
+def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
+    """The choice of systems that were run on what the list is over, oracles apart."""
+    state = bench.state
+    task = "" if state.over == "all" else state.task
+
+    def make() -> dict[str, Markup]:
+        known, oracles = library.systems(state.group, task), set(library.oracles(state.group))
+        own = option_list(name for name in known if name not in oracles)
+        return {"systems": own, "oracles": option_list(name for name in known if name in oracles)}
+
+    return library.current(("options", state.group, task), make)
+
+
+def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
+    """The command that shows the same query with the lists of A and B; none where nothing was run on it."""
+    title = f"Query {state.query} of {state.task}"
+    if not state.query or not entries:
+        return Citation(title)
+    against = options(("--against", state.systems[1] if len(entries) > 1 else ""))
+    docs = options(("--docs", str(DEEP) if state.deep else ""))
+    return citation(title, "inspect", state.systems[0], *against, "--task", state.task, "--query", state.query, *docs)
+
+
+def _values(library: Library, bench: Workbench) -> dict[str, Any]:
+    state = bench.state
+    entries = bench.entries if state.query else []
+    sides = listed(library, entries, state.query, state.measure, DEEP if state.deep else TOP)
+    cases = [side.case for side in sides if side.case is not None]
+    answers = answers_to(library, state.task, state.query) if state.query else []
+    text = cases[0].text if cases else library.query_text(state.task, state.query)
+    dataset = library.dataset(state.task) if text else None
+    tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
+    shown = standings(library, state.task, state.query, state.measure) if sides else None
+    return {
+        "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
+        "answer": dataset.gold.answers.get(state.query, "") if dataset else "",
+        "at_hand": bool(cases) or bool(text and not sides),
+        "list": query_list(library, bench.rows, state), "row_link": state.row_linker(),
+        "relevant": relevant_documents(sides), "kinds": kinds_of(query=[text]), "all_kinds": text_kinds(cases),
+        "answers": answers, "runs": [side.entry.id for side in sides],
+        "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
+        "hidden": set(state.hidden.split(",")), "standings": shown, "best": _BEST,
+        "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
+        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
+        "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
+                   "after": occurring_causes(library, [other for _, other in bench.pairs])},
+        "pages_of": lambda number: replace(state, page=str(number)).address(),
+        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "cite": _citation(state, bench.entries),
+        "status": 404 if bench.wrong else 200,
+    }  # fmt: skip

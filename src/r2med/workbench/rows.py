@@ -1,0 +1,173 @@
+"""The queries of one task or several, by two systems: their scores and causes, which are listed, and in which order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from r2med.diagnosis.causes import Cause, QueryCause
+from r2med.runs.ledger import Entry
+from r2med.web.addresses import Pages
+from r2med.web.library import Library
+from r2med.workbench.state import BenchState
+
+LISTED = 40
+"""Queries of a page of the list."""
+_STEPS = 40
+"""Into how many steps each side of the scatter of scores is divided."""
+
+
+class BenchRow(NamedTuple):
+    """One query of the list."""
+
+    task: str
+    query: str
+    a: float | None = None
+    b: float | None = None
+    before: QueryCause | None = None
+    """What became of it in A; None where nobody has found out."""
+    after: QueryCause | None = None
+
+    @property
+    def gain(self) -> float:
+        """B minus A; 0 where one of them is not known."""
+        return 0.0 if self.a is None or self.b is None else self.b - self.a
+
+    @property
+    def winner(self) -> str:
+        """Which of the two is better; empty where one is not known."""
+        if self.a is None or self.b is None:
+            return ""
+        return "b" if self.gain > 0 else "a" if self.gain < 0 else "even"
+
+    @property
+    def place(self) -> str:
+        """Where it lies in the scatter of scores."""
+        return "" if self.a is None or self.b is None else scatter_place(self.a, self.b)
+
+
+def scatter_place(a: float, b: float) -> str:
+    """Where two scores lie in a scatter of them: scores that a drawing would not tell apart lie in one place.
+
+    >>> scatter_place(0.5, 1.0), scatter_place(0.5001, 0.9999)
+    ('20,40', '20,40')
+    """
+    return f"{round(_STEPS * a)},{round(_STEPS * b)}"
+
+
+def place_scores(place: str) -> tuple[float, float]:
+    """The scores of a place of the scatter.
+
+    >>> place_scores("20,40")
+    (0.5, 1.0)
+    """
+    a, _, b = place.partition(",")
+    return int(a) / _STEPS, int(b) / _STEPS
+
+
+@dataclass(frozen=True)
+class QueryList:
+    """What the list of queries shows."""
+
+    rows: Sequence[BenchRow]
+    """Those of the page that is shown."""
+    pages: Pages
+    total: int
+    """How many there are without a filter."""
+    texts: Mapping[tuple[str, str], str]
+    """The questions of the rows, where the data is at hand."""
+    previous: BenchRow | None
+    following: BenchRow | None
+    place: int | None
+    """Where the query that is shown stands, from 1; None where the filter leaves it out."""
+
+
+def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], measure: str) -> list[BenchRow]:
+    """All queries of some runs of A and of B beside them, in the order of the data."""
+    rows: list[BenchRow] = []
+    for one, other in sides:
+        left = library.query_scores(one, measure)
+        right = library.query_scores(other, measure) if other else {}
+        before = library.query_causes(one)
+        after = library.query_causes(other) if other else {}
+        rows += [
+            BenchRow(one.task, query, left.get(query), right.get(query), before.get(query), after.get(query))
+            for query in one.queries
+        ]
+    return rows
+
+
+def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
+    """The causes that occur in some runs, for the choice of filters."""
+    known = [found for entry in entries if entry is not None and (found := library.causes(entry)) is not None]
+    return [cause.value for cause in Cause if any(cause in found.occurring for found in known)]
+
+
+def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) -> QueryList:
+    """The part of the queries that the address asks for, and what stands before and after the one that is shown."""
+    chosen = ordered([row for row in rows if matches(library, row, state)], state.sort)
+    place = next((n for n, row in enumerate(chosen) if (row.task, row.query) == (state.task, state.query)), None)
+    wanted = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
+    number = wanted or (0 if place is None else place) // LISTED + 1
+    pages = Pages.of(len(chosen), number, LISTED)
+    shown = chosen[pages.cut(LISTED)]
+    before = chosen[place - 1] if place else None
+    after = chosen[0 if place is None else place + 1 : None][:1]
+    return QueryList(
+        shown,
+        pages,
+        len(rows),
+        {(row.task, row.query): library.query_text(row.task, row.query) for row in shown},
+        before,
+        after[0] if after else None,
+        None if place is None else place + 1,
+    )
+
+
+def matches(library: Library, row: BenchRow, state: BenchState) -> bool:
+    """Whether a query is one of those that the address asks for."""
+    if state.won and row.winner != state.won:
+        return False
+    if state.at and row.place != state.at:
+        return False
+    if (state.before or state.after) and not _moved(row, state.before, state.after):
+        return False
+    if not state.text:
+        return True
+    words = f"{row.task}\n{row.query}\n{library.query_text(row.task, row.query)}".casefold()
+    return all(word in words for word in state.text.casefold().split())
+
+
+def _moved(row: BenchRow, before: str, after: str) -> bool:
+    """Whether a relevant document became this in A and that in B, of which one may be left open."""
+    if row.before is not None and row.after is not None:
+        steps = row.before.moves(row.after)
+        return any(before in ("", a.value) and after in ("", b.value) for a, b in steps)
+    for found, cause in ((row.before, before), (row.after, after)):
+        if cause and (found is None or all(placed.cause.value != cause for placed in found.positives)):
+            return False
+    return True
+
+
+_KEYS: Mapping[str, Callable[[BenchRow], float]] = {
+    "lowest": lambda row: 2.0 if row.a is None else row.a,
+    "highest": lambda row: 2.0 if row.a is None else -row.a,
+    "gained": lambda row: -row.gain,
+    "lost": lambda row: row.gain,
+}
+
+
+def ordered(rows: list[BenchRow], order: str) -> list[BenchRow]:
+    """Queries in an order; those that are alike in it stay as in the data."""
+    return sorted(rows, key=_KEYS[order]) if order in _KEYS else rows
+
+
+def is_place(text: str) -> bool:
+    """Whether a text names a place of the scatter of scores.
+
+    >>> is_place("12,30"), is_place("12"), is_place("a,b")
+    (True, False, False)
+    """
+    return re.fullmatch(r"[0-9]{1,3},[0-9]{1,3}", text) is not None

@@ -1,0 +1,152 @@
+"""The runs of the ledger, and one run with everything that was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import orjson
+
+from r2med.data.published import published
+from r2med.data.task_names import called
+from r2med.diagnosis.causes import Cause, QueryCause
+from r2med.diagnosis.charts import task_causes
+from r2med.errors import R2medError
+from r2med.pipeline.loaded_runs import HEADLINE
+from r2med.render.charts.kinds import DotChart, interval_point
+from r2med.render.charts.svg import responsive
+from r2med.runs.cost import Cost
+from r2med.runs.ledger import Entry
+from r2med.runs.selection import with_words
+from r2med.web.addresses import NotThere, PageContent, Pages, page_number, several_like, sort_links, system_address
+from r2med.web.citation import citation, colophon, options
+from r2med.web.jobs import Job
+from r2med.web.library import Library
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+def runs_page(library: Library, request: Request) -> PageContent:
+    """Every run of the ledger, newest first."""
+    asked = request.query_params
+    oracles = asked.get("oracles") == "1"
+    matching = with_words(library.entries(), asked.get("q", ""))
+    entries = [e for e in matching if oracles or not e.oracle]
+    pages = Pages.of(len(entries), page_number(asked, "page"))
+    values = {
+        "entries": entries[pages.cut()],
+        "pages": pages,
+        "links": sort_links(request, "rank"),
+        "means": library.means(),
+    }
+    hidden = len(matching) - len(entries)
+    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "-1")
+    return "workbench/runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
+
+
+def run_page(library: Library, request: Request) -> PageContent:
+    """A run with everything that was recorded, and its queries."""
+    entry = _entry(library, request.path_params["id"])
+    asked = request.query_params
+    values, found = library.headline(entry), library.causes(entry)
+    causes = {each.query: each for each in found.queries} if found else {}
+    rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
+    wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
+    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold() and _has_cause(causes.get(row[0]), cause)]
+    links = sort_links(request, "lowest")
+    if links.sort in ("lowest", "highest"):
+        rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
+    pages = Pages.of(len(rows), page_number(asked, "page"))
+    content = entry.record.as_json()
+    if "local" in content:
+        content["local"] = {PurePath(place).name: digest for place, digest in content["local"].items()}
+    record = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    return "workbench/run.html", {
+        "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
+        "rows": rows[pages.cut()], "pages": pages,
+        "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
+        "cite": citation(f"{entry.system} on {entry.task}, run {entry.id}", "runs", "show", entry.id),
+        "text": asked.get("q", ""), "causes": causes, "cause": cause,
+        "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
+    }  # fmt: skip
+
+
+def _entry(library: Library, name: str) -> Entry:
+    """A run by its id; one that there is not is told with those that begin alike."""
+    known = library.by_id()
+    if name not in known:
+        alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
+        near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
+        raise NotThere(f"no run {name!r} in the ledger", near)
+    return known[name]
+
+
+def _headline_first(means: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(means.items(), key=lambda pair: pair[0] != str(HEADLINE)))
+
+
+def _has_cause(found: QueryCause | None, cause: str) -> bool:
+    """Whether one of a query's relevant documents has a cause; with no cause asked for, always."""
+    return not cause or (found is not None and any(each.cause.value == cause for each in found.positives))
+
+
+def system_page(library: Library, request: Request) -> PageContent:
+    """One own system: figures by task with intervals, runs and cost."""
+    asked = request.query_params
+    system, group = asked.get("system", ""), asked.get("group", "")
+    runs = library.newest(system, group)
+    if not runs:
+        raise _not_there(library, system, group)
+    means = library.means()
+    points = []
+    for task, entry in runs.items():
+        found = library.interval(entry, "nDCG@10")
+        if found is not None:
+            points.append(interval_point(called(task, list(runs)), found))
+    there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
+    measures = [measure for measure in library.measures() if measure in there]
+    cost = Cost.of_runs(list(runs.values()))
+    others = [name for name in library.systems(group) if name != system]
+    causes = {task: library.causes(entry) for task, entry in runs.items()}
+    values = {
+        "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
+        "others": others,
+        "chart": responsive(DotChart(f"nDCG@10 of {system} by task", "nDCG@10 x 100", points)) if points else "",
+        "oracle": any(entry.oracle for entry in runs.values()),
+        "panels": task_causes([each for each in causes.values() if each is not None]),
+        "unexplained": [task for task, each in causes.items() if each is None],
+        "colophon": colophon(runs.values()),
+        "published": [row.name for row in published() if row.system == system and row.source.group == group][:1],
+        "stages": next(iter(runs.values())).record.stages or (),
+        "job": library.jobs.newest("causes", system, group),
+        "cite": citation(
+            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
+        ),
+    }  # fmt: skip
+    return "workbench/system.html", values
+
+
+def _not_there(library: Library, system: str, group: str) -> NotThere:
+    """What to say of a system without a run in a group: where it has one, or what it is most like."""
+    elsewhere = [each for each in library.groups() if library.newest(system, each)]
+    if elsewhere:
+        found = [(f"{system} ({each})", system_address(system, each)) for each in elsewhere]
+    else:
+        groups = [group] if group in library.groups() else library.groups()
+        names = {name: each for each in reversed(groups) for name in library.systems(each)}
+        found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
+    return NotThere(f"no run of {system!r} in the group {group!r}", found)
+
+
+def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job:
+    """Have a system's newest runs diagnosed. Searches with gold answers, whose runs go to the ledger as oracles."""
+    runs = library.newest(system, group)
+    if not runs:
+        raise R2medError(f"no run of {system!r} in the group {group!r}")
+    if not any(library.has_data(task) for task in runs):
+        raise R2medError(f"the data on which {system!r} was run is not on this machine")
+    title = f"Causes of failure of {system} ({group})"
+    command = ("r2med", "diagnose", "--json", "--tasks", *runs, "--", system)
+    return library.jobs.submit(("causes", system, group), title, page, command)

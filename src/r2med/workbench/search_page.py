@@ -1,0 +1,279 @@
+"""Live search: any question over the documents of a task, by every system whose index is there already."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from r2med.data.dataset import Collection, Dataset
+from r2med.data.tasks import registry
+from r2med.errors import R2medError
+from r2med.formatting import one_line
+from r2med.lexical.highlight import kinds_of
+from r2med.pipeline.executor.local import quiet
+from r2med.pipeline.stage import Context, Expander, Retriever
+from r2med.pipeline.system import System
+from r2med.render.html import address
+from r2med.store.cache import Cache
+from r2med.store.jobs import DONE
+from r2med.store.progress import account
+from r2med.web.addresses import (
+    Correction,
+    NotThere,
+    PageContent,
+    UnknownName,
+    one_of,
+    same_task,
+    search_address,
+    several_like,
+)
+from r2med.web.citation import Citation
+from r2med.web.library import Library, at_hand
+from r2med.workbench.sides import FoundDocument, run_kinds
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+WORDS = 45
+"""Of a document, before it is opened."""
+LONGEST = 8000
+"""Characters of a question."""
+LONGEST_TEXT = 200_000
+"""Characters of a document that a page shows."""
+_MOST_NAMES = 20_000
+"""Ids that are looked at for the nearest."""
+
+
+def document_page(library: Library, request: Request) -> PageContent:
+    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
+    asked = request.query_params
+    task, name = asked.get("task", ""), asked.get("document", "")
+    dataset = library.dataset(task) if task in library.tasks() else None
+    if dataset is None or name not in dataset.collection.documents.position:
+        raise NotThere(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
+    text = dataset.collection.documents.text(name)
+    question = asked.get("q", "")
+    kinds = question_kinds(question) if question else {}
+    if asked.get("query") and asked.getlist("run"):
+        kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
+    template = "workbench/_text.html" if asked.get("part") else "workbench/document.html"
+    values = {"task": task, "document": name, "text": text[:LONGEST_TEXT], "letters": len(text), "kinds": kinds}
+    return template, {**values, "longest": LONGEST_TEXT, "cite": Citation(f"{name} of {task}")}
+
+
+def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
+    """Documents that were perhaps meant: of the task, or of the one that is most like it."""
+    near = task if task in library.tasks() else next(iter(several_like(task, library.tasks())), "")
+    dataset = library.dataset(near) if near else None
+    known = dataset.collection.documents.position if dataset else {}
+    names = [name] if name in known else several_like(name, list(known)[:_MOST_NAMES])
+    return [(f"{each} of {near}", address("/document", task=near, document=each)) for each in names]
+
+
+def question_kinds(question: str) -> Mapping[str, str]:
+    """The terms of a question, for marking."""
+    return kinds_of(query=[question[:LONGEST]])
+
+
+SHOWN = 10
+_ALWAYS = ("bm25", "bm25-classic")
+_OFFERED, _BOXES, _EXAMPLES, _LISTS = 3, 8, 3, 6
+"""Systems that are chosen at first, boxes before the fold, questions to begin with, and lists side by side."""
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A system that could search a task."""
+
+    system: str
+    ready: bool
+    """Whether its index is there; a page only reads and never builds one."""
+
+
+@dataclass(frozen=True)
+class SearchAnswer:
+    """What one system returns."""
+
+    system: str
+    documents: Sequence[FoundDocument]
+
+
+def search_page(library: Library, request: Request) -> PageContent:
+    """A form for any question, and what systems return for it."""
+    asked = request.query_params
+    tasks = searchable_tasks(library)
+    near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
+    wanted, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
+    wrong: list[Correction] = []
+    if wanted and not same_task(wanted, tasks):
+        error = UnknownName("task with data on this machine", wanted, tasks)
+        wrong.append(Correction.of(error, "/search", dict(asked), "task"))
+    task = same_task(wanted, tasks) or (wrong[0].nearest if wrong else "") or first
+    dataset = library.dataset(task)
+    found = searchers(library, dataset) if dataset else []
+    ready = [each.system for each in found if each.ready]
+    chosen = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
+    answers = _answers(library, asked.get("q", "").strip(), task, chosen)
+    values = {**answers, "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
+    # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
+    boxes, shown = list(dict.fromkeys((*chosen, *unlike(ready), *ready))), max(_BOXES, len(chosen))
+    values |= {"first": boxes[:shown], "rest": boxes[shown:], "most": _LISTS}
+    values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
+    values |= {"wrong": wrong, "status": 404 if wrong else 200}
+    return "workbench/search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
+
+
+def _examples(dataset: Dataset | None) -> list[str]:
+    """Questions to begin with: the shortest of the task's own."""
+    texts = sorted((text for _, text in dataset.collection.queries), key=len) if dataset else []
+    return [text for text in texts if text.strip()][:_EXAMPLES]
+
+
+def unlike(systems: Sequence[str]) -> list[str]:
+    """Systems that search differently, one of each kind: two kinds of BM25 give nearly the same list.
+
+    >>> unlike(["bm25", "bm25-classic", "bm25(k1=1.2)", "rrf(bm25, bm25-classic)"])
+    ['bm25', 'rrf(bm25, bm25-classic)']
+    """
+    found: dict[frozenset[str], str] = {}
+    for spec in systems:
+        system = _light(spec)
+        names = [stage.spec.name.partition("-")[0] for stage in system.walk()] if system else [spec]
+        found.setdefault(frozenset(names), spec)
+    return list(found.values())
+
+
+def search_results(library: Library, request: Request) -> PageContent:
+    """Only what systems return, for a page that asks while one types."""
+    asked = request.query_params
+    return "workbench/_results.html", _answers(
+        library, asked.get("q", "").strip(), asked.get("task", ""), asked.getlist("system")
+    )
+
+
+def _answers(library: Library, question: str, task: str, systems: list[str]) -> dict[str, Any]:
+    if not question or not task:
+        return {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
+    dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
+    if dataset is None:
+        raise R2medError(f"the data of {task} is not on this machine")
+    answers = search(library, question, dataset, systems[:_LISTS])
+    first = {each.document: each.rank for each in answers[0].documents} if answers else {}
+    moved = [
+        replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
+        for place, each in enumerate(answers)
+    ]
+    kinds = question_kinds(question)
+    return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
+
+
+def _moved(found: Any, first: dict[str, int]) -> Any:
+    return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
+
+
+def start_index(library: Library, task: str, system: str) -> None:
+    """Have what a search needs built."""
+    one_of(task, searchable_tasks(library), "task with data on this machine")
+    check_light(system)
+    title, page = f"Index of {system} for {task}", search_address(task)
+    library.jobs.submit(("index", task, system), title, page, ("r2med.workbench.search_page", task, system, page))
+
+
+def searchable_tasks(library: Library) -> list[str]:
+    """The tasks whose data is at hand: those with runs first, then the bundled ones."""
+    with_runs = dict.fromkeys(entry.task for entry in library.entries())
+    bundled = [task.name for task in registry().values() if task.folder is not None]
+    order = {name: place for place, name in enumerate(registry())}
+    known = sorted(with_runs, key=lambda name: order.get(name, len(order)))
+    return library.current("searchable", lambda: [t for t in dict.fromkeys((*known, *bundled)) if library.has_data(t)])
+
+
+def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
+    """The light systems for a task: BM25, and what was run on it that asks no model and downloads nothing."""
+    with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
+    found = []
+    for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
+        system = _light(spec)
+        if system is not None:
+            with suppress(R2medError):  # its files are not there, or cannot be read
+                found.append(Searcher(spec, _ready(system, dataset.collection)))
+    return found
+
+
+def _light(spec: str) -> System | None:
+    """Parse a system that a page may run; None for one that is slow, or that this machine does not have."""
+    try:
+        system = System.parse(spec)
+        stages = [(stage, stage.requirements) for stage in system.walk()]
+    except R2medError:
+        # A run of a system that this installation does not know, or of a folder that is gone.
+        return None
+    for stage, needs in stages:
+        if isinstance(stage, Expander) or stage.kind == "reranker" or needs.key or needs.gpu or needs.hub:
+            return None
+        if isinstance(stage, Retriever) and not stage.searches:
+            return None
+    return system
+
+
+def _ready(system: System, collection: Collection) -> bool:
+    context = Context(Cache.default(), quiet())
+    return all(stage.is_ready(collection, context) for stage in system.walk())
+
+
+def build(spec: str, dataset: Dataset) -> None:
+    """Make the index of a light system, by searching once with it."""
+    check_light(spec)
+    ask(spec, "fever", dataset)
+
+
+def check_light(spec: str) -> None:
+    """Refuse a system that a page should not run."""
+    if _light(spec) is None:
+        raise R2medError(f"{spec!r} is not a light system; run it in a terminal: r2med run {spec!r}")
+
+
+def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[SearchAnswer]:
+    """What each of these systems returns, those that are not ready left out."""
+    ready = {each.system for each in searchers(library, dataset) if each.ready}
+    return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
+
+
+def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
+    """What a light system returns for a question; None for any other system."""
+    system = _light(spec)
+    if system is None:
+        return None
+    ranking = system.search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
+    rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
+    documents = dataset.collection.documents
+    return SearchAnswer(
+        spec, [FoundDocument(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)]
+    )
+
+
+def main(task: str, system: str, page: str) -> int:
+    """Build an index, and tell others; the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with account.command(f"Index of {system} for {task}", page), account.plan([system], [task]):
+            dataset = at_hand(task)
+            if dataset is None:
+                raise R2medError(f"the data of {task} is not on this machine")
+            with account.working(system, task):
+                build(system, dataset)
+            account.finish(system, task, DONE)
+    except KeyboardInterrupt:
+        return 130
+    except (R2medError, MemoryError, OSError) as error:
+        sys.stderr.write(f"r2med: {one_line(error)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,213 @@
+"""One query in several runs: their lists, the relevant documents with their places, and what was written for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Generation
+from r2med.data.run import Ranking
+from r2med.diagnosis.causes import Placed, QueryCause
+from r2med.encode.late_interaction import TokenMatch
+from r2med.expand.agents import SearchO1, SearchR1
+from r2med.expand.conversation import Turn, read_turns
+from r2med.lexical.highlight import kinds_of
+from r2med.pipeline.joins import usable
+from r2med.runs.ledger import Entry
+from r2med.web.library import Library
+from r2med.workbench.cases import Case, CaseChoice, look
+from r2med.workbench.state import LETTERS
+
+_AGENTS = {SearchR1.name: SearchR1.tags, SearchO1.name: SearchO1.tags}
+
+
+@dataclass(frozen=True)
+class FoundDocument:
+    """A document of a list."""
+
+    document: str
+    rank: int
+    score: float
+    relevant: bool | None = None
+    text: str | None = None
+    moved: int | None = None
+    """By how many places it stands higher than in the whole of the first list; None where that has it not."""
+    tokens: Sequence[TokenMatch] | None = None
+    """The best match of each token of the query, where a late-interaction model scored it."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run's part in the page."""
+
+    letter: str
+    entry: Entry
+    value: float | None
+    """By the measure that is shown; None where it was not measured."""
+    case: Case | None
+    """None where the data is not at hand: then only ids are known."""
+    documents: Sequence[FoundDocument]
+    kinds: Mapping[str, str]
+    cause: QueryCause | None = None
+
+    @property
+    def written(self) -> list[tuple[Generation, list[Turn]]]:
+        """What was generated for the query, each with the turns of the conversation that led to it."""
+        generations = self.case.side.generations if self.case else ()
+        return [(each, conversation(each)) for each in generations]
+
+
+@dataclass(frozen=True)
+class RelevantPlace:
+    """Where a relevant document is in one list."""
+
+    letter: str
+    rank: int | None
+    """None where it is not in the list."""
+    placed: Placed | None = None
+    """What became of it; None where nobody has found out."""
+
+
+@dataclass(frozen=True)
+class RelevantDocument:
+    """A document that should have been found."""
+
+    document: str
+    text: str
+    places: Sequence[RelevantPlace]
+    """In each list."""
+
+    @property
+    def highest(self) -> float:
+        """The highest place that it has in any list."""
+        return min((place.rank for place in self.places if place.rank), default=float("inf"))
+
+
+def conversation(written: Generation) -> list[Turn]:
+    """The turns of an agent's conversation; none where nobody searched."""
+    tags = _AGENTS.get(written.method)
+    return read_turns(written.reasoning, tags) if tags and written.reasoning else []
+
+
+def listed(library: Library, entries: Sequence[Entry], query: str, measure: str, depth: int) -> list[Listed]:
+    """The lists of some runs for a query, their places counted against the first."""
+    sides: list[Listed] = []
+    first: dict[str, int] = {}
+    for letter, entry in zip(LETTERS, entries, strict=False):
+        ranking = _ranking(library, entry, query)
+        case = _case(library, entry, query, depth)
+        sides.append(
+            Listed(
+                letter,
+                entry,
+                library.query_scores(entry, measure).get(query),
+                case,
+                _documents(ranking, case, first, depth),
+                text_kinds([case] if case else []),
+                library.query_causes(entry).get(query),
+            )
+        )
+        first = first or {name: rank for rank, name in enumerate(ranking.documents, 1)}
+    return sides
+
+
+def _ranking(library: Library, entry: Entry, query: str) -> Ranking:
+    run = library.run(entry)
+    return run[query] if query in run else Ranking([], run.scores[:0])
+
+
+def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None:
+    opened = library.opened(entry)
+    return look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
+
+
+def _documents(ranking: Ranking, case: Case | None, first: Mapping[str, int], depth: int) -> list[FoundDocument]:
+    seen = {each.document: each for each in case.side.top} if case else {}
+    found = []
+    rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
+    for rank, (name, score) in enumerate(rows, 1):
+        here, moved = seen.get(name), first[name] - rank if name in first else None
+        relevant, text, tokens = (here.relevant, here.text, here.tokens) if here else (None, None, None)
+        found.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
+    return found
+
+
+def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
+    """The relevant documents with their places in every list, the highest first."""
+    cases = [side.case for side in sides]
+    ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
+    causes = [{each.document: each for each in side.cause.positives} if side.cause else {} for side in sides]
+    known = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
+    found = [
+        RelevantDocument(
+            name,
+            text,
+            [
+                RelevantPlace(side.letter, ranks[n].get(name), causes[n].get(name))
+                for n, side in enumerate(sides)
+                if side.case is not None
+            ],
+        )
+        for name, text in known.items()
+    ]
+    return sorted(found, key=lambda each: each.highest)
+
+
+def text_kinds(cases: Sequence[Case]) -> dict[str, str]:
+    """The terms of a query, of what was written for it in some runs, and of its answer."""
+    if not cases:
+        return {}
+    written = [each.text for case in cases for each in usable(case.side.generations)]
+    return kinds_of(query=[cases[0].text], generated=written, answer=[cases[0].answer])
+
+
+def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[str, str]:
+    """The same for runs by themselves."""
+    cases = [_case(library, entry, query, 0) for entry in entries]
+    return text_kinds([case for case in cases if case is not None])
+
+
+@dataclass(frozen=True)
+class QueryStandings:
+    """Every system on one query, the best first, oracles after all others."""
+
+    entries: Sequence[Entry]
+    values: Sequence[float]
+
+    def place(self, entry: Entry) -> int | None:
+        """A system's place, from 1; systems with the same score share the first of theirs."""
+        for other, value in zip(self.entries, self.values, strict=True):
+            if other.id == entry.id:
+                return self.values.index(value) + 1
+        return None
+
+
+def standings(library: Library, task: str, query: str, measure: str) -> QueryStandings:
+    """Every system's current run on a query, by a measure."""
+    entries, places, scores = _task_scores(library, task, measure)
+    if query not in places:
+        return QueryStandings((), ())
+    column = scores[:, places[query]]
+    order = [place for place in np.argsort(-column, kind="stable").tolist() if not np.isnan(column[place])]
+    order.sort(key=lambda place: entries[place].oracle)
+    return QueryStandings([entries[place] for place in order], [float(column[place]) for place in order])
+
+
+def _task_scores(library: Library, task: str, measure: str) -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
+    """The current runs on a task, where each query stands, and all their scores, a row a run."""
+
+    def make() -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
+        entries = [row[task] for row in library.current_runs().values() if task in row]
+        queries = list(dict.fromkeys(query for entry in entries for query in entry.queries))
+        scores = np.full((len(entries), len(queries)), np.nan)
+        places = {query: place for place, query in enumerate(queries)}
+        for row, entry in enumerate(entries):
+            values = library.ledger.scores(entry).get(measure)
+            if values is not None:
+                scores[row, [places[query] for query in entry.queries]] = values
+        return entries, places, scores
+
+    return library.current(("standings", task, measure), make)

@@ -1,0 +1,134 @@
+"""What the address of the query workbench says: which lists, by which measure, and which queries in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from r2med.diagnosis.causes import Cause
+from r2med.pipeline.loaded_runs import HEADLINE
+from r2med.render.html import address
+from r2med.web.addresses import UnknownName
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+
+SIDES = 6
+"""As many lists fit side by side."""
+DEEP = 100
+"""As far as lists are shown when one asks for more."""
+LETTERS = "ABCDEF"
+"""What the lists are called, from the first on."""
+ORDERS: Mapping[str, str] = {
+    "given": "as in the data",
+    "lowest": "lowest A first",
+    "highest": "highest A first",
+    "gained": "most gained by B",
+    "lost": "most lost by B",
+}
+WINNERS: Mapping[str, str] = {"b": "B", "a": "A", "even": "neither"}
+MIDDLE_TABS: Mapping[str, str] = {"relevant": "Relevant", "written": "Written", "answers": "Answers"}
+"""What the middle shows below the question."""
+_TABS = ("queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
+_NAMES = {"text": "q", "before": "from", "after": "to", "order": "sort", "hidden": "hide", "systems": ""}
+"""Fields that have another name in the address."""
+_CHOICES = {"order": "order", "won": "winner", "tab": "tab", "before": "cause", "after": "cause"}
+"""Fields that can have a few values only, and what these are."""
+
+
+class Linked(Protocol):
+    """A query of a task."""
+
+    @property
+    def task(self) -> str:
+        """The task."""
+
+    @property
+    def query(self) -> str:
+        """The query's id."""
+
+
+@dataclass(frozen=True)
+class BenchState:
+    """All that can be chosen in the workbench."""
+
+    group: str = ""
+    task: str = ""
+    query: str = ""
+    over: str = ""
+    """`all` where the list of queries is over all tasks that the systems share; else it is over the task."""
+    systems: tuple[str, ...] = ()
+    """Whose lists are shown, A first: specs, or ids of runs."""
+    measure: str = ""
+    text: str = ""
+    before: str = ""
+    after: str = ""
+    """Only queries with a relevant document of which this became in A, and that in B."""
+    won: str = ""
+    at: str = ""
+    """Only queries at one place of the scatter of scores."""
+    order: str = ""
+    tab: str = ""
+    depth: str = ""
+    page: str = ""
+    gold: str = ""
+    hidden: str = ""
+    """The numbers of lists that are not shown, with commas."""
+
+    @classmethod
+    def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
+        """What an address asks for, and what of it there is not, by field, which is left out."""
+        named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
+        values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
+        values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
+        causes = [cause.value for cause in Cause]
+        known = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
+        wrong = {}
+        for name, what in _CHOICES.items():
+            if values[name] and values[name] not in known[name]:
+                wrong[name] = UnknownName(what, values[name], list(known[name]))
+                values[name] = ""
+        return cls(**values), wrong
+
+    @property
+    def sort(self) -> str:
+        """The order of the list of queries."""
+        return self.order or "given"
+
+    @property
+    def deep(self) -> bool:
+        """Whether lists are shown as far as they are shown at all."""
+        return self.depth == str(DEEP)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only some queries are listed."""
+        return any((self.text, self.before, self.after, self.won, self.at))
+
+    def values(self) -> dict[str, object]:
+        """The address' values by their names there; what is as usual is left out."""
+        named = {_NAMES.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        first, second, *also = (*self.systems, "", "")
+        named |= {"a": first, "b": second, "also": [name for name in also if name]}
+        named["measure"] = "" if self.measure == str(HEADLINE) else self.measure
+        return {name: value for name, value in named.items() if name and value}
+
+    def link(self, **changes: Any) -> str:
+        """The address of the same with changes, on that page of the list where the query is."""
+        return replace(self, **{"page": "", **changes}).address()
+
+    def address(self) -> str:
+        """The address of just this."""
+        return address("/query", **self.values())
+
+    def row_linker(self) -> Callable[[Linked], str]:
+        """What makes the address of another query in the same workbench; the rest of it is put together once."""
+        rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
+        return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
+
+    def fields_but(self, *names: str) -> list[tuple[str, str]]:
+        """What a form has to send along so that only the named values change."""
+        kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
+        pairs = [(name, value) for name, value in kept.items() if isinstance(value, str)]
+        return [*pairs, *(("also", name) for name in self.systems[2:] if name and "also" in kept)]
