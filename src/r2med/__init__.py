@@ -14,9 +14,7 @@ A research instrument for reasoning-driven medical retrieval, not a clinical dec
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -70,36 +68,9 @@ __all__ = ["__version__", *PUBLIC]
 
 def __getattr__(name: str) -> Any:
     if name in PUBLIC:
-        found = getattr(import_module(PUBLIC[name]), name)
-        # A verb that a folder is called after is the folder, which can be called: the same before and after its import.
-        return globals().get(name, found)
+        return getattr(import_module(PUBLIC[name]), name)
     raise AttributeError(f"module 'r2med' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _VerbFolder(ModuleType):
-    """A folder with the name of a verb: `r2med.board("full")` calls the verb, `r2med.render.scores.model` is a module."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs)
-
-    @property
-    def __wrapped__(self) -> Any:
-        """The verb: its signature is the one that editors and notebooks show."""
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(PUBLIC[name]), name)
-
-
-class _Package(ModuleType):
-    """The package: a folder with the name of a verb becomes callable when it is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in PUBLIC and isinstance(value, ModuleType):
-            value.__class__ = _VerbFolder
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -1,7 +1,17 @@
 # Written by scripts/make_reference.py from the program itself; renew it with: make reference
 
+from r2med.api import board as board
+from r2med.api import build as build
+from r2med.api import compare as compare
+from r2med.api import diagnose as diagnose
+from r2med.api import evaluate as evaluate
+from r2med.api import load as load
+from r2med.api import rag as rag
+from r2med.api import search as search
+from r2med.api import tune as tune
 from r2med.data.dataset import Dataset as Dataset
 from r2med.data.run import Run as Run
+from r2med.engines.user import retriever as retriever
 from r2med.errors import R2medError as R2medError
 from r2med.expand.agents import SearchO1 as SearchO1
 from r2med.expand.agents import SearchR1 as SearchR1
@@ -14,11 +24,11 @@ from r2med.expand.replay import Replay as Replay
 from r2med.measure.metrics import Measure as Measure
 from r2med.pipeline.evaluate import Options as Options
 from r2med.pipeline.system import System as System
+from r2med.rerank.api import ApiRerank as ApiRerank
 from r2med.rerank.cross_encoder import CrossEncoder as CrossEncoder
 from r2med.rerank.groupwise import Groupwise as Groupwise
 from r2med.rerank.listwise import Listwise as Listwise
 from r2med.rerank.pointwise import Pointwise as Pointwise
-from r2med.rerank.rerank_api import ApiRerank as ApiRerank
 from r2med.retrieve.bm25 import BM25 as BM25
 from r2med.retrieve.bm25 import BM25Classic as BM25Classic
 from r2med.retrieve.colbert import ColBERT as ColBERT
@@ -28,16 +38,6 @@ from r2med.retrieve.fusion import CombMNZ as CombMNZ
 from r2med.retrieve.fusion import Views as Views
 from r2med.retrieve.fusion import WeightedSum as WeightedSum
 from r2med.retrieve.sparse import Splade as Splade
-from r2med.retrieve.user_engine import retriever as retriever
 from r2med.runs.report import Report as Report
-from r2med.verbs.answering import rag as rag
-from r2med.verbs.making import build as build
-from r2med.verbs.measurement import evaluate as evaluate
-from r2med.verbs.measurement import load as load
-from r2med.verbs.measurement import search as search
-from r2med.verbs.studies import board as board
-from r2med.verbs.studies import compare as compare
-from r2med.verbs.studies import diagnose as diagnose
-from r2med.verbs.tuning_verb import tune as tune
 
 __version__: str

@@ -8,10 +8,10 @@ r2med.compare("bm25", "bm25-classic")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from r2med.answers.arms import make_arms
 from r2med.answers.report import RagReport, make_report
@@ -36,18 +36,17 @@ from r2med.llm.client import session
 from r2med.measure.metrics import Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.evaluate import evaluate as run_and_measure
-from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import name_here, select
 from r2med.pipeline.registry import build_system
-from r2med.pipeline.stage import Context, Stage
+from r2med.pipeline.search import Hits, find_documents
+from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
 from r2med.render.scores.model import Board, View
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 from r2med.runs.selection import in_any_group
 from r2med.settings import RequestSettings, requesting
-from r2med.store.cache import Cache
 from r2med.store.files import expanded
 from r2med.tuning.study import Tuned, TuneOptions
 from r2med.tuning.study import tune as tune_system
@@ -148,9 +147,6 @@ def build(
         return builder.run(until)
 
 
-_BEGINNING = 70  # characters of a text in a printed list
-
-
 def load(
     task: Task | Path | str, *, split: str | None = None, revision: str | None = None, strict: bool = False
 ) -> Dataset:
@@ -167,51 +163,6 @@ def load(
     return load_task(task, split=split, revision=revision, strict=strict)
 
 
-@dataclass(frozen=True)
-class Hit:
-    """A document of a ranked list."""
-
-    rank: int
-    document: str
-    """Its id."""
-    score: float
-    text: str
-
-    def __str__(self) -> str:
-        text = " ".join(self.text.split())
-        shown = text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
-        return f"{self.rank:3}  {self.score:8.3f}  {self.document}  {shown}"
-
-
-@dataclass(frozen=True, repr=False)
-class Hits(Sequence[Hit]):
-    """What a search found, best first: a sequence of `Hit`, which prints as a list."""
-
-    system: str
-    query: str
-    hits: tuple[Hit, ...]
-
-    @overload
-    def __getitem__(self, place: int) -> Hit: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Hit]: ...
-    def __getitem__(self, place: int | slice) -> Hit | Sequence[Hit]:
-        return self.hits[place]
-
-    def __len__(self) -> int:
-        return len(self.hits)
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.hits)
-
-    def __repr__(self) -> str:
-        best = f", the first {self.hits[0].document!r}" if self.hits else ""
-        return f"Hits({self.system!r}, {len(self.hits)} documents{best})"
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.hits)) or "nothing was found"
-
-
 def search(system: AnySystem, data: AnyTask, query: str, *, k: int = 10) -> Hits:
     """The best documents of a task for a query of your own, with their texts.
 
@@ -221,18 +172,7 @@ def search(system: AnySystem, data: AnyTask, query: str, *, k: int = 10) -> Hits
     (3, True)
     """
     check_type(query, (str,), "a query is a text")
-    if not query.strip():
-        raise R2medError("the query is empty")
-    if not isinstance(k, int) or k < 1:
-        raise R2medError(f"k must be a whole number from 1 on, not {k!r}")
-    chosen = build_system(system)
-    chosen.check()
-    dataset = data if isinstance(data, Dataset) else load(data)
-    ranking = chosen.search(dataset.collection, query, Context(Cache.default(), quiet()))
-    documents = dataset.collection.documents
-    rows = zip(ranking.documents[:k], ranking.scores[:k].tolist(), strict=True)
-    hits = tuple(Hit(rank, name, score, documents.text(name)) for rank, (name, score) in enumerate(rows, 1))
-    return Hits(chosen.spec, query, hits)
+    return find_documents(build_system(system), data if isinstance(data, Dataset) else load(data), query, k)
 
 
 def evaluate(

@@ -19,7 +19,7 @@ from r2med.render.html import address
 from r2med.render.sections import wide
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citation import Citation, citation
-from r2med.web.jobs import Job, Jobs, JudgingOffer, _limits
+from r2med.web.jobs import Job, Jobs, JudgingOffer, judging_limits
 from r2med.web.library import Library
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def start_study(jobs: Jobs, report: RagReport, form: Mapping[str, str]) -> Job:
     judge = form.get("judge", "")
     command = _with_judge(report, judge)
     page = address("/rag", study=f"{command.options.key}-{report.answers[0].group}")
-    words = ("r2med", *command.words, *_limits(form), "--json")
+    words = ("r2med", *command.words, *judging_limits(form), "--json")
     return jobs.submit(("judge", "rag", report.study), f"Judging of study {report.study} by {judge}", page, words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,8 @@ def _plain(found: Interval | None) -> dict[str, float] | None:
 @dataclass(frozen=True, repr=False)
 class RagReport(Viewable):
     """A study: the same questions, model and prompt, with and without passages."""
+
+    shown_by: ClassVar = "r2med.answers.tables:show_rag"
 
     study: str
     settings: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.render.charts.plots import ENDINGS, save
 from r2med.render.table import output
-from r2med.reviews.labels import reviewed_labels, reviewers_of
-from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger
 
 
@@ -74,7 +73,7 @@ def audit_command(
     measure = Measure.parse(given.pop("metric"))
     _check_plot(plot)
     dataset = load(task)
-    reviewed = _reviewed(labels, dataset.name)
+    reviewed = _looked_up(labels, dataset.name)
     sources = [name for source in labels for name in reviewed.get(source, (source,))]
     looked_up = {name: found for names in reviewed.values() for name, found in names.items()}
     with Ledger() as ledger:
@@ -91,20 +90,19 @@ def audit_command(
         click.echo(f"the figure is in {plot}", err=True)
 
 
-def _reviewed(labels: tuple[str, ...], task: str) -> dict[str, dict[str, LookedUpLabels]]:
-    """Return the labels of the reviews that are named, by name; `review:NAME:*` stands for each of its reviewers."""
+def _looked_up(labels: tuple[str, ...], task: str) -> dict[str, dict[str, LookedUpLabels]]:
+    """Return the labels of sources that are not files, by name."""
     found: dict[str, dict[str, LookedUpLabels]] = {}
     for source in labels:
-        if source.startswith(_REVIEW):
-            name, _, reviewer = source.removeprefix(_REVIEW).partition(":")
-            with ReviewStore.open(name) as store:
-                people = reviewers_of(store, task) if reviewer == _EVERYBODY else [reviewer]
-                names = {person: f"{_REVIEW}{name}:{person}" if person else source for person in people}
-                found[source] = {names[person]: reviewed_labels(store, task, person) for person in people}
+        for prefix, function in _SOURCES.items():
+            if source.startswith(prefix):
+                module, _, name = function.partition(":")
+                found[source] = getattr(import_module(module), name)(source, task)
     return found
 
 
-_REVIEW, _EVERYBODY = "review:", "*"
+_SOURCES = {"review:": "r2med.reviews.labels:labels_by_source"}
+"""Sources of labels by how their names begin, and the function that reads them."""
 
 
 def _check_plot(path: Path | None) -> None:

@@ -152,7 +152,8 @@ def one_client(max_cost: float | None = None, max_tokens: int | None = None) -> 
         yield
 
 
-def _show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRICED) -> None:
+def show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRICED) -> None:
+    """Print what steps would ask and cost."""
     if as_json:
         write_json([step.as_dict() for step in foreseen])
         return

@@ -75,7 +75,7 @@ _HOMES = {
     "verify": "exchange.cli",
     "answers": "answers.cli",
     "rag": "answers.cli",
-    "search": "cli.search",
+    "search": "workbench.cli",
     "inspect": "workbench.cli",
     "diagnose": "diagnosis.cli",
     "audit": "audit.cli",

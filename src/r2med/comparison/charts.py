@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from r2med.comparison.study import Comparison
 from r2med.data.task_names import task_headings
 from r2med.data.tasks import families
+from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, moves
 from r2med.formatting import percent
 from r2med.measure.significance import Difference
@@ -78,7 +79,7 @@ def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Trans
     both = []
     unknown: dict[str, list[str]] = defaultdict(list)
     for pair in pairs:
-        found = [library.causes(entry) for entry in pair]
+        found = [run_causes(library, entry) for entry in pair]
         for entry, diagnosis in zip(pair, found, strict=True):
             if diagnosis is None:
                 unknown[entry.name].append(entry.task)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class Look(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class Comparison(Viewable):
     """B against A: overall, by family and by task."""
+
+    shown_by: ClassVar = "r2med.comparison.tables:show_pair"
 
     a: str
     b: str

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from r2med.data.task_names import GROUP_TITLES, task_names
 from r2med.formatting import p_text
 from r2med.measure.significance import POWER
-from r2med.render.sections import Section
+from r2med.render.sections import Section, show_sections
 from r2med.render.table import Figure, percent
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from r2med.render.table import Cell
 
 _HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries")
+
+
+def show_pair(pair: Comparison, console: Console) -> None:
+    """Print one comparison."""
+    show_sections(comparison_sections([pair], pair.measure), console)
 
 
 def comparison_sections(comparisons: Sequence[Comparison], measure: str, *, by_task: bool = False) -> list[Section]:

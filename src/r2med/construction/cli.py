@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from r2med.cli.execution import _show_foreseen, asking, asking_options
+from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import json_option, remark, write_json
 from r2med.construction.builder import Builder, init
 from r2med.construction.charts import save_health_plots
@@ -25,7 +26,22 @@ from r2med.render.table import Table, key, numbers, output
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 
 
-@click.group("build")
+class _BuildGroup(click.Group):
+    """The sub-verbs of this study, and `translate`, which is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the sub-verbs."""
+        return sorted([*self.commands, "translate"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a sub-verb."""
+        if cmd_name == "translate":
+            command: click.Command = import_module("r2med.translation.cli").translate_task
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("build", cls=_BuildGroup)
 def build_command() -> None:
     """Make a judged task from your own questions and documents.
 
@@ -73,7 +89,7 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     with asking(max_cost=max_cost, dry_run=dry_run, **settings) as engine:
         builder = Builder(folder, engine)
         if dry_run:
-            _show_foreseen(builder.estimate(), as_json)
+            show_foreseen(builder.estimate(), as_json)
             return
         built = builder.run(until)
     _report(built, as_json)
@@ -121,7 +137,7 @@ def check_task(
     with asking(dry_run=dry_run, **settings) as engine:
         again = SecondAsking(built, part) if part else None
         if dry_run and again:
-            _show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
+            show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
             return
         health = check_health(built, engine, again)
     remark(health.notes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from r2med.lexical.segmentation import _TOKEN, _trim, count_tokens, sentences
+from r2med.lexical.segmentation import TOKEN, count_tokens, sentences, trim
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Span(NamedTuple):
 def cut(document: Document, tokens: int) -> list[Span]:
     """The passages of a document; the whole of it for 0 tokens."""
     if not tokens:
-        whole = _trim(document.text, 0, len(document.text))
+        whole = trim(document.text, 0, len(document.text))
         return [Span(*whole, "")] if whole else []
     found: list[Span] = []
     for start, end, heading in _sections(document):
@@ -121,7 +121,7 @@ def _halved(text: str, pieces: Sequence[tuple[int, int, int]], tokens: int) -> I
         if count <= 2 * tokens:
             yield start, end, count
             continue
-        places = [match.span() for match in _TOKEN.finditer(text, start, end)]
+        places = [match.span() for match in TOKEN.finditer(text, start, end)]
         for first in range(0, len(places), tokens):
             part = places[first : first + tokens]
             yield part[0][0], part[-1][1], len(part)

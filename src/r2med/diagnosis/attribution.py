@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -38,6 +38,9 @@ from r2med.retrieve.dense import Dense
 from r2med.retrieve.fusion import Fusion, Views
 from r2med.runs.ledger import Entry, Ledger
 from r2med.store.cache import Cache
+
+if TYPE_CHECKING:
+    from r2med.web.library import Library
 from r2med.store.hashes import cache_key, is_unchanged
 
 Wanted = Mapping[str, Sequence[str]]
@@ -278,3 +281,18 @@ def _diagnosis(made: Mapping[str, Any]) -> Diagnosis:
 
 def _placed(row: Mapping[str, Any]) -> Placed:
     return Placed(**{**row, "cause": Cause(row["cause"])})
+
+
+def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
+    """Return why a run fails where it does; None if it was not diagnosed yet: a page searches for nothing."""
+    key = (entry.key, entry.created)
+    known: Diagnosis | None = library.kept("causes", key)
+    if known is None and (known := load_cached_diagnosis(entry, library.ledger)) is not None:
+        library.put("causes", key, known)
+    return known
+
+
+def run_query_causes(library: Library, entry: Entry) -> Mapping[str, QueryCause]:
+    """Return what became of each query of a run; nothing if it was not diagnosed yet."""
+    found = run_causes(library, entry)
+    return {} if found is None else found.by_query

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,8 @@ class QueryCause:
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Viewable):
     """The causes of one system on one task."""
+
+    shown_by: ClassVar = "r2med.diagnosis.tables:show_one"
 
     system: str
     task: str

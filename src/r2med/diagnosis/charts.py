@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from r2med.data.task_names import called, task_headings, task_names
+from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnosis.gap import Gap
 from r2med.render.charts.kinds import (
@@ -114,6 +115,6 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
 
 def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
     """The systems whose causes are known on every task."""
-    made = {system: [library.causes(entry) for entry in by_task.values()] for system, by_task in runs.items()}
+    made = {system: [run_causes(library, entry) for entry in by_task.values()] for system, by_task in runs.items()}
     whole = {system: [each for each in found if each is not None] for system, found in made.items()}
     return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}

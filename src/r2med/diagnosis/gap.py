@@ -30,7 +30,7 @@ from r2med.pipeline.loaded_runs import HEADLINE
 from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import open_index
-from r2med.retrieve.dense import ENCODER, Floats, _dense, _unit
+from r2med.retrieve.dense import ENCODER, Floats, dense_of, unit_rows
 from r2med.runs.report import Result
 from r2med.store.cache import Cache
 
@@ -242,16 +242,16 @@ class _Vectors:
     """The embeddings of queries, answers and relevant documents, each of length 1."""
 
     def __init__(self, texts: _Compared, encoder: str, engine: Engine | None) -> None:
-        stage = _dense(encoder)
+        stage = dense_of(encoder)
         model = stage.encoder(texts.dataset.task)
         context = Context(Cache.default(), engine or quiet())
         collection = texts.dataset.collection
         queries = Texts(texts.queries, [collection.queries.text(query) for query in texts.queries])
         answers = Texts(texts.queries, [texts.answers[query] for query in texts.queries])
         documents = Texts(texts.documents, [collection.documents.text(name) for name in texts.documents])
-        self.queries = _unit(encode_all(model, queries, Role.QUERY, context)[:])
-        self.answers = _unit(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
-        self.documents = _unit(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
+        self.queries = unit_rows(encode_all(model, queries, Role.QUERY, context)[:])
+        self.answers = unit_rows(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
+        self.documents = unit_rows(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
 
 
 def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Interval]:

@@ -52,6 +52,11 @@ def _no_interval(_: Interval, __: str = "") -> str:
     return "-"
 
 
+def show_one(found: Diagnosis, console: Console) -> None:
+    """Print the causes of one system on one task."""
+    show_causes([found], console)
+
+
 def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
     """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
     used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in found)]

@@ -20,7 +20,7 @@ from r2med.measure.bootstrap import Interval, board_intervals
 from r2med.measure.metrics import Measure
 from r2med.pipeline.loaded_runs import HEADLINE, load_runs
 from r2med.render.charts.kinds import (
-    _CHARTED,
+    CHARTED,
     SHADES,
     BarChart,
     ChartPoint,
@@ -35,7 +35,7 @@ from r2med.render.charts.kinds import (
 )
 from r2med.render.charts.layout import hint, tag, words
 from r2med.render.charts.scale import Scale, span, tick_text
-from r2med.render.charts.svg import _whisker, responsive
+from r2med.render.charts.svg import responsive, whisker
 from r2med.render.palette import HATCHES, fills
 from r2med.render.scores.model import Board, Line
 from r2med.runs.ledger import Ledger, RecordedName
@@ -126,7 +126,7 @@ def _apart(scale: Scale) -> list[float]:
 
 def _on(scale: Scale, found: Interval, back: str) -> Markup:
     title = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
-    return _mini(title, hint(title), back, _whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+    return _mini(title, hint(title), back, whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
 
 
 def _mini(told: str, *parts: str) -> Markup:
@@ -201,7 +201,7 @@ def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
     panels = []
     for task in board.tasks:
         found = [point for line in lines if (point := line_point(line, task)) is not None]
-        best = sorted(found, key=lambda point: -point.value)[:_CHARTED]
+        best = sorted(found, key=lambda point: -point.value)[:CHARTED]
         if best:
             chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
             panels.append(Panel(task, "", responsive(chart)))

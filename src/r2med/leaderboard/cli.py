@@ -130,13 +130,14 @@ def board_command(**given: Any) -> None:
     )
     with Ledger() as ledger:
         found = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
-        found = replace(found, drops=_drops(ledger, found))
+        drops = _drops(ledger, found)
+        found = replace(found, drops=[drop.as_dict() for drop in drops])
     if given["form"] != "terminal":
         click.echo(FORMATS[given["form"]]([found]), nl=False)
         return
     show_board(found, output())
-    if found.drops:
-        show_drops(found.drops, found.measure, output())
+    if drops:
+        show_drops(drops, found.measure, output())
     if not found.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
 

@@ -20,7 +20,7 @@ from r2med.render.scores.model import OWN, Board, Line, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.tuning.charts import frontier_panels
-from r2med.web.addresses import PageContent, Pages, SortLinks, page_number, same_task, system_address
+from r2med.web.addresses import SIZE, PageContent, Pages, SortLinks, page_number, same_task, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 
@@ -319,3 +319,15 @@ def _published_address(name: str, group: str) -> str:
 
 def _source_address(name: str) -> str:
     return f"/sources#{name}"
+
+
+def read_ahead(library: Library) -> None:
+    """Compute the intervals of the board's further pages."""
+    try:
+        board = library.board(View(group=first_group(library), cost=True))
+        own = [line for line in board.lines if line.row.own and line.average is not None]
+        for start in range(0, len(own), SIZE):
+            library.intervals(own[start : start + SIZE], board.measure)
+    except R2medError:
+        # Whoever opens the board is told.
+        return

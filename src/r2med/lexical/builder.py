@@ -10,12 +10,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.dataset import Texts
 from r2med.lexical.index import TERMS, ColumnWriter, InvertedIndex, TermPostings, merge_runs, read_column
 from r2med.lexical.postings import GivenTerms, PostingsBuilder, Report, TextBuilder, block_size, fill
 from r2med.lexical.ranking import id_order
@@ -29,9 +28,22 @@ _RUNS, _SECOND = "runs", "second"
 """Where runs are kept until the index is whole: this process's, and those of the second one."""
 
 
-def build_index(documents: Texts, progress: Report = lambda _: None) -> InvertedIndex:
+class Documents(Protocol):
+    """Texts with their ids, in one order."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Return the ids, all different."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Return the texts."""
+
+
+def build_index(documents: Documents, progress: Report = lambda _: None) -> InvertedIndex:
     """The index of some documents, in memory; `progress` is told how many more are done, block by block.
 
+    >>> from r2med.data.dataset import Texts
     >>> index = build_index(Texts(["d1", "d2"], ["The cells, the cell's wall.", "Walls!"]))
     >>> index.terms, index.lengths.tolist(), index.postings(index.number("wall")).documents.tolist()
     (['cell', 'wall'], [3, 1], [0, 1])
@@ -43,7 +55,7 @@ def build_index(documents: Texts, progress: Report = lambda _: None) -> Inverted
     return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
 
 
-def write_index(documents: Texts, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
+def write_index(documents: Documents, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
     """Write the index of some documents into a folder, with about so many bytes of memory."""
     if is_worthwhile(documents.texts):
         _write_index_by_two(documents, folder, memory, progress)
@@ -53,7 +65,7 @@ def write_index(documents: Texts, folder: Path, memory: int, progress: Report = 
     _finish(builder, documents.ids, folder, memory)
 
 
-def _write_index_by_two(documents: Texts, folder: Path, memory: int, progress: Report) -> None:
+def _write_index_by_two(documents: Documents, folder: Path, memory: int, progress: Report) -> None:
     """Write an index together with a worker, half of the memory for each."""
     share = memory // 2
     builder = TextBuilder.within(folder / _RUNS, share)

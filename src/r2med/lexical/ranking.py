@@ -7,13 +7,20 @@ descending. Scores are stored as they were computed; only the comparison is in s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.stored_texts import StoredIds
-
 Scores = NDArray[np.floating]
+
+
+@runtime_checkable
+class OrderedIds(Protocol):
+    """Ids that know their alphabetical order."""
+
+    def descending_ranks(self) -> NDArray[np.int64]:
+        """Return each id's place when all are sorted descending."""
 
 
 def as_float32(scores: Scores) -> NDArray[np.float32]:
@@ -49,7 +56,7 @@ def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
     >>> id_order(["a", "c", "b"]).tolist()
     [2, 0, 1]
     """
-    if isinstance(ids, StoredIds):
+    if isinstance(ids, OrderedIds):
         return ids.descending_ranks()
     order = np.empty(len(ids), dtype=np.int64)
     order[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from functools import cache
 from typing import Final
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+TOKEN = re.compile(r"\w+|[^\w\s]")
 _END = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ])|(?<=[。！？])|\n\s*\n")
 _ABBREVIATION = re.compile(
     r"\b(?:dr|mr|mrs|ms|prof|st|vs|fig|figs|nos|al|e\.g|i\.e|cf|approx|ca|resp|vol|ed|eds|pp?|sp|spp|inc|dept)\.$",
@@ -21,7 +21,7 @@ def count_tokens(text: str) -> int:
     >>> count_tokens("Fever (38.5 °C)?")
     9
     """
-    return len(_TOKEN.findall(text))
+    return len(TOKEN.findall(text))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -38,10 +38,11 @@ def sentences(text: str) -> list[tuple[int, int]]:
         edges.append((start, match.end()))
         start = match.end()
     edges.append((start, len(text)))
-    return [trimmed for begin, end in edges if (trimmed := _trim(text, begin, end)) is not None]
+    return [trimmed for begin, end in edges if (trimmed := trim(text, begin, end)) is not None]
 
 
-def _trim(text: str, start: int, end: int) -> tuple[int, int] | None:
+def trim(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return the bounds of a stretch without the blanks at its ends; None if it is blank."""
     part = text[start:end]
     if not part.strip():
         return None

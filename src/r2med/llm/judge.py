@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from r2med.llm.parsing import TOP_GRADE, _lines
+from r2med.llm.parsing import TOP_GRADE, reply_lines
 from r2med.llm.types import Failed, Model, Reply, Token
 from r2med.models.templates import Template, bundled, delimited, own_template
 
@@ -20,7 +20,7 @@ def read_verdict(text: str) -> bool | None:
     >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
     (True, False, None)
     """
-    lines = [line.rstrip(".") for line in _lines(text)]
+    lines = [line.rstrip(".") for line in reply_lines(text)]
     verdicts = {match[1] for line in lines if (match := _VERDICT.fullmatch(line))}
     if not verdicts and len(lines) == 1 and lines[0] in ("yes", "no"):
         verdicts = {lines[0]}

@@ -33,7 +33,7 @@ def _plain_signs(text: str) -> str:
     return _ESCAPE.sub(r"\1", text.translate(_FULL_WIDTH))
 
 
-def _lines(text: str) -> list[str]:
+def reply_lines(text: str) -> list[str]:
     """The lines of a reply in lower case, without marks of emphasis."""
     lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in _plain_signs(text).splitlines())
     return [line for line in lines if line]
@@ -52,7 +52,7 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
     >>> read_class("cardiovascular or nervous", ["cardiovascular", "nervous"]) is None
     True
     """
-    lines = _lines(text)
+    lines = reply_lines(text)
     stated = [line.partition(":")[2] for line in lines if re.match(r"class\s*:", line)]
     if not stated and len(lines) == 1:
         stated = lines

@@ -48,7 +48,7 @@ def _total(costs: Sequence[float | None]) -> float | None:
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
-_SIGNS = {
+SIGNS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\texttt{\char34}", "`": r"\textasciigrave{}", "†": r"$\dagger$", "‡": r"$\ddagger$",
@@ -125,8 +125,8 @@ def _pieces(text: str) -> list[str]:
 
 
 def _sign(sign: str) -> str:
-    if sign in _SIGNS:
-        return _SIGNS[sign]
+    if sign in SIGNS:
+        return SIGNS[sign]
     if " " <= sign <= "~":
         return sign
     parts = unicodedata.normalize("NFD", sign)

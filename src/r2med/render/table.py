@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
@@ -31,6 +32,13 @@ def messages() -> Console:
 def written_to(stream: IO[str], width: int | None = None, *, styled: bool = False) -> Console:
     """A console that writes into a stream, without a width as into a pipe; `styled` writes colours too."""
     return _make(wraps=width is not None, file=stream, width=width, force_terminal=styled or None)
+
+
+def print_plainly(show: Callable[[Any, Console], None], value: Any) -> str:
+    """Return what a function prints of a value, as plain text."""
+    buffer = StringIO()
+    show(value, written_to(buffer))
+    return buffer.getvalue().rstrip()
 
 
 def _make(*, wraps: bool, width: int | None = None, **settings: Any) -> Console:

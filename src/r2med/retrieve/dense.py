@@ -406,22 +406,24 @@ def cosines(
     """How near each text is to the other in its place, by an encoder that takes both for passages."""
     if not ones:
         return []
-    model, context = _dense(spec).encoder(task).for_passages(), Context(Cache.default(), engine or quiet())
+    model, context = dense_of(spec).encoder(task).for_passages(), Context(Cache.default(), engine or quiet())
     sides = []
     for texts in (ones, others):
         column = Texts([str(place) for place in range(len(texts))], list(texts))
-        sides.append(_unit(encode_all(model, column, Role.QUERY, context, label="texts")[:]))
+        sides.append(unit_rows(encode_all(model, column, Role.QUERY, context, label="texts")[:]))
     return [float(value) for value in (sides[0] * sides[1]).sum(axis=1)]
 
 
-def _dense(spec: str) -> Dense:
+def dense_of(spec: str) -> Dense:
+    """Return the dense stage that a spec names."""
     found = build_system(spec).stages
     if len(found) == 1 and isinstance(found[0], Dense):
         return found[0]
     raise R2medError(f"{spec} is not an encoder; embeddings are compared by a dense model such as {ENCODER}")
 
 
-def _unit(vectors: NDArray[np.float32]) -> Floats:
+def unit_rows(vectors: NDArray[np.float32]) -> Floats:
+    """Return rows scaled to length one."""
     rows = vectors.astype(np.float64)
     scaled: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return scaled

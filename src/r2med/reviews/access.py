@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from r2med.errors import R2medError
+from r2med.reviews.agreement_job import AgreementJobs
 from r2med.reviews.batches import Dealer
 from r2med.reviews.desk import Desk
 from r2med.reviews.rows import PERSON, REVIEWER, Reviewer, review_path
@@ -106,10 +107,15 @@ class ReviewDoor:
 
     def __init__(self, limit: GuessLimit | None = None) -> None:
         self._limit = limit or GuessLimit()
+        self.agreements = AgreementJobs()
         self._lock = threading.Lock()
         self._desks: dict[str, tuple[int, Desk]] = {}
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Secrets that were right once: a locked address does not lock out those who are at work."""
+
+    def close(self) -> None:
+        """End what computes agreements."""
+        self.agreements.close()
 
     def entrance(self) -> Entrance:
         """The way in, for the rules of access."""

@@ -1,8 +1,8 @@
 """The agreement of reviews for their pages: computed once for each state of a file, in a process of its own.
 
 Computing takes seconds of a processor. In the server it would hold up every desk, and would go on when the browser
-that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes the
-sections of the page.
+that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes
+the sections of the page.
 """
 
 from __future__ import annotations

@@ -163,3 +163,15 @@ def _nothing(store: ReviewStore, undecided: int) -> str:
     if others:
         return f"no person has graded an item of {name}; --reviewer {others[0]!r} takes the labels of a model or import"
     return f"nobody has graded an item of {name} yet"
+
+
+def labels_by_source(source: str, task: str) -> dict[str, LookedUpLabels]:
+    """Return the labels of `review:NAME`, of one reviewer, or with `review:NAME:*` of each of its reviewers."""
+    name, _, reviewer = source.removeprefix(_SOURCE).partition(":")
+    with ReviewStore.open(name) as store:
+        people = reviewers_of(store, task) if reviewer == "*" else [reviewer]
+        names = {person: f"{_SOURCE}{name}:{person}" if person else source for person in people}
+        return {names[person]: reviewed_labels(store, task, person) for person in people}
+
+
+_SOURCE = "review:"

@@ -48,7 +48,7 @@ from r2med.store.sqlite import StoreError
 from r2med.web.access import visit_of
 from r2med.web.addresses import TooLong, read_form, whole_number
 from r2med.web.citation import citation
-from r2med.web.jobs import Job, Jobs, JudgingOffer, _limits
+from r2med.web.jobs import Job, Jobs, JudgingOffer, judging_limits
 from r2med.web.live import LiveFeed
 from r2med.web.server import SharedPages
 
@@ -68,7 +68,7 @@ def start_review(jobs: Jobs, store: ReviewStore, form: Mapping[str, str]) -> Job
     llm, name, review = form.get("llm", ""), form.get("as", ""), store.project.name
     ModelReviewer(store, find_model(llm), name).refuse_another()
     named = [f"--as={name}"] if name else []
-    command = ("r2med", "review", "judge", review, f"--llm={llm}", *named, *_limits(form), "--json")
+    command = ("r2med", "review", "judge", review, f"--llm={llm}", *named, *judging_limits(form), "--json")
     page = address(f"/review/{review}/progress", llm=llm, **{"as": name}) + "#judge"
     return jobs.submit(("judge", "review", review), f"Judging of {review} by {name or llm}", page, command)
 
@@ -477,9 +477,8 @@ def _agreement_page(door: ReviewDoor, request: Request) -> Page:
     name = request.path_params["name"]
     store = door.desk(name).store
     state = store.state()
-    feed: LiveFeed = request.app.state.feed
     wanted = min(state, whole_number(request.query_params.get("of")) or state)
-    computed = feed.library.agreements.get(store, wanted)
+    computed = door.agreements.get(store, wanted)
     if computed is None:
         refresh = {"refresh": f"{_REFRESH}; url={address(request.url.path, of=wanted)}"}
         return "reviews/agreement.html", {"name": name, "computed": None, "headers": refresh}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,9 @@ class Report(Viewable):
     >>> report, report.systems, round(100 * report.average("bm25", "sample", "nDCG@10"), 2)
     (Report(1 system on 1 task), ['bm25'], 37.16)
     """
+
+    shown_by: ClassVar = "r2med.render.scores.report:show_headline"
+    drawn_by: ClassVar = "r2med.render.scores.report:report_html"
 
     results: Sequence[Result]
     failures: Sequence[Failure] = ()

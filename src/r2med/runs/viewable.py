@@ -1,20 +1,27 @@
-"""Results that print as tables: how they look is decided floors above, in a module that is imported to show one."""
+"""Results that print as tables: the functions that show them stand floors above, and are imported to show one."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from html import escape
+from importlib import import_module
+from typing import Any, ClassVar
 
 
 class Viewable:
     """A value that prints as a table and shows as one in a notebook."""
 
+    shown_by: ClassVar[str]
+    """The function that prints the value on a console, as `module:function`."""
+    drawn_by: ClassVar[str] = ""
+    """The function that returns the value as HTML, if there is one."""
+
     def __str__(self) -> str:
-        return str(_notebook().as_plain_text(self))
+        return str(_load("r2med.render.table:print_plainly")(_load(self.shown_by), self))
 
     def _repr_html_(self) -> str:
-        return str(_notebook().as_html(self))
+        return str(_load(self.drawn_by)(self)) if self.drawn_by else f"<pre>{escape(str(self))}</pre>"
 
 
-def _notebook() -> Any:
-    return importlib.import_module("r2med.render.scores.report")
+def _load(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)

@@ -1,4 +1,4 @@
-"""`r2med build`: a judged task from one's own questions and documents."""
+"""`r2med build translate`: the questions of a task in other languages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from r2med.cli.execution import _show_foreseen, asking, asking_options
+from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import json_option, write_json
-from r2med.construction.cli import build_command
 from r2med.data.loader import load
 from r2med.pipeline.executor.distributed import every_share
 from r2med.render.table import output
@@ -20,7 +19,7 @@ from r2med.translation.tables import show_translations
 from r2med.translation.translator import TranslationSettings, Translator
 
 
-@build_command.command("translate", short_help="Translate the questions of a task.")
+@click.command("translate", short_help="Translate the questions of a task.")
 @click.argument("task")
 @click.option("--to", "languages", required=True, metavar="es,fr,zh", help="Languages, with commas between them.")
 @click.option("--llm", "model", required=True, metavar="MODEL", help="Who translates, and translates back.")
@@ -58,7 +57,7 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
     with asking(dry_run=dry_run, **given) as engine:
         translators = [Translator(dataset, code, chosen, out) for code in codes]
         if dry_run:
-            _show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
+            show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
             return
         made = every_share(partial(translator.run, engine) for translator in translators)
     folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]

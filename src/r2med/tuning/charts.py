@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from r2med.errors import R2medError
-from r2med.render.charts.kinds import _CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
+from r2med.render.charts.kinds import CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
 from r2med.render.charts.svg import responsive
 from r2med.render.scores.model import Line
 from r2med.runs.ledger import Entry
@@ -62,7 +62,7 @@ def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Lin
     whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
     priced = [
         Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)
-        for line in whole[:_CHARTED]
+        for line in whole[:CHARTED]
     ]
     panels = []
     for by, unit in COSTS.items():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -108,6 +108,8 @@ class Fold:
 @dataclass(frozen=True, repr=False)
 class Tuned(Viewable):
     """What tuning a system gave."""
+
+    shown_by: ClassVar = "r2med.tuning.tables:show_tuned"
 
     system: str
     measure: str

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -116,6 +116,16 @@ class Entrance:
     def leads(self, visit: Visit) -> bool:
         """Whether a request may be answered for this entrance's sake."""
         return (visit.below(self.path) or (visit.looks and visit.below(_STATIC))) and self.opens(visit)
+
+
+class Door(Protocol):
+    """A way in for people without the server's token."""
+
+    def entrance(self) -> Entrance:
+        """Return the addresses that it leads to, and who may go there."""
+
+    def close(self) -> None:
+        """End what was begun behind it."""
 
 
 @dataclass(frozen=True)

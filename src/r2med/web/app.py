@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial, wraps
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,25 +20,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from r2med.answers import page as rag_page
-from r2med.comparison import page as compare_page
 from r2med.errors import R2medError
-from r2med.leaderboard import page as board_page
-from r2med.leaderboard import published_page
 from r2med.render.html import Frame, environment, inlined, render, static
-from r2med.render.scores.model import View
-from r2med.reviews.access import ReviewDoor
-from r2med.reviews.page import review_routes
 from r2med.store.progress import anybody_works
-from r2med.web import live as progress_page
-from r2med.web.access import Access, Guard, Refused
-from r2med.web.addresses import SIZE, NotThere, TooLong, read_form, search_address, system_address
+from r2med.web.access import Access, Door, Guard, Refused
+from r2med.web.addresses import NotThere, TooLong, read_form
 from r2med.web.library import Library
 from r2med.web.live import LiveFeed
 from r2med.web.server import SharedPages, page_server
-from r2med.workbench import query_page, run_page, search_page
-from r2med.workbench import run_page as system_page
-from r2med.workbench import search_page as document_page
 
 MENU = {
     "Board": "/",
@@ -59,6 +49,37 @@ _FILES = {
     "reviews/desk.js": "text/javascript",
     "render/icon.svg": "image/svg+xml",
 }
+_PAGES = (
+    ("/", "r2med.leaderboard.page:board_page", "Board"),
+    ("/published", "r2med.leaderboard.published_page:published_page", "Board"),
+    ("/sources", "r2med.leaderboard.published_page:sources_page", "Board"),
+    ("/system", "r2med.workbench.run_page:system_page", "Board"),
+    ("/compare", "r2med.comparison.page:compare_page", "Compare"),
+    ("/rag", "r2med.answers.page:rag_page", "Answers"),
+    ("/query", "r2med.workbench.query_page:query_page", "Queries"),
+    ("/document", "r2med.workbench.search_page:document_page", "Queries"),
+    ("/search", "r2med.workbench.search_page:search_page", "Search"),
+    ("/search/results", "r2med.workbench.search_page:search_results", "Search"),
+    ("/runs", "r2med.workbench.run_page:runs_page", "Runs"),
+    ("/run/{id}", "r2med.workbench.run_page:run_page", "Runs"),
+    ("/progress", "r2med.web.live:progress_page", "In progress"),
+)
+"""Addresses of pages, the functions that make them, and their entries of the menu."""
+_CHANGES = (
+    ("/rag/judge", "r2med.answers.page:judge_study", "Answers"),
+    ("/search/index", "r2med.workbench.search_page:build_index", "Search"),
+    ("/system/causes", "r2med.workbench.run_page:find_causes", "Board"),
+)
+"""Addresses of forms, the functions that carry them out, and their entries of the menu."""
+_DOWNLOADS = {
+    "/board.csv": "r2med.leaderboard.page:board_file",
+    "/board.json": "r2med.leaderboard.page:board_file",
+    "/board.tex": "r2med.leaderboard.page:board_file",
+    "/report": "r2med.leaderboard.page:report_file",
+}
+_DOOR, _DESK = "r2med.reviews.access:ReviewDoor", "r2med.reviews.page:review_routes"
+"""What lets reviewers in, and the routes of their desks."""
+_AHEAD = "r2med.leaderboard.page:read_ahead"
 _HEADINGS = {
     400: "That cannot be done",
     403: "Refused",
@@ -75,10 +96,16 @@ _FILE_THREADS = 2
 """Files that are made at a time; they take long, and pages do not wait for them."""
 
 
-def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) -> Starlette:
+def find(name: str) -> Any:
+    """Return what a line of a table names as `module:function`: the server imports no study."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
+
+
+def create_app(chosen: Library, access: Access, door: Door | None = None) -> Starlette:
     """The whole application, for those whom the rules of access let in, and for people with a link to a review."""
-    door = door or ReviewDoor()
-    feed = LiveFeed(chosen)
+    door = door or find(_DOOR)()
+    feed = LiveFeed(chosen, closes=[door.close])
     access = replace(access, entrances=(*access.entrances, door.entrance()))
     shared: SharedPages[tuple[str, int]] = SharedPages()
     files: SharedPages[tuple[str, str]] = SharedPages(_FILE_THREADS)
@@ -90,27 +117,12 @@ def create_app(chosen: Library, access: Access, door: ReviewDoor | None = None) 
         return _download(chosen, make, files)
 
     routes = [
-        Route("/", page(board_page.board_page, "Board")),
-        *(Route(f"/board.{ending}", download(board_page.board_file)) for ending in board_page.FILES.values()),
-        Route("/report", download(board_page.report_file)),
-        Route("/published", page(published_page.published_page, "Board")),
-        Route("/sources", page(published_page.sources_page, "Board")),
-        Route("/system", page(system_page.system_page, "Board")),
-        Route("/compare", page(compare_page.compare_page, "Compare")),
-        Route("/rag", page(rag_page.rag_page, "Answers")),
-        Route("/rag/judge", _form(chosen, rag_page.judge_study, "Answers"), methods=["POST"]),
-        Route("/query", page(query_page.query_page, "Queries")),
-        Route("/document", page(document_page.document_page, "Queries")),
-        Route("/search", page(search_page.search_page, "Search")),
-        Route("/search/results", page(search_page.search_results, "Search")),
-        Route("/search/index", _form(chosen, _build_index, "Search"), methods=["POST"]),
-        Route("/system/causes", _form(chosen, _find_causes, "Board"), methods=["POST"]),
-        Route("/runs", page(run_page.runs_page, "Runs")),
-        Route("/run/{id}", page(run_page.run_page, "Runs")),
-        Route("/progress", page(progress_page.progress_page, "In progress")),
+        *(Route(path, page(find(view), current)) for path, view, current in _PAGES),
+        *(Route(path, _form(chosen, find(act), current), methods=["POST"]) for path, act, current in _CHANGES),
+        *(Route(path, download(find(make))) for path, make in _DOWNLOADS.items()),
         Route("/progress/events", _events(feed)),
         Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
-        *review_routes(door, MENU),
+        *find(_DESK)(door, MENU),
         *(Route(f"/static/{name.partition('/')[2]}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
     middleware = [
@@ -176,19 +188,6 @@ def _before(request: Request) -> str:
     here = came.netloc == request.headers.get("host") and not came.path.startswith("//")
     place = came._replace(scheme="", netloc="").geturl() if here else ""
     return "" if place == str(request.url.replace(scheme="", netloc="")) else place
-
-
-def _build_index(library: Library, form: Mapping[str, str]) -> str:
-    task = form.get("task", "")
-    search_page.start_index(library, task, form.get("system", ""))
-    return search_address(task)
-
-
-def _find_causes(library: Library, form: Mapping[str, str]) -> str:
-    system, group = form.get("system", ""), form.get("group", "")
-    place = system_address(system, group) + "#causes"
-    system_page.start_diagnosis(library, system, group, place)
-    return place
 
 
 def _download(
@@ -275,7 +274,7 @@ def _missing(request: Request, error: Exception) -> Response:
 def prepare(library: Library) -> None:
     """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    _made(library, board_page.board_page, "Board", Request(scope))
+    _made(library, find(_PAGES[0][1]), "Board", Request(scope))
     for name in (
         "workbench/query.html",
         "workbench/search.html",
@@ -285,18 +284,6 @@ def prepare(library: Library) -> None:
         "reviews/item.html",
     ):
         environment().get_template(name)
-
-
-def read_ahead(library: Library) -> None:
-    """Compute the intervals of the board's further pages."""
-    try:
-        board = library.board(View(group=board_page.first_group(library), cost=True))
-        own = [line for line in board.lines if line.row.own and line.average is not None]
-        for start in range(0, len(own), SIZE):
-            library.intervals(own[start : start + SIZE], board.measure)
-    except R2medError:
-        # Whoever opens the board is told.
-        return
 
 
 def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") -> None:
@@ -314,7 +301,7 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
         raise R2medError(_unusable(host, port, error)) from error
     library = Library()
     prepare(library)
-    threading.Thread(target=read_ahead, args=(library,), daemon=True).start()
+    threading.Thread(target=find(_AHEAD), args=(library,), daemon=True).start()
     app = create_app(library, access)
     try:
         page_server(app, host, port, proxy, tell).run()

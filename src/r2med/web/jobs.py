@@ -212,7 +212,7 @@ class JudgingOffer:
         return math.ceil(100 * max(_LEAST, 2 * self.estimate.cost)) / 100
 
 
-def _limits(form: Mapping[str, str]) -> list[str]:
+def judging_limits(form: Mapping[str, str]) -> list[str]:
     """What may be spent, as a command is told it."""
     dollars, tokens = form.get("max_cost", "").strip(), form.get("max_tokens", "").strip()
     if dollars:

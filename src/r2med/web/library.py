@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,21 +15,19 @@ from r2med.data.loader import cached_task, load
 from r2med.data.present import present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
-from r2med.diagnosis.attribution import load_cached_diagnosis
-from r2med.diagnosis.causes import Diagnosis, QueryCause
 from r2med.errors import R2medError
-from r2med.leaderboard.board import board
 from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
 from r2med.render.scores.model import Board, Line, View
 from r2med.render.scores.significance import Sample, intervals, unbeaten
-from r2med.reviews.agreement_job import AgreementJobs
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
 from r2med.store.cache import home
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
+_BOARD = "r2med.leaderboard.board:board"
+"""What ranks the lines of a view."""
 _KEPT = {
     "version": 256,
     "run": 128,
@@ -53,7 +52,6 @@ class Library:
         self._lock = threading.Lock()
         self.jobs = Jobs()
         """What pages have asked to be done."""
-        self.agreements = AgreementJobs()
         self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
 
     @property
@@ -117,6 +115,11 @@ class Library:
         value = make()
         self.put(sort, key, value)
         return value
+
+    def kept(self, sort: str, key: Hashable) -> Any:
+        """Return a value that is kept; None otherwise."""
+        with self._lock:
+            return self._kept[sort].get(key)
 
     def put(self, sort: str, key: Hashable, value: object) -> None:
         """Keep a value, in place of the oldest of its sort."""
@@ -186,7 +189,9 @@ class Library:
         """A whole board without intervals."""
         folders = sorted({entry.task for entry in self.entries() if entry.group == view.group})
         present = tuple(present_fingerprints(folders).items())
-        return self.current((view, present), lambda: board(self.ledger, view))
+        module, _, name = _BOARD.partition(":")
+        make: Callable[[Ledger, View], Board] = getattr(import_module(module), name)
+        return self.current((view, present), lambda: make(self.ledger, view))
 
     def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
         """The intervals of own lines, by their runs, which never change; those not known yet are computed together."""
@@ -257,19 +262,6 @@ class Library:
             return task_intervals(values)[0] if values is not None and len(values) else None
 
         return self.keep("interval", ("run", measure, entry.key), make)
-
-    def causes(self, entry: Entry) -> Diagnosis | None:
-        """Why a run fails where it does; None when nobody has found out yet: a page searches for nothing."""
-        with self._lock:
-            known: Diagnosis | None = self._kept["causes"].get((entry.key, entry.created))
-        if known is None and (known := load_cached_diagnosis(entry, self.ledger)) is not None:
-            self.put("causes", (entry.key, entry.created), known)
-        return known
-
-    def query_causes(self, entry: Entry) -> Mapping[str, QueryCause]:
-        """What became of each query of a run; nothing where nobody has found out yet."""
-        found = self.causes(entry)
-        return {} if found is None else found.by_query
 
     def run(self, entry: Entry) -> Run:
         """The ranked lists of a run."""

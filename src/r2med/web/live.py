@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class LiveFeed:
     """The live page of one server."""
 
     library: Library
+    closes: Sequence[Callable[[], None]] = ()
+    """What ends with the server."""
     closing: bool = False
     _known: tuple[object, list[LiveCard]] = field(default_factory=lambda: ((), []))
 
@@ -104,7 +106,8 @@ class LiveFeed:
         """Let everybody go, and stop what was begun here."""
         self.closing = True
         self.library.jobs.close()
-        self.library.agreements.close()
+        for close in self.closes:
+            close()
 
 
 def _cards(library: Library, works: list[Work]) -> list[LiveCard]:

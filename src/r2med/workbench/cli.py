@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.data.loader import load
 from r2med.data.tasks import resolve
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import select
-from r2med.render.table import output, written_to
+from r2med.pipeline.registry import build_system
+from r2med.pipeline.search import find_documents
+from r2med.render.table import Column, Table, key, numbers, output, written_to
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import in_any_group, with_query
 from r2med.store.files import write_file
@@ -91,3 +94,39 @@ def _show(cases: Sequence[Case], words: int) -> None:
 def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
     write_file(path, page(cases, " against ".join(names)), parents=True)
     click.echo(f"{len(cases)} queries are in {path}", err=True)
+
+
+_BEGINNING = 300  # characters of a text; --whole shows all of it
+
+
+@click.command("search", cls=ManyValues)
+@click.argument("system")
+@click.argument("question")
+@click.option("--task", required=True, metavar="NAME|PATH", help="Whose documents to search.")
+@click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many documents to show.")
+@click.option("--whole", is_flag=True, help="Show whole texts, not only how they begin.")
+@json_option()
+def search_command(system: str, question: str, task: str, k: int, whole: bool, as_json: bool) -> None:
+    """Search the documents of a task with a question of your own.
+
+    Any system can be asked: also one that expands the question by a language model or reranks what it finds.
+    Nothing is written into the ledger.
+
+    \b
+    Examples:
+      r2med search bm25 "fatigue and golden-brown rings around the cornea" --task sample/MedQA-Diag
+      r2med search "rrf(bm25, wordllama)" "why do joggers get red urine?" --task sample/Biology -k 3 --whole
+    """
+    hits = find_documents(build_system(system), load(task), question, k)
+    if as_json:
+        write_json({"system": hits.system, "query": hits.query, "task": task, "hits": [vars(hit) for hit in hits]})
+        return
+    if not hits:
+        click.echo("nothing was found", err=True)
+        return
+    table = Table(Column("#", right=True), key("document"), *numbers("score"), Column("text", folds=True))
+    for hit in hits:
+        text = " ".join(hit.text.split())
+        shown = text if whole or len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
+        table.add(str(hit.rank), hit.document, f"{hit.score:.3f}", shown)
+    table.show(output())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from r2med.diagnosis.attribution import run_causes, run_query_causes
 from r2med.diagnosis.causes import Cause, QueryCause
 from r2med.runs.ledger import Entry
 from r2med.web.addresses import Pages
@@ -90,8 +91,8 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
     for one, other in sides:
         left = library.query_scores(one, measure)
         right = library.query_scores(other, measure) if other else {}
-        before = library.query_causes(one)
-        after = library.query_causes(other) if other else {}
+        before = run_query_causes(library, one)
+        after = run_query_causes(library, other) if other else {}
         rows += [
             BenchRow(one.task, query, left.get(query), right.get(query), before.get(query), after.get(query))
             for query in one.queries
@@ -101,7 +102,7 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
     """The causes that occur in some runs, for the choice of filters."""
-    known = [found for entry in entries if entry is not None and (found := library.causes(entry)) is not None]
+    known = [found for entry in entries if entry is not None and (found := run_causes(library, entry)) is not None]
     return [cause.value for cause in Cause if any(cause in found.occurring for found in known)]
 
 

@@ -10,6 +10,7 @@ import orjson
 
 from r2med.data.published import published
 from r2med.data.task_names import called
+from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, QueryCause
 from r2med.diagnosis.charts import task_causes
 from r2med.errors import R2medError
@@ -50,7 +51,7 @@ def run_page(library: Library, request: Request) -> PageContent:
     """A run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
-    values, found = library.headline(entry), library.causes(entry)
+    values, found = library.headline(entry), run_causes(library, entry)
     causes = {each.query: each for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
@@ -109,7 +110,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))
     others = [name for name in library.systems(group) if name != system]
-    causes = {task: library.causes(entry) for task, entry in runs.items()}
+    causes = {task: run_causes(library, entry) for task, entry in runs.items()}
     values = {
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
         "others": others,
@@ -138,6 +139,14 @@ def _not_there(library: Library, system: str, group: str) -> NotThere:
         names = {name: each for each in reversed(groups) for name in library.systems(each)}
         found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
     return NotThere(f"no run of {system!r} in the group {group!r}", found)
+
+
+def find_causes(library: Library, form: Mapping[str, str]) -> str:
+    """Have the causes of a system's failures found; return where that can be seen."""
+    system, group = form.get("system", ""), form.get("group", "")
+    place = system_address(system, group) + "#causes"
+    start_diagnosis(library, system, group, place)
+    return place
 
 
 def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job:

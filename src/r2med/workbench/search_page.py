@@ -175,6 +175,13 @@ def _moved(found: Any, first: dict[str, int]) -> Any:
     return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
 
 
+def build_index(library: Library, form: Mapping[str, str]) -> str:
+    """Have what a search needs built; return where that can be seen."""
+    task = form.get("task", "")
+    start_index(library, task, form.get("system", ""))
+    return search_address(task)
+
+
 def start_index(library: Library, task: str, system: str) -> None:
     """Have what a search needs built."""
     one_of(task, searchable_tasks(library), "task with data on this machine")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Generation
 from r2med.data.run import Ranking
+from r2med.diagnosis.attribution import run_query_causes
 from r2med.diagnosis.causes import Placed, QueryCause
 from r2med.encode.late_interaction import TokenMatch
 from r2med.expand.agents import SearchO1, SearchR1
@@ -107,7 +108,7 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
                 case,
                 _documents(ranking, case, first, depth),
                 text_kinds([case] if case else []),
-                library.query_causes(entry).get(query),
+                run_query_causes(library, entry).get(query),
             )
         )
         first = first or {name: rank for rank, name in enumerate(ranking.documents, 1)}

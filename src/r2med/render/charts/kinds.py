@@ -531,7 +531,7 @@ class TrendChart:
 
 
 RagChart = DotChart | FlowChart | TrendChart
-_CHARTED = 30
+CHARTED = 30
 """Lines that a chart has room for."""
 _TITLE, _ANCHOR = "Causes of failure", "causes"
 

@@ -214,7 +214,7 @@ def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:
                 point.said(signed=chart.differences),
                 tag("rect", x=0, y=top, width=layout.width, height=layout.row),
                 layout.name_of(y, point.name),
-                _whisker(point, scale, y),
+                whisker(point, scale, y),
                 words(layout.width, y - 13 if layout.above else y + 4, value, class_="value", text_anchor="end"),
                 class_="row",
             )
@@ -222,7 +222,7 @@ def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:
     return bottom + 22, rows
 
 
-def _whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
+def whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
     """A mark with its interval."""
     parts = []
     if point.low is not None and point.high is not None:

@@ -13,7 +13,7 @@ from r2med.data.tasks import AVERAGE
 from r2med.render.scores.model import Board
 from r2med.render.scores.significance import BETTER, WORSE, about_marks
 from r2med.render.scores.table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
-from r2med.render.sections import _SIGNS, breakable, escaped, one_line, unprintable
+from r2med.render.sections import SIGNS, breakable, escaped, one_line, unprintable
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
 _NONE = "--"
@@ -226,4 +226,4 @@ _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon phi"
     " chi psi omega"
 )
-_SIGNS |= {chr(ord("α") + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
+SIGNS |= {chr(ord("α") + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import counted
@@ -14,7 +14,6 @@ from r2med.runs.viewable import Viewable
 if TYPE_CHECKING:
     from r2med.measure.bootstrap import Interval
     from r2med.runs.cost import Cost
-    from r2med.translation.drop import LanguageDrop
 
 
 @dataclass(frozen=True)
@@ -207,6 +206,9 @@ class Line:
 class Board(Viewable):
     """Lines in their order, over the columns of one group and one measure."""
 
+    shown_by: ClassVar = "r2med.render.scores.text:show_board"
+    drawn_by: ClassVar = "r2med.render.scores.report:board_html"
+
     group: str
     measure: str
     tasks: Sequence[str]
@@ -221,7 +223,7 @@ class Board(Viewable):
     """The system that marks of significance are against."""
     details: Sequence[str] = ()
     """Which of `DETAILS` are shown."""
-    drops: Sequence[LanguageDrop] = ()
+    drops: Sequence[Mapping[str, object]] = ()
     """What systems lose on tasks that are translations of others, paired by question."""
     averaged: bool = True
     """Whether the tasks belong together: an average over any folders that were ever run says nothing."""
@@ -240,7 +242,7 @@ class Board(Viewable):
             "lines": [line.as_dict() for line in self.lines],
             "notes": list(self.notes),
             "left_out": self.left_out,
-            **({"drops": [drop.as_dict() for drop in self.drops]} if self.drops else {}),
+            **({"drops": list(self.drops)} if self.drops else {}),
         }
 
     def __repr__(self) -> str:

@@ -1,24 +1,16 @@
-"""Rows of one's own: the current run of each system on each task of the ledger."""
+"""A report as boards and as text, and what a system is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
-from html import escape
-from io import StringIO
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from r2med.answers.report import RagReport
-from r2med.answers.tables import show_rag
-from r2med.comparison.study import Comparison
-from r2med.comparison.tables import comparison_sections
 from r2med.data.task_names import GROUP_NOTES
-from r2med.diagnosis.causes import Diagnosis
-from r2med.diagnosis.tables import show_causes
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
@@ -26,19 +18,15 @@ from r2med.render.html import environment
 from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
 from r2med.render.scores.table import board_table
-from r2med.render.scores.text import FORMATS, show_board, show_table
-from r2med.render.sections import show_sections
-from r2med.render.table import say, written_to
+from r2med.render.scores.text import FORMATS, show_table
+from r2med.render.table import say
 from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Report, Result, failure_lines
 from r2med.runs.usage import Spending
-from r2med.tuning.study import Tuned
-from r2med.tuning.tables import show_tuned
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.runs.viewable import Viewable
 
 _AGENTS = ("search-o1", "search-r1")
 _ASKING = ("answer-agreement", "confidence")
@@ -196,11 +184,9 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
     _footnotes(report, console)
 
 
-def as_text(report: Report) -> str:
-    """The tables of an evaluation as plain text."""
-    buffer = StringIO()
-    show_report(report, written_to(buffer), report.headline)
-    return buffer.getvalue().rstrip()
+def show_headline(report: Report, console: Console) -> None:
+    """Print an evaluation by the measures that were asked for."""
+    show_report(report, console, report.headline)
 
 
 def _footnotes(report: Report, console: Console) -> None:
@@ -307,11 +293,6 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
 
 
-def board_text(board: Board) -> str:
-    """A board as plain text."""
-    return _printed(show_board, board)
-
-
 def board_html(board: Board) -> str:
     """A board as a table of HTML with its notes."""
     table = board_table(board)
@@ -327,32 +308,3 @@ def report_html(report: Report) -> str:
         .get_template("render/notebook.html")
         .render(tables=tables, notes=[*notes, *failure_lines(report.failures)])
     )
-
-
-def _printed(show: Callable[[Any, Console], None], value: Any) -> str:
-    """Return what a function prints, as plain text."""
-    buffer = StringIO()
-    show(value, written_to(buffer))
-    return buffer.getvalue().rstrip()
-
-
-_TEXTS: Mapping[type, Callable[[Any], str]] = {
-    Report: as_text,
-    Board: board_text,
-    Comparison: lambda pair: _printed(show_sections, comparison_sections([pair], pair.measure)),
-    Diagnosis: lambda causes: _printed(show_causes, [causes]),
-    RagReport: lambda report: _printed(show_rag, report),
-    Tuned: lambda tuned: _printed(show_tuned, tuned),
-}
-_PAGES: Mapping[type, Callable[[Any], str]] = {Report: report_html, Board: board_html}
-
-
-def as_plain_text(value: Viewable) -> str:
-    """Return a result as it prints."""
-    return _TEXTS.get(type(value), repr)(value)
-
-
-def as_html(value: Viewable) -> str:
-    """Return a result as a notebook shows it; one without tables of HTML as it prints."""
-    page = _PAGES.get(type(value))
-    return f"<pre>{escape(str(value))}</pre>" if page is None else page(value)
