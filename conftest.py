@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 import needs
+from r2med.engines import user as user_engine
 from r2med.llm import cards as llm_cards
 from r2med.models.memory import fix_rounding
 
@@ -55,10 +56,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test has its own empty `R2MED_HOME`, and prints as into a pipe whatever the width of the terminal.
 
-    Models that it makes known by name are not known to the next one.
+    Models and engines that it makes known by name are not known to the next one.
     """
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setattr(llm_cards, "_ADDED", dict(llm_cards._ADDED))
+    monkeypatch.setattr(user_engine, "_NAMED", dict(user_engine._NAMED))
     monkeypatch.setenv("R2MED_HOME", str(folder))
     monkeypatch.delenv("COLUMNS", raising=False)
     return folder

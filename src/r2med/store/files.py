@@ -7,6 +7,7 @@ tell: in a container it is the same each time.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -258,7 +259,10 @@ def make_private(folder: Path) -> None:
     """Make a folder and those above it that are missing, readable by their owner alone: texts may be of patients."""
     if not folder.is_dir():
         make_private(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 def lock_open_file(handle: int) -> bool:
