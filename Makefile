@@ -23,7 +23,7 @@ test:
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo # the floors: see [tool.importlinter] in pyproject.toml
+	$(BIN)/lint-imports --no-logo # what may import what: see [tool.importlinter] in pyproject.toml
 
 types: $(VENV)/.test
 	$(BIN)/mypy

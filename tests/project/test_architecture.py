@@ -10,6 +10,8 @@ from importlib import import_module
 import pytest
 from page_blocks import PAGES, ROOT
 
+from r2med.cli.main import _HOMES
+
 SOURCE = ROOT / "src" / "r2med"
 PARTS = {path.stem for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py"} - {
     "__init__",
@@ -42,22 +44,30 @@ def test_modules_and_files_that_a_page_names_exist(page: str) -> None:
         assert (ROOT / path).exists() or (ROOT / "docs" / path).exists(), f"{page} names {path}"
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/images/floors.svg"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/images/house.svg"])
 def test_every_folder_is_named(page: str) -> None:
     words = set(re.findall(r"\w+", text_of(page)))
     assert PARTS - words == set()
 
 
-def test_the_floors_of_the_page_are_those_of_the_contract() -> None:
+def test_the_page_has_the_floors_and_studies_of_the_contract() -> None:
     contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     order = [name for layer in layers for name in re.findall(r"\w+", layer)]
-    rows = re.findall(r"(?m)^\| (\d) \| (`.+?`) \|", text_of("docs/architecture.md"))
+    page = text_of("docs/architecture.md")
+    rows = re.findall(r"(?m)^\| (\d) \| (`.+?`) \|", page)
     floors = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
-    assert set(floors) == PARTS
-    listed = [name for name in order if name in PARTS]
-    assert [floors[name] for name in listed] == sorted(floors.values(), reverse=True)
-    assert set(listed) == PARTS
+    assert [floors[name] for name in order] == sorted(floors.values(), reverse=True)
+    studies = next(contract["modules"] for contract in contracts if contract["type"] == "independence")
+    assert set(re.findall(r"(?m)^\| `(\w+)` \|", page)) == {name.removeprefix("r2med.") for name in studies}
+    assert {*order, *(name.removeprefix("r2med.") for name in studies), "api", "cli", "web"} == PARTS
+
+
+def test_every_study_has_the_verbs_of_the_page() -> None:
+    rows = re.findall(r"(?m)^\| `(\w+)` \| [^|]+ \| (.+) \|$", text_of("docs/architecture.md"))
+    homes = {verb: home.partition(".")[0] for verb, home in _HOMES.items()}
+    listed = {verb: study for study, verbs in rows for verb in re.findall(r"`(\w+)`", verbs)}
+    assert {verb: home for verb, home in homes.items() if home != "cli"} == listed
 
 
 def test_what_is_kept_lies_where_the_page_says() -> None:
@@ -70,9 +80,7 @@ def test_what_is_kept_lies_where_the_page_says() -> None:
     assert [name for name in places if f'"{name}"' not in source] == []
 
 
-def test_a_file_and_a_public_class_have_a_name_of_their_own():
-    files = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
-    names = Counter(path.name for path in files if path.parent.name != "cli")
-    assert [name for name, count in names.items() if count > 1] == []
-    classes = Counter(re.findall(r"(?m)^class ([A-Z]\w*)", "\n".join(path.read_text("utf-8") for path in files)))
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    files = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
+    classes = Counter(re.findall(r"(?m)^class ([A-Z]\w*)", "\n".join(files)))
     assert [name for name, count in classes.items() if count > 1] == []

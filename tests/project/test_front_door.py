@@ -244,9 +244,8 @@ def test_what_is_wrong_is_said_in_one_sentence(name: str):
     assert "\n" not in str(caught.value)
 
 
-def test_the_floors_of_the_package_hold():
+def test_the_contracts_of_the_package_hold():
     root = Path(r2med.__file__).parents[2]
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint, "--no-logo", "--no-cache"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert "ignore_imports" not in (root / "pyproject.toml").read_text("utf-8")
