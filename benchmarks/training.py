@@ -31,9 +31,9 @@ import polars as pl
 from scipy import stats
 
 import r2med
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.measure.bootstrap import task_intervals
 from r2med.pipeline.executor.local import quiet

@@ -98,7 +98,7 @@ def rag(
 
     >>> import r2med
     >>> from r2med.llm.cards import add_model
-    >>> from r2med.llm import scripted
+    >>> from r2med.llm.scripted import scripted
     >>> model = add_model(scripted(lambda request: "Answer: Kawasaki disease\\nSources: none", "always-kawasaki"))
     >>> report = r2med.rag("bm25", llm="always-kawasaki", tasks="sample/MedQA-Diag", arms=["closed", "system"])
     >>> report

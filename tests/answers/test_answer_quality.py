@@ -17,11 +17,11 @@ from r2med.data.dataset import Generation, Gold
 from r2med.data.loader import load
 from r2med.data.tasks import SAMPLE
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.judge import read_verdict
+from r2med.llm.scripted import scripted
 from r2med.measure.answers import matches, normalised
 from r2med.models.http import AttemptError
 from r2med.pipeline.evaluate import evaluate

@@ -12,10 +12,10 @@ from r2med.answers.sources import PromptRule, cut_letters, prompt, show
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.cards import add_model, find_model
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.reasoning import to_reply
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Failed, RawAnswer
 from r2med.models.templates import delimited
 from r2med.pipeline.evaluate import evaluate

@@ -29,10 +29,10 @@ from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
 from r2med.cli.main import app
 from r2med.errors import R2medError, StoreWarning
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached
 from r2med.render.charts.plots import save_charts
 from r2med.runs.ledger import Ledger
@@ -296,7 +296,7 @@ from pathlib import Path
 from ragging import rates_model
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
-from r2med.llm import scripted
+from r2med.llm.scripted import scripted
 from r2med.llm.client import session
 from r2med.answers.arms import make_arms
 from r2med.answers.study import StudyOptions, run_study

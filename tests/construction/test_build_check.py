@@ -21,8 +21,8 @@ from r2med.construction.health_report import health_sections
 from r2med.construction.pool import read_built_task
 from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.measure.population import CaughtShare, PopulationEstimate
 from r2med.measure.score import score

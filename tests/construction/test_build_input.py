@@ -26,8 +26,8 @@ from r2med.data.loader import load
 from r2med.errors import MissingExtra, R2medError
 from r2med.lexical.near_duplicates import NEAR, SAME, find_duplicates
 from r2med.lexical.segmentation import count_tokens
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 
 ROWS = [
     {"id": "q1", "question": "What is missing when the gums of a sailor bleed?", "answer": "Vitamin C"},

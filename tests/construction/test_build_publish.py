@@ -17,8 +17,8 @@ from hubserver import Fault, HubServer, run_python
 from r2med.cli.main import app
 from r2med.construction.builder import Builder
 from r2med.data.loader import load
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 
 REPO, TOKEN = "ward-7/bedside", "hf_of_ward_7"
 

@@ -29,11 +29,11 @@ from r2med.data.loader import load
 from r2med.data.run import Run
 from r2med.data.validate import validate
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.items import ItemStore, Outcome
+from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import positive, score

@@ -11,9 +11,9 @@ import pytest
 from building import judgement, part, write_rows, write_tables
 from r2med.construction.builder import Builder, init
 from r2med.data.loader import load
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
 from r2med.llm.items import ItemStore
+from r2med.llm.scripted import scripted
 from r2med.measure.score import positive
 
 QUERIES, DEPTH, ERROR = 60, 10, 0.1

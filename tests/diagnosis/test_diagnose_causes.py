@@ -21,10 +21,10 @@ from r2med.diagnosis.causes import LEVELS, Cause, Diagnosis, Placed, QueryCause,
 from r2med.diagnosis.gap import bare, searches, with_answer
 from r2med.encode.encoder import Encoder
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.models.http import AttemptError
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, deep_cutoff, load_runs

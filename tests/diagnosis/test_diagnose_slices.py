@@ -16,10 +16,10 @@ from r2med.data.labels import Labels, read_labels, write_labels
 from r2med.diagnosis.labelling import counts, label_queries, scheme
 from r2med.diagnosis.slices import NO_LABEL, SliceRow, cut, rows
 from r2med.errors import DataError, R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.client import session
 from r2med.llm.parsing import read_class
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.models.http import AttemptError
 from r2med.pipeline.loaded_runs import load_runs

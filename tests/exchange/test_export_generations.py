@@ -10,8 +10,8 @@ import r2med
 from r2med.cli.run import write_results
 from r2med.data.loader import load
 from r2med.exchange.export import Target, export
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.runs.ledger import Ledger
 
 TASK = "sample/Biology"

@@ -16,10 +16,10 @@ from local_build import made_files, terse_model, write_build
 import needs
 from r2med.cli.main import app
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm import steps as step_runner
 from r2med.llm.cards import add_model
 from r2med.llm.distributed import AnswerWorker
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.training import gate as leakage_gate
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from r2med.data.dataset import Collection, Texts
 from r2med.data.tasks import task
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Request
 
 DOCUMENTS = {

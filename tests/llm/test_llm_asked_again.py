@@ -15,10 +15,10 @@ from r2med.answers.study import StudyOptions, run_study
 from r2med.cli.main import app
 from r2med.construction.builder import Builder
 from r2med.errors import R2medError, StoreWarning
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.reply_cache import ReplyCache
+from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Usage
 from r2med.pipeline.executor.local import quiet
 from r2med.reviews.model import ModelReviewer

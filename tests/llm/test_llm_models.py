@@ -12,9 +12,9 @@ from chat_server import Say
 from r2med.encode.api import model_at as model_at_server
 from r2med.errors import SpecError
 from r2med.expand.methods import HyDE
-from r2med.llm import scripted
 from r2med.llm.cards import add_model, find_model, model_names
 from r2med.llm.reasoning import FORMATS
+from r2med.llm.scripted import scripted
 from r2med.llm.server import body
 from r2med.llm.types import Message, Reply, Request, Sampling
 from r2med.pipeline.spec import parse

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from r2med.errors import SpecError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits, account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client, session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Sampling, Usage
 from r2med.models.http import AttemptError, backoff, retry_after
 from r2med.models.templates import Template

@@ -15,8 +15,8 @@ from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_ove
 import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
-from r2med.llm import scripted
 from r2med.llm.cards import add_model, find_model
+from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Request, Token
 from r2med.models.http import AttemptError
 from r2med.pipeline.registry import build_system

@@ -16,8 +16,8 @@ from chat_server import ChatServer, Say
 from r2med.data.run import Run
 from r2med.errors import SpecError
 from r2med.lexical.analyzer import analyze
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.llm.server import guess_tokens, prompt_text
 from r2med.llm.types import RawAnswer, Usage
 from r2med.pipeline.executor.local import quiet

@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 
 import r2med
 from r2med.cli.main import app
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Usage
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost

@@ -13,10 +13,10 @@ from r2med.cli.main import app
 from r2med.comparison.study import compare
 from r2med.data.loader import load
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.measure.metrics import Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.named_runs import select, share

@@ -16,10 +16,10 @@ import r2med
 from embedding_server import EmbeddingServer
 from r2med.cli.main import app
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Usage
 from r2med.pipeline.evaluate import Options
 from r2med.runs.prices import prices

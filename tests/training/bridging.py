@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from r2med.construction.items import Passage, Question
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.models.http import AttemptError
 from r2med.training.negatives import DEV, TRAIN, JudgedPassage, TrainingQuestion

@@ -16,8 +16,8 @@ from r2med.cli.main import app
 from r2med.data.loader import load
 from r2med.data.validate import validate
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.runs.ledger import Ledger
 from r2med.translation.gates import codes, drug_names, find_problems, language, quantities

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import r2med
 from ledgers import add_run
 from r2med.errors import R2medError
-from r2med.llm import scripted
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
+from r2med.llm.scripted import scripted
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import RunRecord
 from r2med.tuning.frontier import COSTS, Bill, Priced, bill, frontier, left_out, price

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from webparts import entered
 
 from r2med.cli.main import app
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.web.library import Library
 from ragging import rates_model, write_run, write_task
 

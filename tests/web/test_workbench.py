@@ -21,8 +21,8 @@ from r2med.comparison.page import TaskRow
 from r2med.diagnosis.attribution import load_cached_diagnosis
 from r2med.diagnosis.causes import moves
 from r2med.expand.agents import SearchR1
-from r2med.llm import scripted
 from r2med.llm.cards import add_model
+from r2med.llm.scripted import scripted
 from r2med.measure.significance import difference
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import current_runs
