@@ -31,15 +31,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "llm"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "rerank"))
 
 import orjson
-from chat_server import ChatServer
-from rerank_server import RerankServer
 
 import r2med
+from chat_server import ChatServer
 from r2med.data.loader import load
 from r2med.errors import R2medError
 from r2med.leakage.check import check
 from r2med.pipeline.evaluate import Options
 from r2med.runs.ledger import Ledger
+from rerank_server import RerankServer
 
 LARGE = 4_200_000
 """Bytes of a corpus that is described in the cache."""

@@ -24,9 +24,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "build"))
 
-from building import brain, files_of, write_plan
-
 from llm.chat_server import ChatServer, Say
+
+from building import brain, files_of, write_plan
 
 SOURCE = Path(__file__).parents[1] / "src"
 CONCURRENCY, LATENCY = 4, 0.05

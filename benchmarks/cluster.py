@@ -30,10 +30,10 @@ from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
-from r2med.pipeline.executor.distributed import SpreadingEngine
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
-from r2med.settings import EngineSettings
+from r2med.settings import ExecutorSettings
 from r2med.store.cache import Cache
 
 _SENTENCES = tuple(r2med.load("sample/Biology").collection.documents.texts)
@@ -63,12 +63,12 @@ def _texts(count: int, start: int, sentences: int) -> Texts:
     return Texts(_Passages(count, start), _Passages(count, start, sentences))
 
 
-def _engine(workers: int) -> Engine:
+def _engine(workers: int) -> Executor:
     if not workers:
         return quiet()
     from r2med.pipeline.executor.ray import RayCluster
 
-    return SpreadingEngine(RayCluster("", EngineSettings(workers=workers)))
+    return DistributedExecutor(RayCluster("", ExecutorSettings(workers=workers)))
 
 
 def _one(model: str, documents: int, workers: int, sentences: int) -> dict[str, float]:
@@ -106,11 +106,11 @@ def _command(documents: int, workers: int) -> dict[str, float]:
         file.writelines(json.dumps({"_id": f"q{place}", "text": texts.texts[place]}) + "\n" for place in asked)
     rows = ["query-id\tcorpus-id\tscore", *(f"q{place}\t{place}\t1" for place in asked)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
-    (Path(os.environ["R2MED_HOME"]) / "config.toml").write_text(f"[engine]\nworkers = {workers}\n")
+    (Path(os.environ["R2MED_HOME"]) / "config.toml").write_text(f"[executor]\nworkers = {workers}\n")
     own: list[float] = [0.0]
     threading.Thread(target=_watch, args=(own,), daemon=True).start()
     begun = time.perf_counter()
-    words = ["run", "wordllama", "--tasks", str(folder), "--engine", "ray", "--memory", "32MB", "--json"]
+    words = ["run", "wordllama", "--tasks", str(folder), "--executor", "ray", "--memory", "32MB", "--json"]
     with redirect_stdout(sys.stderr):
         app(words, standalone_mode=False)
     seconds = time.perf_counter() - begun

@@ -30,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import orjson
 from bitflips import World, write_data
-from chat_server import ChatServer
-from rerank_server import RerankServer
 
+from chat_server import ChatServer
 from jsonserver import JsonServer
 from r2med.encode.vector_shards import entry_count
 from r2med.runs.ledger import Ledger
+from rerank_server import RerankServer
 
 IN_A_HOME = 5
 """Kills before the command may finish."""

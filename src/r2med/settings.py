@@ -36,7 +36,7 @@ from r2med.store.cache import home
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
-_TABLES = ("aliases", "servers", "requests", "limits", "engine", "data", "prices")
+_TABLES = ("aliases", "servers", "requests", "limits", "executor", "data", "prices")
 
 
 def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def names_under(path: Path, found: Mapping[str, Any], key: str, default: tuple[s
 
 
 @dataclass(frozen=True)
-class EngineSettings:
+class ExecutorSettings:
     """Where work runs, as the user's files have it. None of it changes a result."""
 
     use: str = "local"
-    """What `--engine` takes."""
+    """What `--executor` takes."""
     workers: int = 0
     """Workers of a cluster at the most; 0 for as many as it has room for."""
     threads: int = 1
@@ -85,20 +85,20 @@ class EngineSettings:
     """The folder, or URL that fsspec knows, where workers leave their results; empty for one in `R2MED_HOME`."""
 
 
-def engine_settings() -> EngineSettings:
-    """What `[engine]` of the files says."""
-    found = EngineSettings()
-    known = [each.name for each in fields(EngineSettings)]
-    for path, table in tables("engine"):
+def executor_settings() -> ExecutorSettings:
+    """What `[executor]` of the files says."""
+    found = ExecutorSettings()
+    known = [each.name for each in fields(ExecutorSettings)]
+    for path, table in tables("executor"):
         if not isinstance(table, dict):
-            raise R2medError(f"{path}: [engine] must be a table with {', '.join(known)}")
+            raise R2medError(f"{path}: [executor] must be a table with {', '.join(known)}")
         for name, value in table.items():
             if name not in known:
-                raise R2medError(f"{path}: [engine] has an unknown key {name!r}{suggest(name, known)}")
+                raise R2medError(f"{path}: [executor] has an unknown key {name!r}{suggest(name, known)}")
             least = {"workers": 0, "threads": 1}.get(name)
             if type(value) is not type(getattr(found, name)) or (least is not None and value < least):
                 kind = "a text" if least is None else f"a whole number of {least} or more"
-                raise R2medError(f"{path}: [engine] {name} must be {kind}, not {value!r}")
+                raise R2medError(f"{path}: [executor] {name} must be {kind}, not {value!r}")
         found = replace(found, **table)
     return found
 

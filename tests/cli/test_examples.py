@@ -47,7 +47,7 @@ from r2med.rerank import cards as reranker_cards
 from r2med.reviews.rows import DraftDecision
 from r2med.reviews.scale import read_scale
 from r2med.reviews.store import ReviewStore
-from r2med.settings import MEMORY, aliases, engine_settings, local_copies, memory_limit, request_settings, server_sets
+from r2med.settings import MEMORY, aliases, executor_settings, local_copies, memory_limit, request_settings, server_sets
 from r2med.training.settings import read_run_settings
 from r2med.training.settings import read_settings as read_data_settings
 
@@ -108,10 +108,10 @@ NOT_RUN: dict[str, str] = {
     "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
     "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
     "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
-    "r2med run minilm --tasks sample --engine ray:127.0.0.1:6379": "needs a Ray cluster, which tests/executor starts",
-    "r2med run minilm --tasks sample --engine shard:1/16": BATCH,
-    "r2med run minilm --tasks sample --engine shard:2/16": BATCH,
-    "r2med run minilm --tasks sample --engine shard:merge/16": BATCH,
+    "r2med run minilm --tasks sample --executor ray:127.0.0.1:6379": "needs a Ray cluster, which tests/executor starts",
+    "r2med run minilm --tasks sample --executor shard:1/16": BATCH,
+    "r2med run minilm --tasks sample --executor shard:2/16": BATCH,
+    "r2med run minilm --tasks sample --executor shard:merge/16": BATCH,
     'r2med run "sql(hybrid.sql, dsn_env=MEDLINE_DSN, encoder=bge)" --tasks path/to/folder': SERVER,
     'r2med run "sql(search.sql, dsn_env=MEDLINE_DSN)" bm25 --tasks path/to/folder': SERVER,
     'r2med run "bm25 >> api-rerank(jina-reranker-m0@https://api.jina.ai/v1, depth=50)"': SERVER,
@@ -464,7 +464,7 @@ def _read_settings(file: Path) -> object:
         "servers": server_sets,
         "requests": lambda: request_settings().given(),
         "limits": lambda: memory_limit() != MEMORY,
-        "engine": engine_settings,
+        "executor": executor_settings,
         "data": local_copies,
     }
     return all(readers[table]() for table in read_toml(file))

@@ -17,7 +17,7 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vector_store import sizes
 from r2med.errors import R2medError
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.stage import Context
 from r2med.store.cache import Cache
 
@@ -251,7 +251,7 @@ def test_progress_shows_speed_and_time_left():
     console = Console(file=screen, force_terminal=True, width=120)
     encoder = HashEncoder()
     encoder.pause = 0.02
-    encode_all(encoder, numbered(100), Role.DOCUMENT, Context(Cache.default(), Engine(console)))
+    encode_all(encoder, numbered(100), Role.DOCUMENT, Context(Cache.default(), Executor(console)))
     shown = screen.getvalue()
     assert "encode documents (hash)" in shown
     assert "texts/s" in shown

@@ -17,8 +17,8 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.text_hashes import SortedHashes, first_of_each
 from r2med.encode.vector_store import VectorStore
-from r2med.pipeline.executor.distributed import SpreadingEngine
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
 from r2med.store import scratch
@@ -61,12 +61,14 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "precision"), [(Engine(), "float16"), (SpreadingEngine(Shards(1, 1)), "float32")], ids=["local", "shard"]
+    ("executor", "precision"),
+    [(Executor(), "float16"), (DistributedExecutor(Shards(1, 1)), "float32")],
+    ids=["local", "shard"],
 )
-def test_memory_does_not_grow_with_the_texts(small_parts, engine, precision):
+def test_memory_does_not_grow_with_the_texts(small_parts, executor, precision):
     peaks = {}
     for count in (300, 2000, 10_000):  # with the first, modules are imported
-        work = Context(Cache.default(), engine)
+        work = Context(Cache.default(), executor)
         texts, encoder = Texts(Numbers(count), Numbers(count)), QuickEncoder(f"{count}", batch_tokens=256)
         tracemalloc.start()
         vectors = encode_all(encoder, texts, Role.DOCUMENT, work, precision=precision)

@@ -7,8 +7,8 @@ import logging
 
 import numpy as np
 import pytest
-from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 
+from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 from encoders import context
 from r2med.data.dataset import Texts
 from r2med.encode.api import ApiEncoder, ApiModel, model_at

@@ -194,12 +194,12 @@ def test_a_function_of_this_process_needs_no_module(here: Path) -> None:
 def test_a_name_that_stands_for_something_else_is_refused(here: Path, name: str, words: str) -> None:
     (here / "r2med.toml").write_text('[aliases]\nshort = "bm25"\n')
 
-    class Engine:
+    class Executor:
         def search(self, queries: list[str], k: int) -> list[list[str]]:
             return [[] for _ in queries]
 
     with pytest.raises(SpecError, match=words):
-        r2med.retriever(Engine(), name=name) if name else r2med.retriever(Engine())
+        r2med.retriever(Executor(), name=name) if name else r2med.retriever(Executor())
 
 
 def test_two_functions_cannot_share_a_name(here: Path) -> None:

@@ -15,11 +15,11 @@ from r2med.encode import distributed as spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vector_store import StoredVectors
-from r2med.pipeline.executor.distributed import SpreadingEngine
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster
 from r2med.pipeline.stage import Context
-from r2med.settings import EngineSettings
+from r2med.settings import ExecutorSettings
 from r2med.store.cache import Cache
 
 TEXTS = 300
@@ -87,12 +87,12 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def on_ray(workers: int) -> Engine:
-    return SpreadingEngine(RayCluster("", EngineSettings(workers=workers)))
+def on_ray(workers: int) -> Executor:
+    return DistributedExecutor(RayCluster("", ExecutorSettings(workers=workers)))
 
 
-def encode(log: Path, engine: Engine | None = None, gate: Path | None = None) -> StoredVectors:
-    context = Context(Cache.default(), engine or quiet())
+def encode(log: Path, executor: Executor | None = None, gate: Path | None = None) -> StoredVectors:
+    context = Context(Cache.default(), executor or quiet())
     return encode_all(NotingEncoder(log, gate), encoders.numbered(TEXTS), Role.DOCUMENT, context)
 
 

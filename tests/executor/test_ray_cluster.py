@@ -24,7 +24,7 @@ from local_build import made_files, terse_model, write_build
 import encoders
 import needs
 import r2med
-from r2med.cli.execution import choose_engine
+from r2med.cli.execution import choose_executor
 from r2med.cli.main import app
 from r2med.data.run_files import write_run
 from r2med.encode import distributed as spread_encoding
@@ -37,13 +37,13 @@ from r2med.errors import MissingExtra, R2medError
 from r2med.pipeline.executor import ray as ray_cluster
 from r2med.pipeline.executor import scheduler as block_deal
 from r2med.pipeline.executor.blocks import WorkBlock
-from r2med.pipeline.executor.distributed import SpreadingEngine
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster
 from r2med.pipeline.stage import Context
 from r2med.rerank import distributed as spread_scoring
 from r2med.runs.ledger import Ledger
-from r2med.settings import EngineSettings
+from r2med.settings import ExecutorSettings
 from r2med.store.cache import Cache
 
 ray = pytest.importorskip("ray")
@@ -118,9 +118,9 @@ def test_the_bytes_are_those_of_one_process(
         assert not list((tmp_path / f"home{workers}" / "blocks").rglob("*/*")), "what has arrived is not kept twice"
 
 
-def run_files(systems: list[str], engine: Engine, folder: Path) -> dict[str, bytes]:
+def run_files(systems: list[str], executor: Executor, folder: Path) -> dict[str, bytes]:
     """What the systems give on a task: a run file, and the scores of every list as they are."""
-    report = r2med.evaluate(systems, "sample/Biology", r2med.Options(engine=engine))
+    report = r2med.evaluate(systems, "sample/Biology", r2med.Options(executor=executor))
     assert not report.failures, report.failures
     found = {}
     with Ledger() as ledger:
@@ -169,7 +169,7 @@ def test_a_build_asks_a_local_model_as_in_one_process(
     told = build_run(write_build(tmp_path / "alone" / "made"))
     killed = kill_some(monkeypatch, first=3)
     for workers in (4, 2, 1) if EVERYTHING else (2,):
-        (tmp_path / "r2med.toml").write_text(f'[engine]\nuse = "ray"\nworkers = {workers}\n')
+        (tmp_path / "r2med.toml").write_text(f'[executor]\nuse = "ray"\nworkers = {workers}\n')
         monkeypatch.setenv("R2MED_HOME", str(tmp_path / f"home{workers}"))
         folder = write_build(tmp_path / f"on{workers}" / "made")
         assert build_run(folder) == told, f"with {workers} workers"
@@ -250,8 +250,8 @@ class HangingEncoder(encoders.HashEncoder):
 
 def test_what_hangs_is_dealt_again(cluster: Cluster, tmp_path: Path) -> None:
     texts = encoders.numbered(200)
-    settings = EngineSettings(workers=2, blocks=f"file://{tmp_path}/anywhere")
-    context = Context(Cache.default(), SpreadingEngine(RayCluster("", settings)))
+    settings = ExecutorSettings(workers=2, blocks=f"file://{tmp_path}/anywhere")
+    context = Context(Cache.default(), DistributedExecutor(RayCluster("", settings)))
     vectors = encode_all(HangingEncoder(tmp_path / "hung"), texts, Role.DOCUMENT, context)
     assert (tmp_path / "hung").exists()
     assert vectors[:].tobytes() == encoders.HashEncoder().encode(list(texts.texts), Role.DOCUMENT).tobytes()
@@ -301,14 +301,14 @@ def test_tokens_do_not_get_into_logs_of_ray(monkeypatch: pytest.MonkeyPatch) -> 
 def test_ray_that_is_missing_old_or_elsewhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "__version__", "2.9.3")
     with pytest.raises(R2medError, match=r"Ray 2.9.3 is too old, 2.50 is needed: pip install 'r2med\[ray\]'"):
-        choose_engine("ray")
+        choose_executor("ray")
     monkeypatch.undo()
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     for address in ("ray:127.0.0.1:9", "ray://127.0.0.1:9"):
         with pytest.raises(R2medError, match=r"no Ray cluster is listening at .*127.0.0.1:9; start one with"):
-            choose_engine(address)
+            choose_executor(address)
     with pytest.raises(R2medError, match="the Ray cluster at nowhere cannot be used: "):
-        choose_engine("ray:nowhere")
+        choose_executor("ray:nowhere")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"this needs ray: pip install 'r2med\[ray\]'"):
-        choose_engine("ray")
+        choose_executor("ray")

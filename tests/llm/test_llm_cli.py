@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from chat_server import Say
 
+from chat_server import Say
 from r2med.errors import R2medError
 from r2med.llm.budget import Limits
 from r2med.llm.cards import find_model

@@ -12,8 +12,8 @@ from email.utils import formatdate
 
 import pytest
 from asking import KEY, model_at, questions
-from chat_server import ChatServer, Say
 
+from chat_server import ChatServer, Say
 from r2med.errors import R2medError
 from r2med.llm.budget import account
 from r2med.llm.cards import find_model

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from asking import model_at
-from chat_server import Say
 
+from chat_server import Say
 from r2med.encode.api import model_at as model_at_server
 from r2med.errors import SpecError
 from r2med.expand.methods import HyDE

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from asking import model_at
-from chat_server import Say
 
+from chat_server import Say
 from r2med.errors import R2medError
 from r2med.llm.budget import Limits
 from r2med.llm.reply_cache import ReplyCache

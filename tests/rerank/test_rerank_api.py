@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_over
-from rerank_server import RerankServer, Say, fit
 
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import RequestLimits
 from r2med.pipeline.system import System
 from r2med.rerank.api import ApiRerank, api_model
+from rerank_server import RerankServer, Say, fit
 
 pytest.importorskip("httpx")
 KEY = "secret-0123456789"

@@ -23,8 +23,8 @@ from needs import TRAINED
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
 from r2med.models.memory import MODEL_CACHE
-from r2med.pipeline.executor.distributed import SpreadingEngine
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
@@ -410,8 +410,8 @@ def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, m
     monkeypatch.setattr(spread_scoring, "_BLOCK_TOKENS", 1024)
     system = System.parse("bm25") >> CrossEncoder(f"ce:{trained}", depth=10)
 
-    def lists(engine: Engine) -> tuple[Run | None, list[str]]:
-        report = r2med.evaluate(system, "sample/Biology", r2med.Options(engine=engine))
+    def lists(executor: Executor) -> tuple[Run | None, list[str]]:
+        report = r2med.evaluate(system, "sample/Biology", r2med.Options(executor=executor))
         assert not report.failures, report.failures
         if report.postponed:
             return None, [part.message for part in report.postponed]
@@ -421,10 +421,10 @@ def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, m
     alone, _ = lists(quiet())
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))
     for number in (1, 2):
-        run, left = lists(SpreadingEngine(Shards(number, 3)))
+        run, left = lists(DistributedExecutor(Shards(number, 3)))
         assert run is None
         assert f"shard {number}/3: its share of pairs of" in left[0]
-    run, _ = lists(SpreadingEngine(Shards(3, 3)))
+    run, _ = lists(DistributedExecutor(Shards(3, 3)))
     assert alone is not None
     assert run is not None
     for query in alone.queries:

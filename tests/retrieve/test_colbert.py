@@ -25,7 +25,7 @@ from r2med.encode.token_store import TokenStore
 from r2med.encode.tokens import TokenEncoder
 from r2med.errors import R2medError
 from r2med.lexical.ranking import id_order
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.store.cache import Cache
@@ -50,7 +50,7 @@ def _own_home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def context(tmp_path):
-    return Context(Cache(tmp_path / "cache"), Engine())
+    return Context(Cache(tmp_path / "cache"), Executor())
 
 
 @pytest.fixture(scope="module")
@@ -113,13 +113,13 @@ def test_after_a_retriever_it_reranks_the_candidates_and_leaves_the_rest(trained
 def test_a_document_is_encoded_once_whoever_asks_for_it(model, context, monkeypatch):
     collection = r2med.load(TASK).collection
     System.parse(f"bm25 >> colbert({model}, depth=10)").run(collection, context)
-    again = Context(context.cache, Engine())
+    again = Context(context.cache, Executor())
     System.parse(f"colbert({model})").run(collection, again)
     facts = again.notes.facts[f"colbert({model})"]
     assert 0 < facts["documents"]["encoded"] < facts["documents"]["texts"]
     assert facts["queries"]["encoded"] == 0
     monkeypatch.setattr("r2med.encode.tokens.LoadedTokenModel", None)  # nothing is left to encode
-    last = System.parse(f"colbert({model}, depth=30)").run(collection, Context(context.cache, Engine()))
+    last = System.parse(f"colbert({model}, depth=30)").run(collection, Context(context.cache, Executor()))
     assert len(last) == len(collection.queries)
 
 
@@ -149,7 +149,7 @@ def test_a_flipped_bit_costs_one_text_and_changes_no_list(model, context, tmp_pa
         data = bytearray(rows.read_bytes())
         data[len(data) // 2] ^= 64
         rows.write_bytes(data)
-    again = Context(context.cache, Engine())
+    again = Context(context.cache, Executor())
     assert _scores(system.run(collection, again), collection) == _scores(first, collection)
     assert again.notes.facts[str(system)]["documents"]["encoded"] == 1
     assert any("1 vectors of tiny" in sentence for sentence in again.notes.warnings)
@@ -363,7 +363,7 @@ def test_what_breaks_off_is_taken_up_at_the_last_batch(model, context, monkeypat
     with pytest.raises(KeyboardInterrupt):
         system.run(collection, context)
     monkeypatch.setattr(TokenEncoder, "encode", encode)
-    again = Context(context.cache, Engine())
+    again = Context(context.cache, Executor())
     left = system.retriever.forecast(collection, again)["documents to encode"]
     assert left == len(collection.documents) - sum(batches)
     system.run(collection, again)

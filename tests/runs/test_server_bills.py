@@ -42,7 +42,7 @@ class Searching(jsonserver.JsonServer):
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Searching]:
+def executor(tmp_path: Path) -> Iterator[Searching]:
     with Searching(lambda nth, body: jsonserver.Say()) as server:
         url = server.url.removesuffix("/v1")
         (tmp_path / "engine.toml").write_text(
@@ -119,10 +119,10 @@ def test_a_server_that_states_no_tokens_leaves_them_unknown_and_requests_known()
         assert result.cost.dollars is None
 
 
-def test_requests_to_a_search_engine_are_counted_and_priced(engine: Searching) -> None:
+def test_requests_to_a_search_engine_are_counted_and_priced(executor: Searching) -> None:
     result = cost_of("http(engine.toml)")
     assert (result.cost.requests, result.cost.tokens, result.cost.dollars) == (9, 0, None)
-    write_prices(f'[prices.requests]\n"{host(engine)}" = 4.0\n')
+    write_prices(f'[prices.requests]\n"{host(executor)}" = 4.0\n')
     again = cost_of("http(engine.toml)", fresh=False)
     assert again.cost.requests == 9
     foreseen = dry_run("http(engine.toml, depth=7)")

@@ -23,7 +23,7 @@ from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.answers import matches
 from r2med.measure.correlation import Correlation, correlate
 from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.joins import usable
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
@@ -130,7 +130,7 @@ def judge_answers(
     judge: str | Model = "",
     system: str = "",
     prompt: Template | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
 ) -> Accuracy:
     """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
     gold = _gold_answers(dataset)
@@ -149,7 +149,7 @@ def judge_answers(
     model = find_model(judge) if isinstance(judge, str) else judge
     asked = _requests(model, judged, dict(dataset.collection.queries), prompt)
     with (
-        (engine or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar,
+        (executor or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar,
         postponed_as(dataset.name),
     ):
         replies = current_client().ask_all(asked, bar)
@@ -251,7 +251,7 @@ def judge_runs(
     measure: str = "nDCG@10",
     tasks: Sequence[str] = (),
     prompt: Template | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
 ) -> AnswerReport:
     """The answers of runs in the ledger, named as `selection.select` says, in the order given.
 
@@ -270,7 +270,7 @@ def judge_runs(
             if dataset is None:
                 return None
             check_data(entry, dataset)
-            found = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, engine)
+            found = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, executor)
             return replace(found, retrieval=query_values(ledger, entry, measure, dataset))
 
         found = every_share(partial(judged, entry) for entry in each_once(chosen))

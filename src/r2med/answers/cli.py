@@ -59,8 +59,8 @@ def answers_command(
     if prompt and not judge:
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     asked = judge_prompt(prompt) if prompt else None
-    with asking(**settings) as engine:
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, engine)
+    with asking(**settings) as executor:
+        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, executor)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())
@@ -98,7 +98,7 @@ def _line(found: Correlation, report: AnswerReport) -> str:
 
 
 _RULE = ("k", "budget", "order", "prompt")
-_ASKED = ("engine", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")
+_ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")
 
 
 @click.command("rag", cls=ManyValues)
@@ -157,11 +157,11 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
     measure = str(Measure.parse(given.pop("metric")))
     options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
     chosen = make_arms(systems, arms)
-    with asking(dry_run=dry_run, **asked) as engine:
+    with asking(dry_run=dry_run, **asked) as executor:
         if dry_run:
             _show_plan(plan_study(chosen, names, options), as_json=as_json)
             return
-        report = make_report(*run_study(chosen, names, options, engine, fresh=fresh))
+        report = make_report(*run_study(chosen, names, options, executor, fresh=fresh))
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())

@@ -32,7 +32,7 @@ from r2med.measure.score import score
 from r2med.models.templates import task_values
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
 from r2med.runs.usage import Account
@@ -190,37 +190,37 @@ def run_study(
     arms: Sequence[Arm],
     tasks: Sequence[str],
     options: StudyOptions,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     *,
     fresh: bool = False,
 ) -> tuple[list[ArmAnswers], list[str]]:
     """The answers of every arm on every task, from the ledger or asked now, and what a reader must know beside them."""
     check_groups(tasks)
-    engine = engine or quiet()
+    executor = executor or quiet()
     notes: list[str] = []
     options.facts()  # what cannot be asked is refused before anything runs
     with Ledger() as ledger:
 
         def answer(dataset: Dataset) -> list[ArmAnswers]:
-            lists = _ranked_lists(arms, dataset, options, ledger, engine)
+            lists = _ranked_lists(arms, dataset, options, ledger, executor)
             prepared = [prepare(arm, dataset, lists.get(arm.label), options) for arm in arms]
             notes.extend(note for each in prepared for note in _lacking(each))
             with postponed_as(dataset.name):
-                return _answered(prepared, ledger, engine, fresh=fresh)
+                return _answered(prepared, ledger, executor, fresh=fresh)
 
         answered = every_share(partial(answer, dataset) for dataset in with_answers(tasks, notes))
     return [each for task in answered for each in task], notes
 
 
 def _ranked_lists(
-    arms: Sequence[Arm], dataset: Dataset, options: StudyOptions, ledger: Ledger, engine: Engine
+    arms: Sequence[Arm], dataset: Dataset, options: StudyOptions, ledger: Ledger, executor: Executor
 ) -> dict[str, Run]:
     """The lists that arms are made of, by the arm's label; systems that were not run yet are run now."""
     specs = list(dict.fromkeys(arm.system for arm in arms if arm.system))
     runs: dict[str, Run] = {}
     if specs:
         measures = [Measure.parse(options.measure)]
-        report = evaluate(specs, dataset, Options(engine=engine), measures=measures).whole()
+        report = evaluate(specs, dataset, Options(executor=executor), measures=measures).whole()
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
         runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
@@ -258,26 +258,26 @@ def _lacking(prepared: Prepared) -> list[str]:
     return [f"{name} has no list for {missing} of {wanted} questions of {prepared.dataset.name}"] if missing else []
 
 
-def _answered(prepared: Sequence[Prepared], ledger: Ledger, engine: Engine, *, fresh: bool) -> list[ArmAnswers]:
+def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, *, fresh: bool) -> list[ArmAnswers]:
     """The arms of one task; those that the ledger has not whole are asked all at once."""
     kept = {each.arm.label: None if fresh else _recalled(each, ledger) for each in prepared}
     missing = [each for each in prepared if kept[each.arm.label] is None]
-    replies = _ask([request for each in missing for request in each.requests], "answers", engine)
+    replies = _ask([request for each in missing for request in each.requests], "answers", executor)
     read, start = [], 0
     for each in missing:
         own = replies[start : start + len(each.requests)]
         start += len(own)
         read.append((each, own, _read(each, own)))
-    for made in _judged(read, engine):
+    for made in _judged(read, executor):
         ledger.answers.add(_answer_set(made))
         kept[made.arm.label] = made
     return [found for each in prepared if (found := kept[each.arm.label]) is not None]
 
 
-def _ask(requests: Sequence[Request], label: str, engine: Engine) -> list[Reply | Failed]:
+def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Reply | Failed]:
     if not requests:
         return []
-    with engine.progress(label, len(requests), "requests") as bar, postponed_as(label):
+    with executor.progress(label, len(requests), "requests") as bar, postponed_as(label):
         return current_client().ask_all(requests, bar)
 
 
@@ -296,7 +296,9 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
     return found
 
 
-def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], engine: Engine) -> Iterator[ArmAnswers]:
+def _judged(
+    read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], executor: Executor
+) -> Iterator[ArmAnswers]:
     """Have the judge decide what words do not; the same answer to the same question is asked about once."""
     judge = read[0][0].options.judging if read else None
     asking = judge_prompt(read[0][0].options.judge_prompt) if read else None
@@ -307,7 +309,7 @@ def _judged(read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], eng
             for query, sample in _undecided(answers):
                 text = judge_text(texts.text(query), gold[query], sample.answer, asking)
                 requests.setdefault((query, sample.answer), judge.request(text))
-    verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", engine), strict=True))
+    verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", executor), strict=True))
     current_client().reject(reply for reply in verdicts.values() if verdict_of(reply)[0] is None)
     for prepared, replies, answers in read:
         asked = [verdicts[query, sample.answer] for query, sample in _undecided(answers)] if verdicts else []

@@ -1,4 +1,4 @@
-"""From what a user writes to an engine: `local`, `shard:3/16`, `ray`, `ray://host:10001`, `ray:host:6379`."""
+"""From what a user writes to an executor: `local`, `shard:3/16`, `ray`, `ray://host:10001`, `ray:host:6379`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import r2med
 from r2med.cli.options import Function, write_json
 from r2med.errors import Postponed, R2medError, suggest
 from r2med.llm.steps import Foreseen
-from r2med.pipeline.executor.distributed import SpreadingEngine, spread_of, spreading
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.distributed import DistributedExecutor, spread_of, spreading
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.render.sections import PRICED, show_estimate
 from r2med.render.table import messages, output
-from r2med.settings import RequestSettings, engine_settings, requesting
+from r2med.settings import RequestSettings, executor_settings, requesting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,64 +26,64 @@ if TYPE_CHECKING:
 _KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray://host:10001")
 
 
-def choose_engine(text: str = "", console: Console | None = None, memory: int | None = None) -> Engine:
-    """The engine of a text, or of `[engine]` in the user's files where it is empty.
+def choose_executor(text: str = "", console: Console | None = None, memory: int | None = None) -> Executor:
+    """The executor of a text, or of `[executor]` in the user's files where it is empty.
 
-    >>> type(choose_engine("local")).__name__, choose_engine("shard:2/4").spread.number
-    ('Engine', 2)
+    >>> type(choose_executor("local")).__name__, choose_executor("shard:2/4").spread.number
+    ('Executor', 2)
     """
-    settings = engine_settings()
+    settings = executor_settings()
     chosen = text or settings.use
     if chosen == "local":
-        return Engine(console, memory)
+        return Executor(console, memory)
     kind, _, rest = chosen.partition(":")
     if kind == "shard":
-        return SpreadingEngine(Shards.parse(rest), console, memory)
+        return DistributedExecutor(Shards.parse(rest), console, memory)
     if kind == "ray" and (not rest) == (chosen == "ray"):
         from r2med.pipeline.executor.ray import RayCluster  # an extra
 
-        return SpreadingEngine(RayCluster(chosen if rest.startswith("//") else rest, settings), console, memory)
-    raise R2medError(f"unknown engine {chosen!r}{suggest(chosen, _KINDS)}")
+        return DistributedExecutor(RayCluster(chosen if rest.startswith("//") else rest, settings), console, memory)
+    raise R2medError(f"unknown executor {chosen!r}{suggest(chosen, _KINDS)}")
 
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-def engine_option() -> Callable[[_Command], _Command]:
+def executor_option() -> Callable[[_Command], _Command]:
     """The option, the same in every verb."""
     return click.option(
-        "--engine", default="", metavar="ENGINE", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
+        "--executor", default="", metavar="EXECUTOR", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
     )
 
 
-def open_engine(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Engine:
+def open_executor(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Executor:
     """Where the work runs; a shard whose siblings were given other settings is refused, and all where there is a reason
     that shards make no sense."""
-    engine = choose_engine(text, messages())
-    spread = spread_of(engine)
+    executor = choose_executor(text, messages())
+    spread = spread_of(executor)
     if isinstance(spread, Shards):
         if no_shards:
-            raise R2medError(f"this cannot be shared by shards, for {no_shards}; use --engine ray or local")
+            raise R2medError(f"this cannot be shared by shards, for {no_shards}; use --executor ray or local")
         command = click.get_current_context().command_path
         spread.check_siblings({"command": command, **settings, "r2med": r2med.__version__})
-    return engine
+    return executor
 
 
 @contextmanager
-def one_engine(text: str, *, no_shards: str = "") -> Iterator[Engine]:
+def one_executor(text: str, *, no_shards: str = "") -> Iterator[Executor]:
     """Where the work of a command runs, and answers of local models too; shards must be given the same but for the
     number, end well where the rest is left to others, and close their batch where they merged."""
-    engine = open_engine(text, _same_for_all(click.get_current_context().params), no_shards=no_shards)
+    executor = open_executor(text, _same_for_all(click.get_current_context().params), no_shards=no_shards)
     try:
-        with spreading(engine):
-            yield engine
+        with spreading(executor):
+            yield executor
     except Postponed as share:
         click.echo(str(share), err=True)
         raise click.exceptions.Exit(0) from share
-    close_batch(engine)
+    close_batch(executor)
 
 
-_OWN = ("engine", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plots", "plot", "dry_run")
+_OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plots", "plot", "dry_run")
 """Options in which the shards of a batch may differ: no answer depends on them."""
 
 
@@ -97,9 +97,9 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def close_batch(engine: Engine) -> None:
+def close_batch(executor: Executor) -> None:
     """Let the next batch of shards be another, after the command that merged."""
-    spread = spread_of(engine)
+    spread = spread_of(executor)
     if isinstance(spread, Shards):
         spread.merged()
 
@@ -110,7 +110,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 def asking_options(function: Function) -> Function:
     """Where work runs and how hard servers are asked: of every verb that asks a model."""
     options = (
-        engine_option(),
+        executor_option(),
         click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
         click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="When a request counts as lost (600)."),
         click.option("--retries", type=click.IntRange(0), help="How often a failed request is asked again (6)."),
@@ -124,7 +124,7 @@ def asking_options(function: Function) -> Function:
 @contextmanager
 def asking(
     *,
-    engine: str,
+    executor: str,
     concurrency: int | None,
     timeout: float | None,
     retries: int | None,
@@ -132,13 +132,17 @@ def asking(
     max_cost: float | None = None,
     max_tokens: int | None = None,
     dry_run: bool = False,
-) -> Iterator[Engine]:
-    """One client and one engine for the whole command, as the command line and the user's files say.
+) -> Iterator[Executor]:
+    """One client and one executor for the whole command, as the command line and the user's files say.
 
     A shard that has done its share says what is left to others, and the command ends well. A dry run works here.
     """
     settings = RequestSettings(timeout, retries, rpm, concurrency)
-    with requesting(settings), one_client(max_cost, max_tokens), one_engine("local" if dry_run else engine) as chosen:
+    with (
+        requesting(settings),
+        one_client(max_cost, max_tokens),
+        one_executor("local" if dry_run else executor) as chosen,
+    ):
         yield chosen
 
 

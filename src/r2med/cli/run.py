@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from r2med.cli.execution import asking_options, close_batch, one_client, open_engine
+from r2med.cli.execution import asking_options, close_batch, one_client, open_executor
 from r2med.cli.options import DROP_SELF, ManyValues, Size, json_option, write_json
 from r2med.data.loader import load
 from r2med.data.run import Run
@@ -21,7 +21,7 @@ from r2med.errors import DataError
 from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
@@ -183,7 +183,7 @@ class RunRequest:
     retries: int | None
     rpm: float | None
     memory: int | None
-    engine: str
+    executor: str
     format: str
     out: Path | None
     fresh: bool
@@ -289,11 +289,11 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         fresh=asked.fresh,
         split=asked.split,
         strict=asked.strict,
-        engine=_engine(asked, systems),
+        executor=_executor(asked, systems),
     )
     with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
-    _finish_shards(options.engine, report)
+    _finish_shards(options.executor, report)
     if report.postponed and not report.results and not report.failures:
         return
     names = _names(asked, systems)
@@ -315,19 +315,19 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _engine(asked: RunRequest, systems: Sequence[System]) -> Engine:
+def _executor(asked: RunRequest, systems: Sequence[System]) -> Executor:
     """Where the work runs; a shard whose siblings were asked something else is refused."""
     specs = [system.spec for system in systems]
-    return open_engine(asked.engine, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
+    return open_executor(asked.executor, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
 
 
-def _finish_shards(engine: Engine, report: Report) -> None:
+def _finish_shards(executor: Executor, report: Report) -> None:
     """Say what was left to other shards; one that merged closes the batch."""
     for part in report.postponed:
         for line in part.message.splitlines():
             click.echo(f"{part.task}: {line}", err=True)
     if not report.failures:
-        close_batch(engine)
+        close_batch(executor)
 
 
 def _explain(report: Report) -> None:

@@ -23,7 +23,7 @@ from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
 from r2med.llm.steps import Foreseen, Step, make_items, open_items, price_step, refuse_silence, run_step, step_key
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
 Item = TypeVar("Item")
@@ -52,12 +52,12 @@ class _Until(Exception):
 class Builder:
     """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
 
-    def __init__(self, folder: Path, engine: Engine | None = None, plan: BuildPlan | None = None) -> None:
+    def __init__(self, folder: Path, executor: Executor | None = None, plan: BuildPlan | None = None) -> None:
         self._advice = "" if plan else f"; see: r2med build status {folder}"
         plan = plan or read_plan(folder)
         check_prompts(plan)
         self.plan = fetch_sources(plan)
-        self.folder, self.engine = folder, engine or quiet()
+        self.folder, self.executor = folder, executor or quiet()
         self.counts: list[Count] = []
         self._assumed: set[str] = set()
         """Questions that a step of a dry run could only guess at."""
@@ -135,7 +135,7 @@ class Builder:
     def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
         """Pools as they are, or as large as they can become."""
         mined = self._store.kept("mine")
-        step = mining_step(self.plan, corpus, self.engine)
+        step = mining_step(self.plan, corpus, self.executor)
         open_ones = open_items(step, questions, self._store)
         pools = self._mined_again(step, open_ones) if mined and is_free(self.plan) else {}
         unknown = {question.id for question in open_ones} - pools.keys()
@@ -167,7 +167,7 @@ class Builder:
             raise _Until
 
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
-        outcomes = run_step(step, items, self._store, self.engine)
+        outcomes = run_step(step, items, self._store, self.executor)
         self.outcomes[step.name] = outcomes
         of_files = step.name == "documents"
         self._done(count_files(step.name, outcomes) if of_files else count_outcomes(step.name, outcomes.values()))
@@ -190,7 +190,7 @@ class Builder:
         return questions, self._read_corpus()
 
     def _read_corpus(self) -> PassageCorpus:
-        return CorpusReader(self.plan, self._store, self.engine, self._step, self._done).read()
+        return CorpusReader(self.plan, self._store, self.executor, self._step, self._done).read()
 
     def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """The questions that get through a step, with what it found."""
@@ -237,7 +237,7 @@ class Builder:
             if not outcome.dropped:
                 found[name] = list(outcome.value["candidates"])
 
-        self._large_step(mining_step(self.plan, corpus, self.engine), questions, look)
+        self._large_step(mining_step(self.plan, corpus, self.executor), questions, look)
         return {question: found[question.id] for question in questions if question.id in found}
 
     def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
@@ -254,7 +254,7 @@ class Builder:
 
     def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
         """A step whose outcomes stay in the store, for they can be more than memory holds; each is looked at once."""
-        make_items(step, items, self._store, self.engine)
+        make_items(step, items, self._store, self.executor)
 
         def outcomes() -> Iterator[Outcome]:
             for name, outcome in self._store.stream(step.name):

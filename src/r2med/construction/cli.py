@@ -86,8 +86,8 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     """
     if dry_run and until:
         raise click.UsageError("--until does not go with --dry-run, which shows every step")
-    with asking(max_cost=max_cost, dry_run=dry_run, **settings) as engine:
-        builder = Builder(folder, engine)
+    with asking(max_cost=max_cost, dry_run=dry_run, **settings) as executor:
+        builder = Builder(folder, executor)
         if dry_run:
             show_foreseen(builder.estimate(), as_json)
             return
@@ -134,12 +134,12 @@ def check_task(
     if plots:
         check_chart_files(plots)
     built = read_built_task(folder)
-    with asking(dry_run=dry_run, **settings) as engine:
+    with asking(dry_run=dry_run, **settings) as executor:
         again = SecondAsking(built, part) if part else None
         if dry_run and again:
             show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
             return
-        health = check_health(built, engine, again)
+        health = check_health(built, executor, again)
     remark(health.notes)
     if as_json:
         write_json(health.as_dict())

@@ -17,7 +17,7 @@ from r2med.errors import DataError
 from r2med.lexical.near_duplicates import find_duplicates
 from r2med.llm.items import Count, ItemStore, Outcome, collector_paused, count_reasons
 from r2med.llm.steps import Step, run_step, step_key
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 
 
 def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[Document]:
@@ -41,7 +41,7 @@ class CorpusReader:
 
     plan: BuildPlan
     store: ItemStore
-    engine: Engine
+    executor: Executor
     step: Callable[[Step[Path], Sequence[Path]], dict[str, Outcome]]
     """Runs a step whose outcomes the build keeps."""
     done: Callable[[Count], None]
@@ -87,7 +87,7 @@ class CorpusReader:
             return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in found.items()}})]
 
         step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
-        folded = run_step(step, ["documents"], self.store, self.engine)["documents"].value["duplicates"]
+        folded = run_step(step, ["documents"], self.store, self.executor)["documents"].value["duplicates"]
         self.done(count_reasons("fold", [folded[name][1] if name in folded else "" for name in ids]))
         return {name: first for name, (first, _) in folded.items()}
 
@@ -114,7 +114,7 @@ class CorpusReader:
             texts = text_fingerprint([document.text for document in documents])
             return step_key("chunk", tokens=tokens, texts=texts, at=headings)
 
-        found = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.engine)
+        found = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.executor)
         return list(found["documents"].value["spans"])
 
 

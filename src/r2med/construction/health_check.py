@@ -22,24 +22,24 @@ from r2med.measure.bootstrap import task_intervals
 from r2med.measure.score import positive, score
 from r2med.measure.significance import difference_interval
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 
 
-def check_health(built: BuiltTask, engine: Engine, again: SecondAsking | None = None) -> TaskHealth:
+def check_health(built: BuiltTask, executor: Executor, again: SecondAsking | None = None) -> TaskHealth:
     """Everything that can be said of a finished task; pairs are asked about again where that is wished for."""
     known = known_health(built.pool, built.manifest)
     dataset, notes = load(built.folder), list(known.notes)
     if known.split:
         notes.append(f"systems are measured on the split {dataset.task.split}")
     try:
-        gap = measure_gap(dataset, engine=engine)
+        gap = measure_gap(dataset, executor=executor)
     except R2medError as error:
         gap = None
         notes.append(f"the reasoning gap is not known: {one_line(error)}")
-    report = _run(built, dataset, engine)
+    report = _run(built, dataset, executor)
     notes += [f"{failure.system} could not be run: {failure.message}" for failure in report.failures]
     return replace(
         known,
@@ -48,17 +48,17 @@ def check_health(built: BuiltTask, engine: Engine, again: SecondAsking | None = 
         baselines=_baselines(report, built.systems),
         bias=_biases(report, built, dataset),
         judges=_judge_agreement(built.pool.opinions),
-        second=again.ask(engine) if again else None,
+        second=again.ask(executor) if again else None,
         notes=notes,
     )
 
 
-def _run(built: BuiltTask, dataset: Dataset, engine: Engine) -> Report:
+def _run(built: BuiltTask, dataset: Dataset, executor: Executor) -> Report:
     """The committee, BM25, and BM25 with the gold answers."""
     systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
     if any(text.strip() for text in dataset.gold.answers.values()):
         systems.append(with_answer(bare(System.parse(BASE))))
-    return evaluate(systems, dataset, Options(engine=engine)).whole()
+    return evaluate(systems, dataset, Options(executor=executor)).whole()
 
 
 def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:

@@ -19,7 +19,7 @@ from r2med.data.tasks import Task
 from r2med.llm.items import Outcome
 from r2med.llm.steps import Step, step_key
 from r2med.pipeline.executor.distributed import every_share
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
@@ -84,11 +84,11 @@ def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[s
     return {name: folded.get(identifier, identifier) for name, identifier in named.items()}
 
 
-def mining_step(plan: BuildPlan, corpus: PassageCorpus, engine: Engine) -> Step[Question]:
+def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> Step[Question]:
     """The step that makes the pool of each question."""
     systems = [_to_depth(build_system(name), plan.mine.depth) for name in plan.mine.systems]
     committee = [system.key() for system in systems]
-    views, context = plan.views, Context(Cache.default(), engine)
+    views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
     task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
 

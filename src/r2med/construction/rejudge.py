@@ -28,7 +28,7 @@ from r2med.llm.items import FAILED, STORE, ItemStore, Spent
 from r2med.llm.steps import Foreseen, open_items, run_step
 from r2med.measure.agreement import Coefficient, Ratings, coefficients
 from r2med.measure.population import CaughtShare, share
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 
 STEP = "reask"
 _START = 5001
@@ -90,10 +90,10 @@ class SecondAsking:
         guess = current_client().estimate([request for pair in missing for request in foresee(pair)])
         return Foreseen(STEP, len(missing), guess)
 
-    def ask(self, engine: Engine) -> SecondLabels:
+    def ask(self, executor: Executor) -> SecondLabels:
         """Ask, and compare with the labels of the build."""
         with ItemStore(self._folder) as store:
-            outcomes = run_step(judging_step(self._plan, STEP, _START), self._pairs, store, engine)
+            outcomes = run_step(judging_step(self._plan, STEP, _START), self._pairs, store, executor)
         second = {name: verdict(outcome, self._plan.select) for name, outcome in outcomes.items()}
         usable = {n for n, o in outcomes.items() if o.state != FAILED and second[n] != UNJUDGED}
         compared = [(pair, self._first[pair.id], second[pair.id]) for pair in self._pairs if pair.id in usable]

@@ -29,7 +29,7 @@ from r2med.diagnosis.causes import Cause, Diagnosis, Placed, QueryCause
 from r2med.diagnosis.gap import Rarity, bare, measured, searches, with_answer
 from r2med.encode.encoder import Encoder, Role
 from r2med.errors import R2medError
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.joins import usable
 from r2med.pipeline.loaded_runs import TOP, LoadedRun
 from r2med.pipeline.stage import Expander, Retriever, own_documents
@@ -62,19 +62,19 @@ class _Facts:
     beyond: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-def diagnose(opened: LoadedRun, ledger: Ledger, engine: Engine | None = None) -> Diagnosis:
+def diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor | None = None) -> Diagnosis:
     """The cause of every query of a run. The search with gold answers is made when it is needed, and kept."""
     return load_cached_diagnosis(opened.entry, ledger) or save_diagnosis(
-        opened.entry, attribute_failures(opened, ledger, engine)
+        opened.entry, attribute_failures(opened, ledger, executor)
     )
 
 
-def attribute_failures(opened: LoadedRun, ledger: Ledger, engine: Engine | None) -> Diagnosis:
+def attribute_failures(opened: LoadedRun, ledger: Ledger, executor: Executor | None) -> Diagnosis:
     """Decide the cause of every query of a run, computing what is needed for it."""
     system = System.parse(opened.entry.system)
     failed = _failed(system, opened)
     missing = {query: documents for query, documents in _missing(opened).items() if query not in failed}
-    facts = replace(_facts(system, opened, missing, ledger, engine), failed=failed)
+    facts = replace(_facts(system, opened, missing, ledger, executor), failed=failed)
     queries = [_query(query, opened, facts) for query in opened.positives]
     return Diagnosis(opened.system, opened.entry.task, opened.deep, queries, facts.oracle_id, _notes(system, opened))
 
@@ -99,14 +99,14 @@ def _missing(opened: LoadedRun) -> dict[str, list[str]]:
     return found
 
 
-def _facts(system: System, opened: LoadedRun, missing: Wanted, ledger: Ledger, engine: Engine | None) -> _Facts:
+def _facts(system: System, opened: LoadedRun, missing: Wanted, ledger: Ledger, executor: Executor | None) -> _Facts:
     """Search with the gold answers, and see what of the documents still missing the encoder reads."""
     answered = {query: documents for query, documents in missing.items() if _answer(opened, query)}
     if not answered:
         return _Facts(untried=_NO_ANSWER)
     if not searches(system):
         return _Facts(untried="its lists are stored, and nothing else can be searched with")
-    result = measured(with_answer(system), opened.dataset, engine)
+    result = measured(with_answer(system), opened.dataset, executor)
     run = ledger.run(ledger.get(result.run_id))
     lost = {
         query: [document for document in documents if document not in run[query].documents[: opened.deep]]

@@ -44,7 +44,7 @@ from r2med.llm.cards import find_model
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import lacks, select, share
 from r2med.render.charts.plots import ENDINGS, save
@@ -122,7 +122,7 @@ def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, 
     with Ledger() as ledger:
         groups = _groups(asked, ledger)
         found = {
-            group: {part: _PARTS[part](each, ledger, Engine(messages())) for part in chosen}
+            group: {part: _PARTS[part](each, ledger, Executor(messages())) for part in chosen}
             for group, each in groups.items()
         }
     if as_json:
@@ -163,11 +163,11 @@ def _shared(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Sha
     return shared
 
 
-def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(1, "a diagnosis")
     shared = _shared(asked, ledger, names)
     with account.plan([chosen.system for chosen in shared.systems], shared.tasks):
-        by_task = [[_diagnosed(each, ledger, engine) for each in opened] for opened in open_shared(ledger, shared)]
+        by_task = [[_diagnosed(each, ledger, executor) for each in opened] for opened in open_shared(ledger, shared)]
     found = [list(column) for column in zip(*by_task, strict=True)]
 
     def show(console: Console) -> None:
@@ -180,20 +180,20 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Diagnosis
     return DiagnosisPart(lambda: summary(found), show)
 
 
-def _diagnosed(opened: LoadedRun, ledger: Ledger, engine: Engine) -> Diagnosis:
+def _diagnosed(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnosis:
     """The causes of a run, told to who looks on."""
     started = time.monotonic()
-    with engine.working(opened.system, opened.entry.task):
-        found = diagnose(opened, ledger, engine)
+    with executor.working(opened.system, opened.entry.task):
+        found = diagnose(opened, ledger, executor)
     account.finish(opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started)
     return found
 
 
-def _gap(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     gaps, rows = [], {}
     for dataset, systems in _to_climb(asked, ledger):
-        gaps.append(measure_gap(dataset, asked.encoder, engine))
-        floor, ceiling = floor_and_ceiling(asked.base, dataset, engine)
+        gaps.append(measure_gap(dataset, asked.encoder, executor))
+        floor, ceiling = floor_and_ceiling(asked.base, dataset, executor)
         rows[dataset.name] = [(floor, ceiling, values) for values in systems or [floor]]
     names = asked.runs or (asked.base,)
     climbs = [
@@ -223,25 +223,25 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
         yield load(task), []
 
 
-def _complement(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
     return DiagnosisPart(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
 
 
-def _coverage(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
     return DiagnosisPart(
         lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit)
     )
 
 
-def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(1, "--slices")
     if len(names) > 2:
         raise click.UsageError("--slices takes one run or two")
     labels = read_labels(asked.labels) if asked.labels else None
-    found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, engine)]
+    found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, executor)]
     slices = cut(found, labelled=labels is not None)
     return DiagnosisPart(
         lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
@@ -249,7 +249,7 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> Diagnosis
     )
 
 
-def _cost(asked: DiagnoseRequest, ledger: Ledger, engine: Engine) -> DiagnosisPart:
+def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
     found = price(ledger, asked.runs, tasks)
@@ -294,11 +294,11 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
     rows: list[tuple[str, str, str]] = []
     lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
     money: float | None = 0.0
-    with asking(**settings) as engine:
+    with asking(**settings) as executor:
 
         def ask_about(task: str, texts: Texts) -> tuple[str, Labelled]:
             name = task or "queries"
-            with engine.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
+            with executor.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
                 return task, label_queries(texts, chosen, model, bar)
 
         labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
@@ -409,8 +409,8 @@ def sensitivity_command(
             raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
     measure = Measure.parse(metric)
     every = [length for several in lengths for length in several]
-    with asking(**hard) as engine:
-        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), engine=engine)
+    with asking(**hard) as executor:
+        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), executor=executor)
         found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), measure, options)
     if as_json:
         write_json(found.as_dict())

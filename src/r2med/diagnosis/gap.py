@@ -25,7 +25,7 @@ from r2med.lexical.scorers import Scorer
 from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means, task_intervals
 from r2med.measure.score import positive
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.loaded_runs import HEADLINE
 from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
@@ -69,9 +69,9 @@ def searches(system: System) -> bool:
     return all(stage.searches for stage in bare(system).walk() if isinstance(stage, Retriever))
 
 
-def measured(system: System, dataset: Dataset, engine: Engine | None = None) -> Result:
+def measured(system: System, dataset: Dataset, executor: Executor | None = None) -> Result:
     """A system's result on a dataset, from the ledger or made now and kept there."""
-    report = evaluate(system, dataset, Options(engine=engine or quiet())).whole()
+    report = evaluate(system, dataset, Options(executor=executor or quiet())).whole()
     if report.failures:
         raise R2medError(report.failures[0].message)
     return report.results[0]
@@ -92,9 +92,9 @@ class Rarity:
         self._known: dict[str, float] = {}
 
     @classmethod
-    def of(cls, documents: Texts, engine: Engine | None = None) -> Rarity:
+    def of(cls, documents: Texts, executor: Executor | None = None) -> Rarity:
         """The rarity of terms among some documents; their index is built when it is not there."""
-        return cls(open_index(documents, Context(Cache.default(), engine or quiet())))
+        return cls(open_index(documents, Context(Cache.default(), executor or quiet())))
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -162,7 +162,7 @@ class Gap:
         }
 
 
-def measure_gap(dataset: Dataset, encoder: str = ENCODER, engine: Engine | None = None) -> Gap:
+def measure_gap(dataset: Dataset, encoder: str = ENCODER, executor: Executor | None = None) -> Gap:
     """The gap of a task, over its queries that have a gold answer."""
     answers = {query: text for query, text in dataset.gold.answers.items() if text.strip()}
     documents = dataset.collection.documents
@@ -174,7 +174,7 @@ def measure_gap(dataset: Dataset, encoder: str = ENCODER, engine: Engine | None 
     if not queries:
         raise R2medError(f"{dataset.name} has no gold answers, without which there is no gap to measure")
     texts = _Compared(dataset, queries, wanted, answers)
-    lexical, dense = _overlaps(texts, engine), _similarities(texts, encoder, engine)
+    lexical, dense = _overlaps(texts, executor), _similarities(texts, encoder, executor)
     return Gap(dataset.name, len(queries), _means(lexical), _means(dense), encoder)
 
 
@@ -198,10 +198,10 @@ class _Compared:
         return [name for name in self.documents if own.get(name, 0) < 1]
 
 
-def _overlaps(texts: _Compared, engine: Engine | None) -> dict[str, list[float]]:
+def _overlaps(texts: _Compared, executor: Executor | None) -> dict[str, list[float]]:
     """Each pair's overlap by query; a pair that cannot be compared for a query is left out there."""
     collection = texts.dataset.collection
-    rarity = Rarity.of(collection.documents, engine)
+    rarity = Rarity.of(collection.documents, executor)
     terms = {name: rarity.terms(collection.documents.text(name)) for name in texts.documents}
     found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
     for query in texts.queries:
@@ -221,9 +221,9 @@ def _overlaps(texts: _Compared, engine: Engine | None) -> dict[str, list[float]]
     return found
 
 
-def _similarities(texts: _Compared, encoder: str, engine: Engine | None) -> dict[str, list[float]]:
+def _similarities(texts: _Compared, encoder: str, executor: Executor | None) -> dict[str, list[float]]:
     """Each pair's cosine by query: of the query and of the answer with the mean over documents."""
-    vectors = _Vectors(texts, encoder, engine)
+    vectors = _Vectors(texts, encoder, executor)
     place = {name: row for row, name in enumerate(texts.documents)}
     found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
     for row, query in enumerate(texts.queries):
@@ -241,10 +241,10 @@ def _similarities(texts: _Compared, encoder: str, engine: Engine | None) -> dict
 class _Vectors:
     """The embeddings of queries, answers and relevant documents, each of length 1."""
 
-    def __init__(self, texts: _Compared, encoder: str, engine: Engine | None) -> None:
+    def __init__(self, texts: _Compared, encoder: str, executor: Executor | None) -> None:
         stage = dense_of(encoder)
         model = stage.encoder(texts.dataset.task)
-        context = Context(Cache.default(), engine or quiet())
+        context = Context(Cache.default(), executor or quiet())
         collection = texts.dataset.collection
         queries = Texts(texts.queries, [collection.queries.text(query) for query in texts.queries])
         answers = Texts(texts.queries, [texts.answers[query] for query in texts.queries])
@@ -304,13 +304,13 @@ class Ceiling:
         }
 
 
-def floor_and_ceiling(base: str, dataset: Dataset, engine: Engine | None = None) -> tuple[ByQuery, ByQuery]:
+def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = None) -> tuple[ByQuery, ByQuery]:
     """The headline by query of a base's plain search and of its search with the gold answer.
 
     Both are runs of the ledger, the second marked as an oracle.
     """
     plain = bare(System.parse(base))
-    found = [measured(system, dataset, engine) for system in (plain, with_answer(plain))]
+    found = [measured(system, dataset, executor) for system in (plain, with_answer(plain))]
     columns = [dict(zip(each.query_ids, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in found]
     return columns[0], columns[1]
 

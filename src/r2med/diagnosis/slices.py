@@ -13,7 +13,7 @@ from r2med.diagnosis.gap import Rarity
 from r2med.measure.bootstrap import Interval, average_intervals
 from r2med.measure.score import thirds
 from r2med.measure.significance import difference_interval
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import LoadedRun
 
 NO_LABEL = "(no label)"
@@ -59,11 +59,11 @@ class Slice:
         return mean._asdict() if self.sure else {"mean": mean.mean, "low": None, "high": None}
 
 
-def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, engine: Engine | None = None) -> list[SliceRow]:
+def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Executor | None = None) -> list[SliceRow]:
     """The queries of one task, with their scores in some runs."""
     first = opened[0]
     task, collection = first.dataset.task, first.dataset.collection
-    rarity = Rarity.of(collection.documents, engine)
+    rarity = Rarity.of(collection.documents, executor)
     found = []
     for query, grades in first.positives.items():
         text = collection.queries.text(query)

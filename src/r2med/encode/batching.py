@@ -119,8 +119,8 @@ def _encode(
     rest: NDArray[np.intp],
     context: Context,
 ) -> None:
-    """Encode the texts at the places `rest`, here or wherever the engine spreads work to."""
-    spread = spread_of(context.engine)
+    """Encode the texts at the places `rest`, here or wherever the executor spreads work to."""
+    spread = spread_of(context.executor)
     here = spread is None or (spread.only_large and work.job.role is Role.QUERY)
     if spread is None or here or not work.encoder.spreads:
         work.run(hashes, missing, rest, context)
@@ -133,7 +133,7 @@ def check_share(
     job: EncodingJob, store: VectorStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
 ) -> None:
     """Where only a share of the work was this command's, say what is left to others."""
-    spread = spread_of(context.engine)
+    spread = spread_of(context.executor)
     if spread is not None and len(left := lacking(found)):
         name = f"{job.name} of {store.name}"
         raise spread.unfinished(name, len(first_of_each(hashes, left)), len(first_of_each(hashes)))
@@ -292,7 +292,7 @@ class BatchEncoder(TextBatches[Encoder]):
         """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
         with context.timed("load"):
             self.encoder.load()
-        with context.engine.progress(self.label, len(rest), unit="texts") as bar:
+        with context.executor.progress(self.label, len(rest), unit="texts") as bar:
             for start in range(0, len(rest), WINDOW):
                 for places, tokens, vectors in self._batches(rest[start : start + WINDOW]):
                     self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)

@@ -63,7 +63,7 @@ class SpreadEncoder:
         job = SpreadJob(work.label, work.worker())
         wanted = scratch_column(len(hashes), np.bool_)
         wanted[rest] = True
-        with context.engine.progress(job.name, len(rest), unit="texts") as bar:
+        with context.executor.progress(job.name, len(rest), unit="texts") as bar:
             for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
                 batches: list[PlannedBatch] = block.about
                 matrices = unpacked(result)

@@ -88,8 +88,8 @@ def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encod
 
 
 def _encode(work: _Batches, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
-    """Encode and keep the texts at the places `missing`, here or wherever the engine spreads work to."""
-    spread = spread_of(context.engine)
+    """Encode and keep the texts at the places `missing`, here or wherever the executor spreads work to."""
+    spread = spread_of(context.executor)
     if spread is None or (spread.only_large and work.job.role is Role.QUERY):
         work.run(hashes, missing, context)
         return
@@ -117,7 +117,7 @@ class _Batches(TextBatches[TokenEncoder]):
         """Encode and keep the texts at the places `missing`, batch by batch, in this process."""
         with context.timed("load"):
             self.encoder.load()
-        with context.engine.progress(self.label, len(missing), unit="texts") as bar:
+        with context.executor.progress(self.label, len(missing), unit="texts") as bar:
             for start in range(0, len(missing), WINDOW):
                 for places, tokens, spans in self._encoded(missing[start : start + WINDOW]):
                     self.writer.append_spans(hashes[places], tokens, spans)

@@ -14,7 +14,7 @@ from r2med.engines.request import preset_text, presets, read_request
 from r2med.engines.sql import DEFAULT_TABLE, EXAMPLES, example
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.render.table import Column, Table, key, messages, output
 from r2med.settings import RequestSettings, requesting
 
@@ -105,7 +105,7 @@ def index_command(
     """
     request = PushRequest(**given)
     with requesting(RequestSettings(timeout, retries, rpm, concurrency)):
-        outcome = plan_push(request) if dry_run else push(request, Engine(messages()))
+        outcome = plan_push(request) if dry_run else push(request, Executor(messages()))
     if as_json:
         write_json(as_dict(outcome))
     elif isinstance(outcome, PushPlan):

@@ -32,7 +32,7 @@ from r2med.engines.vector_targets import MilvusIndex, QdrantIndex, WeaviateIndex
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
 from r2med.models.http import RequestLimits, check_url, server_name
-from r2med.pipeline.executor.local import Engine, begin_command, quiet
+from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.retrieve.dense import Dense
@@ -167,7 +167,7 @@ def plan_push(request: PushRequest) -> PushPlan:
     return PushPlan(request.engine, work.index, total, work.left_out, batches, about, waiting, mapping)
 
 
-def push(request: PushRequest, engine: Engine | None = None) -> PushResult:
+def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
     """Push what is not there yet, and check the number afterwards."""
     started = time.perf_counter()
     begin_command()
@@ -183,7 +183,7 @@ def push(request: PushRequest, engine: Engine | None = None) -> PushResult:
             pushed.forget()
         left = [span for gap in pushed.gaps(total) for span in _spans(gap, request.batch)]
         sent = sum(last - first for first, last in left)
-        with context.engine.progress(f"push to {request.engine}", sent, unit="documents") as bar:
+        with context.executor.progress(f"push to {request.engine}", sent, unit="documents") as bar:
             for first, last in _at_once(sink, work, vectors, left):
                 pushed.add(first, last)
                 bar.advance(last - first)

@@ -144,7 +144,7 @@ class RemoteEngine(Retriever):
             if found:
                 context.reuse("replies")
             left = [query for query in queries if query not in found]
-            with context.engine.progress(self._name, len(left)) as bar:
+            with context.executor.progress(self._name, len(left)) as bar:
                 for query, outcome in self._asked(left, queries, attempts) if left else ():
                     bar.advance()
                     if isinstance(outcome, str):

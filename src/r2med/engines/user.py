@@ -187,7 +187,7 @@ class UserEngine(Retriever):
             asked = _Asked(str(self.address), self._search(collection), self.depth + bool(copies))
         queries = list(zip(collection.queries.ids, search_texts(collection, self.join), strict=True))
         checker = AnswerChecker(self.address, collection, self.unknown)
-        with context.engine.progress(self.address, len(queries)) as bar:
+        with context.executor.progress(self.address, len(queries)) as bar:
             for start in range(0, len(queries), self.batch):
                 batch = queries[start : start + self.batch]
                 for query, answer in asked.answers(batch):

@@ -132,7 +132,7 @@ class Agent(ModelExpander):
         self.note(collection, trajectories[0].request() if trajectories else None, context)
         log = Log([], Counter())
         active = trajectories
-        with context.engine.progress(str(self), len(trajectories)) as bar:
+        with context.executor.progress(str(self), len(trajectories)) as bar:
             while active:
                 self._turn(active, collection, context, log)
                 going = [trajectory for trajectory in active if not trajectory.done]

@@ -123,7 +123,7 @@ class Writer(ModelExpander):
         requests = self.requests(collection, context)
         self.note(collection, requests[0] if requests else None, context)
         started = time.perf_counter()
-        with context.engine.progress(str(self), len(requests)) as bar:
+        with context.executor.progress(str(self), len(requests)) as bar:
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
         written = [self._read(reply) for reply in replies]

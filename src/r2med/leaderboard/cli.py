@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.execution import engine_option, one_engine
+from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, remark, typed_command, write_json
 from r2med.data.tasks import GROUPS, resolve
 from r2med.errors import R2medError
@@ -20,7 +20,7 @@ from r2med.leaderboard.reproduce import check_needs, compare, needs, reproductio
 from r2med.leaderboard.site import Site, WrittenSite, workflow, write_site
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import name_here, share
 from r2med.render.scores.model import DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
@@ -182,7 +182,7 @@ def report_command(
         shared = share(ledger, runs, names)
         remark(shared.notes)
         choice = ReportChoice(shared, measure, causes, title, without_folders(typed_command()))
-        page = report(ledger, choice, Engine(messages()))
+        page = report(ledger, choice, Executor(messages()))
     write_file(out, page, parents=True)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)
 
@@ -192,7 +192,7 @@ def report_command(
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Where to run (default: as published).")
 @click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
 @click.option("--generate", is_flag=True, help="Ask the language model anew instead of replaying its published texts.")
-@engine_option()
+@executor_option()
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
 @click.option("--dry-run", is_flag=True, help="Say what would run and what it needs, and do nothing.")
 @json_option()
@@ -256,8 +256,8 @@ def _facts(each: Reproduction) -> dict[str, Any]:
 
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
     measure = Measure.parse(given["metric"])
-    with one_engine(given["engine"]) as engine:
-        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], engine=engine)
+    with one_executor(given["executor"]) as executor:
+        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], executor=executor)
         report = evaluate([each.system for each in found], _tasks(found, given), options).whole()
     compared = {each.system: compare(each, report, str(measure)) for each in found}
     if given["as_json"]:
@@ -347,7 +347,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
         raise R2medError(f"--url {wishes['url']!r} is not an address such as https://example.org/board")
     wishes["measure"] = str(Measure.parse(wishes.pop("metric")))
     with Ledger() as ledger:
-        written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Engine(messages()))
+        written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
     _tell(written, out, wishes["submissions"])
 
 

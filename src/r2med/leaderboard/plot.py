@@ -21,7 +21,7 @@ from r2med.diagnosis.gap import measure_gap
 from r2med.errors import R2medError, require_extra
 from r2med.leaderboard.charts import average_chart, board, complete_systems, task_chart
 from r2med.measure.metrics import Measure
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import load_runs
 from r2med.pipeline.named_runs import lacks, share
 from r2med.render.charts.plots import ENDINGS, PaperChart, save
@@ -118,12 +118,12 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
 
 
 def _gap(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    return gap_chart([measure_gap(load(task), asked.encoder, Engine(messages())) for task in asked.tasks])
+    return gap_chart([measure_gap(load(task), asked.encoder, Executor(messages())) for task in asked.tasks])
 
 
 def _causes(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
-    by_task = [[diagnose(each, ledger, Engine(messages())) for each in several] for several in opened]
+    by_task = [[diagnose(each, ledger, Executor(messages())) for each in several] for several in opened]
     shares = {each[0].system: mean_shares(each, asked.of) for each in zip(*by_task, strict=True)}
     return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
 

@@ -29,7 +29,7 @@ from r2med.leaderboard.page_table import Hrefs, decorated, sorted_table
 from r2med.lexical.highlight import word_forms
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, open_shared
 from r2med.render.charts.kinds import Panel
 from r2med.render.charts.svg import responsive
@@ -83,9 +83,9 @@ class Gathered:
         return list(self.runs)
 
 
-def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> str:
+def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = None) -> str:
     """The whole page."""
-    found = gather(ledger, choice, engine)
+    found = gather(ledger, choice, executor)
     board = _board(ledger, found, str(choice.measure))
     packed = pack_all(found.blocks, found.lists)
     return render(
@@ -107,7 +107,7 @@ def report(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
     )
 
 
-def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -> Gathered:
+def gather(ledger: Ledger, choice: ReportChoice, executor: Executor | None = None) -> Gathered:
     """Read all that the report shows; one task's data is in memory at a time."""
     found = Gathered()
     shared = replace(choice.runs, systems=tuple(choice.systems.values()))
@@ -119,7 +119,7 @@ def gather(ledger: Ledger, choice: ReportChoice, engine: Engine | None = None) -
             found.runs.setdefault(name, {})[entry.task] = entry
             values = Sample(entry.queries, _column(opened), entry.data)
             found.samples.setdefault(name, {})[entry.task] = values
-            diagnosis = _diagnosed(name, opened, ledger, engine, found) if choice.causes else None
+            diagnosis = _diagnosed(name, opened, ledger, executor, found) if choice.causes else None
             found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
     found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
     return found
@@ -130,10 +130,10 @@ def _column(opened: LoadedRun) -> Any:
 
 
 def _diagnosed(
-    name: str, opened: LoadedRun, ledger: Ledger, engine: Engine | None, found: Gathered
+    name: str, opened: LoadedRun, ledger: Ledger, executor: Executor | None, found: Gathered
 ) -> Diagnosis | None:
     try:
-        made = diagnose(opened, ledger, engine)
+        made = diagnose(opened, ledger, executor)
     except R2medError as error:
         found.notes.append(f"no causes of failure for {name} on {opened.entry.task}: {error}")
         return None

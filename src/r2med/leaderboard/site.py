@@ -38,7 +38,7 @@ from r2med.leaderboard.site_pages import (
     pair_page,
 )
 from r2med.measure.metrics import Measure
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import select
 from r2med.render.charts.kinds import DotChart
 from r2med.render.charts.svg import responsive
@@ -101,20 +101,20 @@ class WrittenSite:
     submissions: Submissions = field(default_factory=Submissions)
 
 
-def write_site(ledger: Ledger, site: Site, folder: Path, engine: Engine | None = None) -> WrittenSite:
+def write_site(ledger: Ledger, site: Site, folder: Path, executor: Executor | None = None) -> WrittenSite:
     """Write the site into a folder, of runs of the ledger or of submissions, which need no ledger."""
     site = replace(site, command=without_folders(site.command))
     if site.submissions is None:
-        return WrittenSite(_write(_pages(ledger, site, _own(ledger, site.systems), Submissions(), engine), folder))
+        return WrittenSite(_write(_pages(ledger, site, _own(ledger, site.systems), Submissions(), executor), folder))
     with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
         found = read_submissions(site.submissions, aside, Measure.parse(site.measure))
-        pages = _pages(aside, site, _by_group(found.runs), found, engine)
+        pages = _pages(aside, site, _by_group(found.runs), found, executor)
         pages |= {_archive(each): each.path.read_bytes() for each in found.accepted}
         return WrittenSite(_write(pages, folder), found)
 
 
 def _pages(
-    ledger: Ledger, site: Site, own: Grouped, sent: Submissions, engine: Engine | None
+    ledger: Ledger, site: Site, own: Grouped, sent: Submissions, executor: Executor | None
 ) -> dict[str, str | bytes]:
     pages: dict[str, str | bytes] = {
         name.partition("/")[2]: static(name)
@@ -162,7 +162,7 @@ def _pages(
     for group, name in reports.items():
         title = f"{GROUP_TITLES[group]}: queries"
         choice = ReportChoice(shared[group], causes=False, title=title, command=site.command)
-        pages[name] = report(ledger, choice, engine)
+        pages[name] = report(ledger, choice, executor)
     return pages
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -24,7 +24,7 @@ from r2med.leakage.lookup import LeakHits
 from r2med.leakage.match import Matcher
 from r2med.leakage.training import Block, blocks, check_files, format_of, size_of
 from r2med.lexical.arrays import Places, by_size
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.cache import Cache
 from r2med.store.files import draft_file
 
@@ -39,7 +39,7 @@ def check(
     files: Sequence[str | Path],
     tasks: Sequence[str | Path | Task],
     settings: Settings | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     out: Path | None = None,
     limit: int = 20,
 ) -> LeakageReport:
@@ -53,7 +53,7 @@ def check(
     >>> report.leaks(), report.tasks[0].queries.affected, report.strongest[0].method
     (True, 1, 'normalised')
     """
-    settings, engine = settings or Settings(), engine or quiet()
+    settings, executor = settings or Settings(), executor or quiet()
     paths = list(dict.fromkeys(map(Path, files)))
     check_files(paths)
     if out is not None and out.resolve() in {path.resolve() for path in paths}:
@@ -63,8 +63,8 @@ def check(
         raise R2medError("name at least one task to check against")
     with ExitStack() as stack:
         sink = stack.enter_context(_written(out)) if out is not None else None
-        tally = Tally([_subject(task, settings, engine) for task in chosen], limit)
-        _read(paths, settings, tally, sink, engine)
+        tally = Tally([_subject(task, settings, executor) for task in chosen], limit)
+        _read(paths, settings, tally, sink, executor)
     return tally.report(settings)
 
 
@@ -75,11 +75,11 @@ def _written(out: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, engine: Engine) -> None:
+def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, executor: Executor) -> None:
     """Stream what the files hold into the tally and the file of pairs."""
     matcher = Matcher(tally.subjects, settings)
     total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
-    with engine.progress("read training data, MB", total, "MB") as bar:
+    with executor.progress("read training data, MB", total, "MB") as bar:
         for path in paths:
             for block, pieces in _matched(matcher, blocks(path, settings.fields)):
                 for place, hits in pieces:
@@ -91,10 +91,10 @@ def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryI
             tally.end_file(path)
 
 
-def _subject(task: Task, settings: Settings, engine: Engine) -> IndexedTask:
+def _subject(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
     """A task's index; its texts are let go before the next task is read."""
     dataset = load(task)
-    index = index_texts(dataset.collection, engine, Cache.default(), "near" in settings.methods)
+    index = index_texts(dataset.collection, executor, Cache.default(), "near" in settings.methods)
     return IndexedTask.of(dataset, index, settings)
 
 
@@ -113,7 +113,7 @@ def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Bloc
 class _Ahead:
     """What a block holds; a worker is at most `at_once` pairs, and a piece, ahead of who asks for it."""
 
-    def __init__(self, matcher: Matcher, block: Block, workers: Executor) -> None:
+    def __init__(self, matcher: Matcher, block: Block, workers: ThreadPoolExecutor) -> None:
         self._workers = workers
         self._portions = by_size(matcher.match(block), lambda piece: len(piece[1]), matcher.at_once)
         self._next = self._begun()

@@ -12,7 +12,7 @@ from r2med.errors import R2medError, debug
 from r2med.leakage.check import check, exclude, targets
 from r2med.leakage.index import METHODS, Settings
 from r2med.leakage.tables import show
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.render.table import messages, output
 
 
@@ -48,7 +48,7 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        report = check(files, given["tasks"], _settings(given), Engine(messages()), given["out"], given["limit"])
+        report = check(files, given["tasks"], _settings(given), Executor(messages()), given["out"], given["limit"])
         cleaned = exclude(report, places, documents)
     except R2medError as error:
         debug(error)

@@ -25,7 +25,7 @@ from r2med.lexical.arrays import Places, by_size, ragged
 from r2med.lexical.hashes import Hashes, Words, hash_words, joined, raw_hash
 from r2med.lexical.near_duplicates import SEED, SHINGLE, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
 from r2med.lexical.shingles import HashTable, ngram_counts, ngram_hashes, ngrams
-from r2med.pipeline.executor.local import Engine, Progress
+from r2med.pipeline.executor.local import Executor, Progress
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 
@@ -137,18 +137,18 @@ class TaskIndex:
     """The MinHash signatures of `firsts`; None where none were asked for."""
 
 
-def index_texts(collection: Collection, engine: Engine, cache: Cache, near: bool) -> TaskIndex:
+def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
     """The index of a collection, from the cache where it is there; with signatures if near-duplicates are wanted."""
     depends = {"data": collection.fingerprint, "format": _FORMAT}
     label = f"index {collection.task.name}"
 
     def make_words() -> Columns:
         texts = [*collection.documents.texts, *collection.queries.texts]
-        with engine.progress(label, len(texts)) as bar:
+        with executor.progress(label, len(texts)) as bar:
             return _columns(texts, bar)
 
     def make_signatures() -> Columns:
-        with engine.progress(f"{label}: MinHash", len(firsts)) as bar:
+        with executor.progress(f"{label}: MinHash", len(firsts)) as bar:
             return {"signatures": _signatures(words, firsts, bar)}
 
     columns = kept(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)

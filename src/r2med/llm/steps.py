@@ -22,7 +22,7 @@ from r2med.llm.client import current_client
 from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Engine, Progress
+from r2med.pipeline.executor.local import Executor, Progress
 from r2med.store.hashes import cache_key
 
 
@@ -69,21 +69,21 @@ class Step(Generic[Item]):
     """The order in which items are made."""
 
 
-def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> dict[str, Outcome]:
+def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> dict[str, Outcome]:
     """The outcome of every item, in order; only what is not kept under its key is made."""
-    make_items(step, items, store, engine)
+    make_items(step, items, store, executor)
     kept = store.kept(step.name)
     outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
     refuse_silence(count_outcomes(step.name, outcomes.values()))
     return outcomes
 
 
-def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, engine: Engine) -> None:
+def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> None:
     """Have the outcome of every item in the store, and nothing else of the step."""
     for missing in _rounds(step, items, store):
         if not missing:
             continue
-        with engine.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
+        with executor.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
             bar.advance(len(items) - len(missing))
 
             def keep(item: Item, key: str, outcome: Outcome, writer: _Writer = writer) -> None:

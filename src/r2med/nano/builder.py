@@ -22,7 +22,7 @@ from r2med.errors import DataError, R2medError
 from r2med.nano.files import card, draft, write_manifest, write_split
 from r2med.nano.recipe import Lists, Recipe, Searchers, make_lists, split_name
 from r2med.nano.selection import NanoSelection, choose
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.store.cache import Cache
@@ -43,14 +43,14 @@ class Built:
 
 
 def build(
-    sources: Source | Sequence[Source], out: str | Path, recipe: Recipe | None = None, engine: Engine | None = None
+    sources: Source | Sequence[Source], out: str | Path, recipe: Recipe | None = None, executor: Executor | None = None
 ) -> Built:
     """Make a nano set with one split for each task that the sources stand for.
 
     The folder `out` appears when all is done and checked, or not at all. Nothing in it depends on when or where it
     was made: the same sources and recipe give the same bytes.
     """
-    recipe, engine, folder = recipe or Recipe(), engine or quiet(), expanded(out)
+    recipe, executor, folder = recipe or Recipe(), executor or quiet(), expanded(out)
     searchers = Searchers.of(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)
@@ -59,7 +59,7 @@ def build(
     warnings: list[str] = []
     with draft(folder) as aside:
         for split, source in tasks.items():
-            splits[split], noticed = _build_split(aside, split, source, _BuildSettings(recipe, searchers, engine))
+            splits[split], noticed = _build_split(aside, split, source, _BuildSettings(recipe, searchers, executor))
             warnings += noticed
         manifest = {
             "format": FORMAT,
@@ -70,7 +70,7 @@ def build(
         }
         write_manifest(aside, manifest)
         (aside / "README.md").write_text(card(manifest), "utf-8")
-        _check(aside, manifest, engine)
+        _check(aside, manifest, executor)
     return Built(folder, manifest, tuple(warnings))
 
 
@@ -80,7 +80,7 @@ class _BuildSettings:
 
     recipe: Recipe
     searchers: Searchers
-    engine: Engine
+    executor: Executor
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
@@ -102,22 +102,22 @@ def _build_split(
     folder: Path, split: str, task: Dataset | Task, settings: _BuildSettings
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Write a split: what the manifest says of it, and what its reader noticed. One source is in memory at a time."""
-    source = _loaded(task, settings.engine)
+    source = _loaded(task, settings.executor)
     if not settings.recipe.drop_unjudged:
         _refuse_unjudged(source)
-    context = Context(Cache.default(), settings.engine)
+    context = Context(Cache.default(), settings.executor)
     chosen = choose(source, settings.recipe, context)
     lists = make_lists(chosen.dataset, settings.searchers, context)
-    with settings.engine.progress(f"writing {split}", 1) as bar:
+    with settings.executor.progress(f"writing {split}", 1) as bar:
         write_split(folder, split, chosen.dataset, lists)
         bar.advance()
     return _entry(source, chosen, lists), source.warnings
 
 
-def _loaded(task: Dataset | Task, engine: Engine) -> Dataset:
+def _loaded(task: Dataset | Task, executor: Executor) -> Dataset:
     if isinstance(task, Dataset):
         return task
-    with engine.progress(f"reading {task.name}", 1) as bar:
+    with executor.progress(f"reading {task.name}", 1) as bar:
         dataset = load(task)
         bar.advance()
     return dataset
@@ -159,7 +159,7 @@ def _refuse_unjudged(source: Dataset) -> None:
         raise DataError(f"{source.name}: {what}; remove them or leave them out with --drop-unjudged")
 
 
-def _check(folder: Path, manifest: Mapping[str, Any], engine: Engine) -> None:
+def _check(folder: Path, manifest: Mapping[str, Any], executor: Executor) -> None:
     """Read the set as anyone will, and make sure that it is what was meant: all references, all lists."""
 
     def read(split: str) -> None:
@@ -169,4 +169,4 @@ def _check(folder: Path, manifest: Mapping[str, Any], engine: Engine) -> None:
         for kind in manifest["candidates"]:
             candidates(dataset.collection, kind)
 
-    engine.map("checking", read, list(manifest["splits"]))
+    executor.map("checking", read, list(manifest["splits"]))

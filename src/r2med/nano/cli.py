@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.execution import engine_option, one_engine
+from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.nano.agreement import agree
@@ -16,7 +16,7 @@ from r2med.nano.profile import profile
 from r2med.nano.recipe import Recipe
 from r2med.nano.tables import show_agreement, show_profile
 from r2med.pipeline.evaluate import Options
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.render.table import messages, output
 from r2med.runs.report import failure_lines
 
@@ -54,7 +54,7 @@ def build_set(**given: Any) -> None:
 
     All relevant documents come first, then others: in the order of the source, the systems' hardest, or drawn.
     """
-    built = build(list(given["sources"]), given["out"], _recipe(given), Engine(messages()))
+    built = build(list(given["sources"]), given["out"], _recipe(given), Executor(messages()))
     for sentence in built.warnings:
         click.echo(f"warning: {sentence}", err=True)
     if given["as_json"]:
@@ -96,7 +96,7 @@ def _summarise(built: Built) -> None:
 @json_option()
 def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
     """How the BM25, dense and hybrid candidates of nano sets do: `nano`, some of its tasks, or folders."""
-    found = profile(sets, Engine(messages()))
+    found = profile(sets, Executor(messages()))
     if as_json:
         write_json([each.as_dict() for each in found])
         return
@@ -109,16 +109,16 @@ def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
 @click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
-@engine_option()
+@executor_option()
 @json_option()
-def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, engine: str, as_json: bool) -> None:
+def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, executor: str, as_json: bool) -> None:
     """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
     measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
-    with one_engine(engine) as chosen:
-        found = agree(nano, full, systems, Options(measures=measures, engine=chosen))
+    with one_executor(executor) as chosen:
+        found = agree(nano, full, systems, Options(measures=measures, executor=chosen))
     if as_json:
         write_json(found.as_dict())
     else:

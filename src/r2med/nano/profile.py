@@ -25,7 +25,7 @@ from r2med.errors import DataError
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.nano.recipe import HYBRID_DEPTH, Recipe
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Dataset, Qrels
@@ -150,12 +150,12 @@ def published() -> Mapping[str, Profiles]:
     }
 
 
-def profile(sets: Sequence[str | Path], engine: Engine | None = None) -> list[SetProfile]:
+def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> list[SetProfile]:
     """The profiles of nano sets: `nano`, some of its tasks, or folders; each folder is a set of its own."""
     groups: dict[str, list[Task]] = {}
     for task in resolve(sets):
         groups.setdefault("NanoR2MED" if task.folder is None else str(task.folder), []).append(task)
-    shown = engine or quiet()
+    shown = executor or quiet()
     return [
         SetProfile(name, shown.map(f"profile of {name}", profile_task, tasks), _dense(tasks[0]))
         for name, tasks in groups.items()

@@ -15,7 +15,7 @@ from r2med.errors import Postponed, R2medError, debug
 from r2med.formatting import one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
-from r2med.pipeline.executor.local import Engine, begin_command, quiet
+from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.spec import parse
@@ -74,7 +74,7 @@ class Options:
     """Which judgements to use where data has several sets of them."""
     strict: bool = False
     """Whether a query for which a stage could not do its work is an error, and data of which something is left out."""
-    engine: Engine = field(default_factory=quiet)
+    executor: Executor = field(default_factory=quiet)
 
 
 def evaluate(
@@ -178,8 +178,8 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
             return _remembered(entry, system, dataset, options, ledger)
         except DamagedError as error:
             warn(f"{error}; it is made again now")
-    context = Context(Cache.default(), options.engine, memo=memo, strict=options.strict, fresh=options.fresh)
-    with options.engine.working(system.spec, dataset.name):
+    context = Context(Cache.default(), options.executor, memo=memo, strict=options.strict, fresh=options.fresh)
+    with options.executor.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
     seconds = sum(step.seconds for step in context.notes.work.values())
     scores = score(state.ranked, dataset.gold.qrels, options.measures)

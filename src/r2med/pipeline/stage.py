@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from r2med.data.dataset import Collection, Generation, Gold
     from r2med.data.run import Run
-    from r2med.pipeline.executor.local import Engine
+    from r2med.pipeline.executor.local import Executor
     from r2med.pipeline.spec import Call
     from r2med.pipeline.system import System
 
@@ -120,10 +120,10 @@ class Notes:
 
 @dataclass
 class Context:
-    """What a stage may use while it works: the cache, the engine, and a place to note what happened."""
+    """What a stage may use while it works: the cache, the executor, and a place to note what happened."""
 
     cache: Cache
-    engine: Engine
+    executor: Executor
     notes: Notes = field(default_factory=Notes)
     memo: dict[Any, Any] = field(default_factory=dict)
     """Stages already computed in this command, shared by its systems."""

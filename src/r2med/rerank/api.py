@@ -165,7 +165,7 @@ class ApiRerank(Reranker):
                     RequestLimits.configured(),
                     needs_key=self.card.needs_key,
                 )
-                with context.engine.progress(str(self), len(asked)) as bar:
+                with context.executor.progress(str(self), len(asked)) as bar:
                     for place, scores in server.ask_each([self._body(part) for part in asked]):
                         bar.advance()
                         if isinstance(scores, RequestFailed):

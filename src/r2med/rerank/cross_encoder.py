@@ -204,17 +204,17 @@ class CrossEncoder(Reranker):
         context: Context,
         task: Task,
     ) -> PairScores:
-        """Score what is missing, here or wherever the engine spreads work to."""
-        model, spread = self.pair_model, spread_of(context.engine)
+        """Score what is missing, here or wherever the executor spreads work to."""
+        model, spread = self.pair_model, spread_of(context.executor)
         label = f"score pairs ({model.card.id})"
         if spread is None:
             with context.timed("load"):
                 scoring = model.scoring(task, self.batch_tokens)
-            with context.engine.progress(label, len(missing), unit="pairs") as bar:
+            with context.executor.progress(label, len(missing), unit="pairs") as bar:
                 return scoring.run(list(missing.values()), store, bar)
         everything = {wanted.digest: wanted for each in pairs for wanted in each}
         elsewhere = model.spread_scoring(task, spread, self.batch_tokens)
-        with context.engine.progress(label, len(missing), unit="pairs") as bar:
+        with context.executor.progress(label, len(missing), unit="pairs") as bar:
             found = elsewhere.run(list(everything.values()), known.known, store, bar)
         found.add(PairScores(store.find(digest for digest in missing if digest not in found.known)))
         left = [digest for digest in missing if digest not in found.known and digest not in found.problems]

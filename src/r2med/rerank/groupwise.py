@@ -238,7 +238,7 @@ class Groupwise(ModelReranker):
             requests = [self._request(asked[place], shown, task, attempt) for place in wanted]
             first = first or (requests[0] if requests else None)
             label = str(self) if not attempt else f"{self}, asked again"
-            with context.engine.progress(label, len(requests)) as bar:
+            with context.executor.progress(label, len(requests)) as bar:
                 answered, took = ask(requests, bar)
             for place, reply in zip(wanted, answered, strict=True):
                 found[place].add(asked[place].places, reply)

@@ -138,7 +138,7 @@ class Listwise(ModelReranker):
         replies: list[Reply | Failed] = []
         first: Request | None = None
         seconds = 0.0
-        with context.engine.progress(str(self), total) as bar:
+        with context.executor.progress(str(self), total) as bar:
             for height in range(max((len(each.windows) for each in lists), default=0)):
                 active = [each for each in lists if height < len(each.windows)]
                 requests = [self._request(each, each.windows[height], task) for each in active]

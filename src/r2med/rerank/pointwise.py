@@ -85,7 +85,7 @@ class Pointwise(ModelReranker):
         shown = candidates(collection, run, self.depth)
         mode = self._mode(shown, collection.task)
         requests = [self._request(found.text, text, collection.task, mode) for found in shown for text in found.texts]
-        with context.engine.progress(str(self), count_of(shown)) as bar:
+        with context.executor.progress(str(self), count_of(shown)) as bar:
             replies, seconds = ask(requests, bar)
         self.note(requests[0] if requests else None, replies, seconds, context)
         context.notes.facts |= {"mode": mode, "pairs": len(requests)}

@@ -94,7 +94,7 @@ class OwnReranker(Reranker):
         shown = candidates(collection, run, self.depth)
         with context.timed("load"):
             made: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
-        outcomes = context.engine.map(str(self), lambda each: self._outcome(made, each), shown)
+        outcomes = context.executor.map(str(self), lambda each: self._outcome(made, each), shown)
         return reranked(self, run, shown, outcomes, context)
 
     def _outcome(self, made: OneMethod, shown: CandidateList) -> Outcome:

@@ -38,8 +38,8 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
     key = index_key(documents)
 
     def build(folder: Path) -> None:
-        with context.engine.progress("indexing", len(documents)) as bar:
-            write_index(documents, folder, context.engine.memory, bar.advance)
+        with context.executor.progress("indexing", len(documents)) as bar:
+            write_index(documents, folder, context.executor.memory, bar.advance)
 
     if context.cache.has("bm25", key):
         try:

@@ -80,7 +80,7 @@ class ColBERT(LateInteraction, Retriever):
         self.compare_card(context)
         with context.timed("index"):
             documents = encode_tokens(encoder, collection.documents, Role.DOCUMENT, context, self.store)
-            exact = MaxSimIndex(documents, context.engine.memory // 4, unit=self.card.normalize)
+            exact = MaxSimIndex(documents, context.executor.memory // 4, unit=self.card.normalize)
         queries = encode_tokens(encoder, self._queries(collection), Role.QUERY, context)
         context.notes.facts |= {
             "similarity": self.card.similarity,

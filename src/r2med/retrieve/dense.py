@@ -34,7 +34,7 @@ from r2med.encode.vector_store import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.lexical.ranking import id_order
 from r2med.models.source import existing_folder, looks_like_path, spelled_folder
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.joins import TextParts, parts, query_copies
 from r2med.pipeline.registry import bind, build_system, spec_of
 from r2med.pipeline.spec import Call
@@ -280,7 +280,7 @@ class Dense(Retriever):
         collection = searchable(collection, context)
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
-            how = Similarity(encoder.similarity, context.engine.memory // 4)
+            how = Similarity(encoder.similarity, context.executor.memory // 4)
             rows = first_dimensions(stored, self.dim)
             index = self._index(rows, how, collection, encoder, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
@@ -312,11 +312,11 @@ class Dense(Retriever):
             )
 
         if self.index:
-            engine = self._approximate()
-            name = key(engine.fingerprint())
-            folder = context.cache.sound_entry("ann", name, lambda folder: engine.write(rows, how, folder))
-            return engine.open(rows, how, folder, self.rescore)
-        if self.quantize and rows.nbytes > context.engine.memory // 4:
+            executor = self._approximate()
+            name = key(executor.fingerprint())
+            folder = context.cache.sound_entry("ann", name, lambda folder: executor.write(rows, how, folder))
+            return executor.open(rows, how, folder, self.rescore)
+        if self.quantize and rows.nbytes > context.executor.memory // 4:
             coarse = QUANTIZED[self.quantize]
             name = key(self.quantize)
             folder = context.cache.sound_entry("codes", name, lambda folder: _built(coarse, rows, how, folder))
@@ -401,12 +401,12 @@ Floats = NDArray[np.float64]
 
 
 def cosines(
-    spec: str, task: Task, ones: Sequence[str], others: Sequence[str], engine: Engine | None = None
+    spec: str, task: Task, ones: Sequence[str], others: Sequence[str], executor: Executor | None = None
 ) -> list[float]:
     """How near each text is to the other in its place, by an encoder that takes both for passages."""
     if not ones:
         return []
-    model, context = dense_of(spec).encoder(task).for_passages(), Context(Cache.default(), engine or quiet())
+    model, context = dense_of(spec).encoder(task).for_passages(), Context(Cache.default(), executor or quiet())
     sides = []
     for texts in (ones, others):
         column = Texts([str(place) for place in range(len(texts))], list(texts))

@@ -133,7 +133,7 @@ class Confidence(AskingStage, Signal):
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
         """The number for each query; not a number where the model gave none, which is counted."""
         requests, started = self.requests(collection), time.perf_counter()
-        with context.engine.progress(str(self), len(requests)) as bar:
+        with context.executor.progress(str(self), len(requests)) as bar:
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
         told = [_told(reply) for reply in replies]

@@ -212,9 +212,9 @@ class Splade(Retriever):
         key = cache_key(documents=ids.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
 
         def build(folder: Path) -> None:
-            with context.engine.progress("indexing", len(documents)) as bar:
+            with context.executor.progress("indexing", len(documents)) as bar:
                 blocks = (_comparable(block, encoder) for block in documents.blocks())
-                write_vector_index(blocks, names, ids.ids, folder, context.engine.memory, bar.advance)
+                write_vector_index(blocks, names, ids.ids, folder, context.executor.memory, bar.advance)
 
         return InvertedIndex.open(context.cache.sound_entry("sparse", key, build))
 

@@ -94,13 +94,13 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
       r2med review judge pilot --llm gpt-4o --dry-run
       r2med review judge pilot --llm gpt-4o --max-cost 5
     """
-    with ReviewStore.open(name) as store, asking(dry_run=dry_run, **settings) as engine:
+    with ReviewStore.open(name) as store, asking(dry_run=dry_run, **settings) as executor:
         reviewer = ModelReviewer(store, find_model(llm), person)
         if dry_run:
             guess = reviewer.estimate()
             _show_estimate(asdict(guess), as_json)
             return
-        done = reviewer.judge(engine)
+        done = reviewer.judge(executor)
     if as_json:
         write_json(done.as_dict())
         return

@@ -19,7 +19,7 @@ from r2med.llm.parsing import read_object
 from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.models.templates import Template, bundled, delimited
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewItem, ReviewQuestion
 from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
@@ -70,10 +70,10 @@ class ModelReviewer:
         """What asking would take; nothing is asked."""
         return current_client().estimate(self.requests())
 
-    def judge(self, engine: Engine) -> ModelJudging:
+    def judge(self, executor: Executor) -> ModelJudging:
         """Ask, and append what can be read."""
         self.refuse_another()
-        with engine.progress(f"judge {self.store.project.name}", len(self._items)) as bar:
+        with executor.progress(f"judge {self.store.project.name}", len(self._items)) as bar:
             replies = current_client().ask_all(self.requests(), bar)
         scale = self.store.project.scale
         read = [_read(reply, item, scale) for reply, item in zip(replies, self._items, strict=True)]

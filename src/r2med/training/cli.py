@@ -11,7 +11,7 @@ import click
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.formatting import human_size
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.render.sections import show_estimate
 from r2med.render.table import Table, key, messages, numbers, output
 from r2med.store.toml import read_text
@@ -86,9 +86,9 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
     """
     rules = GateRules(*(given.pop(name) for name in ("against", "allow_leakage", "allow_unchecked", "drop_leaking")))
     settings = _settings(given)
-    asked = {name: given.pop(name) for name in ("engine", "concurrency", "timeout", "retries", "rpm")}
-    with asking(max_cost=max_cost, dry_run=dry_run, **asked) as engine:
-        maker = DataMaker(source, out, settings, engine)
+    asked = {name: given.pop(name) for name in ("executor", "concurrency", "timeout", "retries", "rpm")}
+    with asking(max_cost=max_cost, dry_run=dry_run, **asked) as executor:
+        maker = DataMaker(source, out, settings, executor)
         if dry_run:
             steps = maker.estimate()
             if as_json:
@@ -191,7 +191,7 @@ def train_model(
     if seed is not None:
         chosen = replace(chosen, train=replace(chosen.train, seed=seed))
     plan = TrainingPlan(read_training_files(data), base, kind, chosen)
-    trained = train(plan, out, Engine(messages()))
+    trained = train(plan, out, Executor(messages()))
     if not trained.first:
         return
     show_training(trained, output())

@@ -26,7 +26,7 @@ from r2med.errors import R2medError
 from r2med.llm.items import DROPPED, KEPT, Count, ItemStore, KeptRow, count_outcomes, count_reasons
 from r2med.llm.steps import Foreseen, price_step, run_step
 from r2med.models.templates import bundled
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
 from r2med.training.cards import card_path, write_card
 from r2med.training.gate import GateResult, GateRules, LeakageGate
@@ -55,10 +55,10 @@ class MadeData:
 class DataMaker:
     """Training data of a source, ready to be priced or made."""
 
-    def __init__(self, source: str, out: Path, settings: DataSettings, engine: Engine) -> None:
+    def __init__(self, source: str, out: Path, settings: DataSettings, executor: Executor) -> None:
         if out.suffix != ".parquet":
             raise R2medError(f"{out}: training data is written as parquet; name a file that ends in .parquet")
-        self.source, self.out, self.engine = source, out, engine
+        self.source, self.out, self.executor = source, out, executor
         self.work = out.with_suffix(".work")
         self.built = is_build(Path(source))
         if not self.built:
@@ -107,7 +107,7 @@ class DataMaker:
 
     def _drafts(self) -> tuple[Builder, list[QuestionDraft]]:
         self.work.mkdir(parents=True, exist_ok=True)
-        builder = Builder(self.work, self.engine, self.settings.plan(self.work))
+        builder = Builder(self.work, self.executor, self.settings.plan(self.work))
         passages = builder.read_corpus().passages
         drafts = draw_drafts(passages, self.settings.write)
         if not drafts:
@@ -120,7 +120,7 @@ class DataMaker:
         builder, drafts = self._drafts()
         step = writing_step(self.settings)
         with ItemStore(self.work) as store:
-            outcomes = run_step(step, drafts, store, self.engine)
+            outcomes = run_step(step, drafts, store, self.executor)
         self.counts.append(count_outcomes(step.name, outcomes.values()))
         rows = [outcome.value for outcome in outcomes.values() if outcome.state == KEPT]
         if not rows:
@@ -142,7 +142,7 @@ class DataMaker:
         self.work.mkdir(parents=True, exist_ok=True)
         (reason,) = question_steps(replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer)))
         with ItemStore(self.work) as store:
-            outcomes = run_step(reason.step, bare, store, self.engine)
+            outcomes = run_step(reason.step, bare, store, self.executor)
         self.counts.append(count_outcomes(reason.step.name, outcomes.values()))
         new = {
             question.id: reason.advance(question, outcomes[question.id].value)
@@ -166,7 +166,7 @@ class DataMaker:
         self.work.mkdir(parents=True, exist_ok=True)
         step = typing_step(self.settings)
         with ItemStore(self.work) as store:
-            outcomes = run_step(step, self._pairs(questions), store, self.engine)
+            outcomes = run_step(step, self._pairs(questions), store, self.executor)
         self.counts.append(count_outcomes(step.name, outcomes.values()))
         types = {name: str(outcome.value.get("type", "")) for name, outcome in outcomes.items()}
         return [
@@ -187,7 +187,7 @@ class DataMaker:
         with draft_folder(self.work, "gate") as draft:
             file = draft / "rows.parquet"
             frame.write_parquet(file)
-            return gate.check(file, self.engine)
+            return gate.check(file, self.executor)
 
     def _record(self, built: BuiltTask, frame: pl.DataFrame, pool: TrainingPool, gate: GateResult) -> dict[str, Any]:
         common = self._provenance(built)

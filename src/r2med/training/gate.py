@@ -13,7 +13,7 @@ from r2med.errors import R2medError, require_extra
 from r2med.formatting import counted
 from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 
 ALWAYS = ("full", "nano")
 """R2MED and NanoR2MED: what everybody measures on."""
@@ -82,9 +82,9 @@ class LeakageGate:
             raise R2medError(_unchecked(self.unchecked))
         self._tasks = [task for task in tasks if task.name not in self.unchecked]
 
-    def check(self, file: Path, engine: Engine) -> GateResult:
+    def check(self, file: Path, executor: Executor) -> GateResult:
         """Compare a file that has not left yet with the tasks; what may not pass raises an error."""
-        report = check([file], self._tasks, engine=engine, limit=_SHOWN) if self._tasks else None
+        report = check([file], self._tasks, executor=executor, limit=_SHOWN) if self._tasks else None
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
             raise R2medError(_leaking(report, len(affected)))

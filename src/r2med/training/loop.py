@@ -23,7 +23,7 @@ from r2med.measure.metrics import Measure, parse_all
 from r2med.measure.score import QueryScores, score
 from r2med.models.memory import find_devices
 from r2med.models.source import ModelSource
-from r2med.pipeline.executor.local import Engine, Progress
+from r2med.pipeline.executor.local import Executor, Progress
 from r2med.runs.record import version_of
 from r2med.store.files import draft_folder, unwritable
 from r2med.store.foreign_output import foreign_output
@@ -113,11 +113,11 @@ _LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "p
 class TrainingLoop:
     """One training, with checkpoints that it goes on from."""
 
-    def __init__(self, plan: TrainingPlan, source: ModelSource, work: Path, engine: Engine) -> None:
+    def __init__(self, plan: TrainingPlan, source: ModelSource, work: Path, executor: Executor) -> None:
         rows, held = plan.rows(TRAIN), plan.rows(DEV)
         if not rows:
             raise R2medError("no row to train on; every question is held out")
-        self._engine = engine
+        self._executor = executor
         self._plan, self._source, self._work, self._rows = plan, source, work, rows
         self._dev = DevTask(held, rows, plan.settings.dev) if held else None
 
@@ -131,7 +131,7 @@ class TrainingLoop:
         model = self._model()
         before = self._measured(model)
         trainer = self._trainer(model)
-        with self._engine.progress(f"train {kind}", _steps(trainer)) as bar:
+        with self._executor.progress(f"train {kind}", _steps(trainer)) as bar:
             _show_steps(trainer, bar)
             _seal_checkpoints(trainer)
             with foreign_output.apart():

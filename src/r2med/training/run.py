@@ -17,7 +17,7 @@ import orjson
 from r2med.encode.resolve import card_for, known
 from r2med.errors import R2medError, require_extra
 from r2med.models.source import ModelSource, as_path, locate, looks_like_path
-from r2med.pipeline.executor.local import Engine, quiet
+from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 from r2med.store.hashes import cache_key
 from r2med.training.negatives import TRAIN
@@ -67,7 +67,7 @@ class TrainedModel:
     """Whether this is the process, of several that trained together, which wrote the folder."""
 
 
-def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> TrainedModel:
+def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) -> TrainedModel:
     """Train, or go on where a training of the same was stopped."""
     require_extra("train", "sentence_transformers", "accelerate", "datasets")
     if folder.exists():
@@ -78,7 +78,7 @@ def train(plan: TrainingPlan, folder: Path, engine: Engine | None = None) -> Tra
     from r2med.training.loop import TrainingLoop
 
     work = folder.with_name(f"{folder.name}.work")
-    training = TrainingLoop(plan, source, work, engine or quiet())
+    training = TrainingLoop(plan, source, work, executor or quiet())
     _begin(work, plan, source.version)
     try:
         return training.run(folder)

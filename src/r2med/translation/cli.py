@@ -54,12 +54,12 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
         raise click.UsageError("--to needs a language such as es, or several with commas between them")
     dataset = load(task)
     check_place(out)
-    with asking(dry_run=dry_run, **given) as engine:
+    with asking(dry_run=dry_run, **given) as executor:
         translators = [Translator(dataset, code, chosen, out) for code in codes]
         if dry_run:
             show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
             return
-        made = every_share(partial(translator.run, engine) for translator in translators)
+        made = every_share(partial(translator.run, executor) for translator in translators)
     folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
     if as_json:
         write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})

@@ -22,7 +22,7 @@ from r2med.llm.parsing import read_object
 from r2med.llm.steps import AskedModel, Asking, Foreseen, Step, Unread, answered, open_items, run_step, step_key
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 from r2med.retrieve.dense import ENCODER, cosines
 from r2med.translation.gates import GATES, Language, find_problems, language
 
@@ -138,10 +138,10 @@ class Translator:
         guess = current_client().estimate([request for item in missing for request in self._foresee(item)])
         return Foreseen(step.name, len(missing), guess)
 
-    def run(self, engine: Engine) -> TranslatedTask:
+    def run(self, executor: Executor) -> TranslatedTask:
         """Translate what is not kept yet, and look at everything."""
         with ItemStore(self._folder) as store:
-            outcomes = run_step(self._step(), self._items, store, engine)
+            outcomes = run_step(self._step(), self._items, store, executor)
         backs = {name: outcome.value.get("back", "") for name, outcome in outcomes.items()}
         compared = [item for item in self._items if backs[item.id]]
         near = cosines(
@@ -149,7 +149,7 @@ class Translator:
             self.dataset.task,
             [item.text for item in compared],
             [backs[item.id] for item in compared],
-            engine,
+            executor,
         )
         similarity = dict(zip([item.id for item in compared], near, strict=True))
         questions = [self._question(item, outcomes[item.id], similarity.get(item.id)) for item in self._items]

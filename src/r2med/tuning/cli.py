@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from r2med.cli.execution import engine_option, one_engine
+from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.data.tasks import resolve
 from r2med.errors import require_extra
@@ -89,7 +89,7 @@ def frontier_command(
     help="The most that a route may send to its dear system.",
 )
 @click.option("--trials", type=click.IntRange(1), help="Let Optuna suggest so many; without, all combinations.")
-@engine_option()
+@executor_option()
 @json_option()
 def tune_command(
     system: str,
@@ -101,7 +101,7 @@ def tune_command(
     split_queries: bool,
     budget: float,
     trials: int | None,
-    engine: str,
+    executor: str,
     as_json: bool,
 ) -> None:
     """Choose a system's options on some of the queries, and measure it on the others.
@@ -124,8 +124,8 @@ def tune_command(
         Measure.parse(metric), folds=folds, halves=halves or 0, split_queries=split_queries, budget=budget,
         trials=trials or 0,
     )  # fmt: skip
-    with one_engine(engine, no_shards="one candidate is tried after another") as chosen:
-        found = tune(system, tasks, read_over(over), replace(options, engine=chosen))
+    with one_executor(executor, no_shards="one candidate is tried after another") as chosen:
+        found = tune(system, tasks, read_over(over), replace(options, executor=chosen))
     if as_json:
         write_json(found.as_dict())
     else:

@@ -23,7 +23,7 @@ from r2med.errors import R2medError, SpecError, require_extra
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.measure.significance import Difference, difference
-from r2med.pipeline.executor.local import Engine, begin_command, quiet
+from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.loaded_runs import HEADLINE
 from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context
@@ -68,7 +68,7 @@ class TuneOptions:
     trials: int = 0
     """In place of all combinations: so many that Optuna suggests, for every split."""
     seed: int = 20250514
-    engine: Engine = field(default_factory=quiet)
+    executor: Executor = field(default_factory=quiet)
 
 
 class OptionRange(tuple[float, float]):
@@ -204,7 +204,7 @@ class Bench:
 
     def __init__(self, datasets: Sequence[Dataset], options: TuneOptions) -> None:
         self.datasets, self.options = datasets, options
-        self._contexts = [Context(Cache.default(), options.engine) for _ in datasets]
+        self._contexts = [Context(Cache.default(), options.executor) for _ in datasets]
         self._known: dict[str, list[Floats]] = {}
 
     def scores(self, system: System) -> list[Floats]:

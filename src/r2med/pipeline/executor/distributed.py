@@ -1,4 +1,4 @@
-"""An engine that has work done elsewhere, and how stages' helpers find out."""
+"""An executor that has work done elsewhere, and how stages' helpers find out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from r2med.errors import Postponed
-from r2med.pipeline.executor.local import Engine
+from r2med.pipeline.executor.local import Executor
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class SpreadingEngine(Engine):
+class DistributedExecutor(Executor):
     """Runs what is small in this process, and spreads what comes in blocks."""
 
     def __init__(self, spread: Spread, console: Console | None = None, memory: int | None = None) -> None:
@@ -35,9 +35,9 @@ _CURRENT: list[Spread] = []
 
 
 @contextmanager
-def spreading(engine: Engine) -> Iterator[None]:
-    """Let what is far from an engine, and is asked for in the block, spread its work as the engine does."""
-    spread = spread_of(engine)
+def spreading(executor: Executor) -> Iterator[None]:
+    """Let what is far from an executor, and is asked for in the block, spread its work as the executor does."""
+    spread = spread_of(executor)
     if spread is None:
         yield
         return
@@ -49,13 +49,13 @@ def spreading(engine: Engine) -> Iterator[None]:
 
 
 def current_spread() -> Spread | None:
-    """How work is spread now, for what is far from its engine; None where it is not."""
+    """How work is spread now, for what is far from its executor; None where it is not."""
     return _CURRENT[-1] if _CURRENT else None
 
 
-def spread_of(engine: Engine) -> Spread | None:
-    """How an engine spreads blocks; None for one that does everything itself."""
-    return engine.spread if isinstance(engine, SpreadingEngine) else None
+def spread_of(executor: Executor) -> Spread | None:
+    """How an executor spreads blocks; None for one that does everything itself."""
+    return executor.spread if isinstance(executor, DistributedExecutor) else None
 
 
 def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:

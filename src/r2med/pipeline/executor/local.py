@@ -1,4 +1,4 @@
-"""The engine of one process: a loop with a progress bar, or where nobody looks on a line a minute."""
+"""The executor of one process: a loop with a progress bar, or where nobody looks on a line a minute."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Told:
         account.step(self._label, self._done, self._total)
 
 
-class Engine:
+class Executor:
     """Runs work in this process, with a bar on the given console or in silence."""
 
     def __init__(self, console: Console | None = None, memory: int | None = None) -> None:
@@ -183,6 +183,6 @@ def _speed_column(unit: str) -> ProgressColumn:
     return _Speed()
 
 
-def quiet() -> Engine:
-    """An engine that shows nothing, for libraries and tests."""
-    return Engine(None)
+def quiet() -> Executor:
+    """An executor that shows nothing, for libraries and tests."""
+    return Executor(None)

@@ -20,7 +20,7 @@ import r2med
 from r2med.errors import R2medError, debug, require_extra
 from r2med.pipeline.executor.blocks import BlockStore, SpreadJob, WorkBlock, Worker
 from r2med.pipeline.executor.scheduler import PATIENCE, Deal, DealtWorker
-from r2med.settings import EngineSettings
+from r2med.settings import ExecutorSettings
 
 OLDEST = (2, 50)
 _LISTENING = 5.0
@@ -67,7 +67,7 @@ class RayCluster:
     only_large = False
     merges = True
 
-    def __init__(self, address: str, settings: EngineSettings) -> None:
+    def __init__(self, address: str, settings: ExecutorSettings) -> None:
         self._settings = settings
         self._ray = _connected(address)
         self.store = BlockStore(settings.blocks)
@@ -150,7 +150,7 @@ class RayCluster:
         content = self.store.get(block.key)
         if content is None:
             raise R2medError(
-                f"a block was computed but is not in {self.store.place}: set blocks in [engine] of r2med.toml to"
+                f"a block was computed but is not in {self.store.place}: set blocks in [executor] of r2med.toml to"
                 " storage that all hosts share"
             )
         return content

@@ -44,7 +44,7 @@ class Shards:
         number = 0 if form and form[1] == "merge" else int(form[1]) if form else -1
         total = int(form[2]) if form else 0
         if form is None or not total or number > total or (form[1] != "merge" and number < 1):
-            raise R2medError(f"--engine shard:{text} is not of the form shard:3/16 (1 to 16) or shard:merge/16")
+            raise R2medError(f"--executor shard:{text} is not of the form shard:3/16 (1 to 16) or shard:merge/16")
         return cls(number, total)
 
     def __str__(self) -> str:
