@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import budget
 import needs
 from r2med.engines import user as user_engine
 from r2med.llm import cards as llm_cards
@@ -44,7 +45,8 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end how much was not tested on this machine, and why."""
+    """Print the size of the tree, and how much was not tested on this machine and why."""
+    terminalreporter.write_line(budget.describe_tree())
     headline, *reasons = needs.summary(terminalreporter.stats.get("skipped", [])) or [""]
     if headline:
         terminalreporter.write_sep("!", headline, bold=True, yellow=True)
