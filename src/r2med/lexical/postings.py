@@ -226,7 +226,7 @@ class PostingsBuilder:
 
 
 class TextBuilder(PostingsBuilder):
-    """Builder from blocks of text; holds pieces and terms met since it last dropped them, and the terms of each piece."""
+    """Builder from blocks of text; holds pieces and terms met since it last dropped them, and each piece's terms."""
 
     terms: TextTerms
 

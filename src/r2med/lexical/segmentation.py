@@ -170,7 +170,6 @@ class _ClassTable(dict[int, str]):
 
 @cache
 def _class_table() -> _ClassTable:
-
     return _ClassTable(RUNS)
 
 
