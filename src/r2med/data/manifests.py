@@ -54,7 +54,7 @@ class NanoSet(NamedTuple):
         return found
 
     def safeguards(self, split: str) -> Mapping[str, str]:
-        """Return the queries whose hybrid list ends in a relevant document that no system had found, and the document."""
+        """Return, by query, the relevant documents that end its hybrid list because no system had found any."""
         found: Mapping[str, str] = self.split(split).get("safeguards", {})
         return found
 
