@@ -54,7 +54,7 @@ class NanoSet(NamedTuple):
         return found
 
     def safeguards(self, split: str) -> Mapping[str, str]:
-        """Return, by query, the relevant documents that end its hybrid list because no system had found any."""
+        """Return, by query, the relevant document appended to its hybrid list because that had none."""
         found: Mapping[str, str] = self.split(split).get("safeguards", {})
         return found
 
