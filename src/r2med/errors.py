@@ -48,7 +48,7 @@ class DataError(R2medError):
 
 
 class HubUnreachable(DataError):
-    """Error about files that only the hub has while it is unreachable; a planned cell fails, not the whole plan."""
+    """Error about files that only the hub has while it is unreachable; a plan notes it for a task and goes on."""
 
 
 class SpecError(R2medError):

@@ -80,7 +80,7 @@ def _codes(values: Floats) -> NDArray[np.intp]:
 
 
 def _mean_ranks(codes: NDArray[np.intp]) -> Floats:
-    """Return the mean ranks of codes in their columns. Counting is twice as fast as scipy's sort, and saves its import."""
+    """Return the mean ranks of codes by column. Counting is twice as fast as scipy's sort, and avoids its import."""
     rows = codes.reshape(len(codes), -1).T
     count, kinds = len(rows), int(codes.max()) + 1
     places = rows + kinds * np.arange(count)[:, None]

@@ -177,7 +177,7 @@ class ProgressFile:
             _remember(replace(work, ended=time.time(), outcome=outcome, error=error))
 
     def _touch(self, *, at_once: bool = False) -> None:
-        """Write what has changed, unless it was just written or nothing has been published yet."""
+        """Write what has changed, unless it was just written; nothing without an open file or a command."""
         if not (self._open or self._about):
             return
         wait = self._written + _EVERY - time.time()

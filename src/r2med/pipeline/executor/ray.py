@@ -206,7 +206,7 @@ class RayCluster:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return a worker's variables: paths of this package and the user's modules, settings, and the number of threads."""
+    """Return the variables of a worker: paths of this package and the user's modules, settings, number of threads."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
     kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
