@@ -1,4 +1,4 @@
-"""The errors a person meets: one line that says what is wrong, where, and what to do."""
+"""The errors that a user sees: one line that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 class R2medError(Exception):
-    """Base of every error that is the input's or the set-up's fault; the command line prints it as one line.
+    """Base of all errors that are caused by the input or the set-up; the command line prints them as one line.
 
     >>> import r2med
     >>> try:
@@ -44,31 +44,31 @@ class R2medError(Exception):
 
 
 class DataError(R2medError):
-    """A data file that cannot be used, with the place in it where that shows."""
+    """Error in a data file, with the place in the file."""
 
 
 class HubUnreachable(DataError):
-    """Files that only the hub has, which cannot be asked now; with a plan this costs a line, not the plan."""
+    """Error about files that only the hub has while it is unreachable; a plan notes it for a task and goes on."""
 
 
 class SpecError(R2medError):
-    """A system description that does not parse, or names something that does not exist."""
+    """Error in a system description: it does not parse, or names something that does not exist."""
 
 
 class MissingExtra(R2medError):
-    """An optional dependency that is needed now and not installed."""
+    """Error about an optional dependency that is needed and not installed."""
 
 
 class Postponed(R2medError):
-    """Work of which this command has done its share; other commands of the same batch do the rest."""
+    """Signal that this command has done its share of the work; other commands of the same batch do the rest."""
 
 
 class StoreWarning(UserWarning):
-    """What a person should know of kept values: one is damaged and made again or left out, or one cannot be kept."""
+    """Warning about stored values: one is damaged and recomputed or left out, or one cannot be stored."""
 
 
 def require_extra(extra: str, *modules: str) -> None:
-    """Raise `MissingExtra` with the one line that mends it, unless every module can be imported.
+    """Raise `MissingExtra` with the one line that fixes it, unless every module can be imported.
 
     >>> require_extra("core", "json")
     """
@@ -78,7 +78,7 @@ def require_extra(extra: str, *modules: str) -> None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The tail of an error message about an unknown name: the nearest known one, or all of them when few.
+    """Return the tail of an error message about an unknown name: the nearest known one, or all if they are few.
 
     >>> suggest("bm52", ["bm25", "bge"])
     '; did you mean bm25?'
@@ -95,7 +95,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like another one; empty where none is.
+    """Return the known name most similar to another one; empty if none is similar.
 
     >>> nearest("BM52", ["bge", "bm25"]), nearest("zzz", ["bge", "bm25"])
     ('bm25', '')
@@ -108,7 +108,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def blame(error: BaseException) -> str:
-    """An error of a user's own code in a line: the file and line where it came up, its type and what it says.
+    """Describe an error of user code in one line: its file and line, its type and its message.
 
     >>> try:
     ...     int("x")
@@ -124,7 +124,7 @@ def blame(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    """The files and lines that an error passed through, the outermost first."""
+    """Yield the files and lines that an error passed through, the outermost first."""
     step = error.__traceback__
     while step is not None:
         yield step.tb_frame.f_code.co_filename, step.tb_lineno
@@ -133,14 +133,14 @@ def _places(error: BaseException) -> Iterator[tuple[str, int]]:
 
 @cache
 def code_of_others() -> tuple[str, ...]:
-    """Where the code of others is: this package, Python's own and what is installed."""
+    """Return the folders of code that is not the user's: this package, the standard library and what is installed."""
     import sysconfig  # nothing that a command without errors needs
 
     return __file__.rpartition(os.sep)[0], *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")), "<"
 
 
 def set_debugging(on: bool) -> None:
-    """Show the traceback of every error from now on, or no longer."""
+    """Show the traceback of every error from now on, or stop showing it."""
     if on:
         os.environ[_DEBUG] = "1"
     else:
@@ -148,6 +148,6 @@ def set_debugging(on: bool) -> None:
 
 
 def debug(error: BaseException) -> None:
-    """Print where an error came from, if somebody asked to see that."""
+    """Print the traceback of an error if `--debug` asked for it."""
     if os.environ.get(_DEBUG):
         sys.__excepthook__(type(error), error, error.__traceback__)

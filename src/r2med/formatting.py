@@ -1,4 +1,4 @@
-"""Characters that steer a terminal, turn a text round or cannot be written, wherever a text is shown."""
+"""Text of numbers, errors and values, the same in tables, messages and pages, and free of control characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def percent(value: float, digits: int = 2) -> str:
-    """A share times 100, rounded as the published tables are.
+    """Format a share times 100, rounded as the published tables are.
 
     >>> percent(0.10905)
     '10.90'
@@ -15,7 +15,7 @@ def percent(value: float, digits: int = 2) -> str:
 
 
 def describe(value: object) -> str:
-    """A value as an error message names it.
+    """Describe a value as an error message names it.
 
     >>> describe(None), describe([1]), describe(0.5)
     ('null', 'a list', 'the number 0.5')
@@ -30,12 +30,12 @@ def describe(value: object) -> str:
 
 
 def shorten(text: str) -> str:
-    """A text short enough to stand in one line of a message."""
+    """Shorten a text so that it fits into one line of a message."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun, or with the beginning of a sentence.
+    """Format a number with its noun, or with the beginning of a sentence.
 
     >>> counted(1, "query", "queries"), counted(2400, "error")
     ('1 query', '2,400 errors')
@@ -44,7 +44,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What a person can make use of, of an error that may come from anywhere.
+    """Return an error of any origin as one line that a user can act on.
 
     >>> one_line(MemoryError()), one_line(OSError(28, "No space left on device", "/x"))
     ('not enough memory', '/x: No space left on device')
@@ -58,7 +58,7 @@ def one_line(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of another library says, or its name when it says nothing.
+    """Return the first line of the message of another library's error, or its type if the message is empty.
 
     >>> first_line(ValueError("no such file\\ntry another")), first_line(KeyError())
     ('no such file', 'KeyError')
@@ -67,7 +67,7 @@ def first_line(error: BaseException) -> str:
 
 
 def p_text(probability: float) -> str:
-    """A p-value as tables show it.
+    """Format a p-value for a table.
 
     >>> p_text(0.0123), p_text(0.0), p_text(1 / 10_001)
     ('0.0123', '<0.0001', '<0.0001')
@@ -76,7 +76,7 @@ def p_text(probability: float) -> str:
 
 
 def p_words(probability: float, *, at_floor: bool = False) -> str:
-    """A p-value as a sentence says it; at the floor of a test it is a bound.
+    """Format a p-value for a sentence; at the floor of a test it is a bound.
 
     >>> p_words(0.0123), p_words(1 / 10_001), p_words(3 / 10_001, at_floor=True)
     ('p = 0.0123', 'p < 0.0001', 'p ≤ 0.0003')
@@ -87,7 +87,7 @@ def p_words(probability: float, *, at_floor: bool = False) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference x 100 with its sign.
+    """Format a difference x 100 with its sign.
 
     >>> signed(0.1234), signed(-0.1), signed(0.0)
     ('+12.34', '−10.00', '0.00')
@@ -108,7 +108,7 @@ def start_of(text: str, letters: int) -> str:
 
 
 def dollars_text(value: float) -> str:
-    """Dollars with two places, more for what would be nothing.
+    """Format dollars with two places, more for small amounts that would round to zero.
 
     >>> dollars_text(1.234), dollars_text(0.00421), dollars_text(0.0)
     ('1.23', '0.0042', '0.00')
@@ -117,7 +117,7 @@ def dollars_text(value: float) -> str:
 
 
 def money(cost: float | None) -> str:
-    """Dollars for people; a price that is not known is a question mark.
+    """Format a cost in dollars; an unknown price is a question mark.
 
     >>> money(None), money(1.5), money(0.00012)
     ('?', '1.50', '0.0001')
@@ -128,7 +128,7 @@ def money(cost: float | None) -> str:
 
 
 def seconds_text(value: float) -> str:
-    """Seconds with three places, more for what would be nothing.
+    """Format seconds with three places, more for times that would round to zero.
 
     >>> seconds_text(1.25), seconds_text(0.00042)
     ('1.250', '0.00042')
@@ -137,7 +137,7 @@ def seconds_text(value: float) -> str:
 
 
 def human_size(size: float) -> str:
-    """A number of bytes for people.
+    """Format a number of bytes in a readable unit.
 
     >>> human_size(1536), human_size(12)
     ('1.5 KB', '12 B')
@@ -153,7 +153,7 @@ _HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def harmless(text: str) -> str:
-    """A text without what would steer a terminal or cannot be written: such characters become replacement marks.
+    """Replace the characters that control a terminal, reorder text or cannot be encoded by replacement marks.
 
     >>> harmless("red\\x1b[31m\\ttab")
     'red\ufffd[31m\\ttab'

@@ -1,4 +1,4 @@
-"""A user's own settings, from `r2med.toml` here or `config.toml` in `R2MED_HOME`, and experiments.
+"""User settings: tables of `r2med.toml` in the current folder and of `config.toml` in `R2MED_HOME`.
 
     [aliases]
     best = "rrf(bm25, minilm) >> bge-reranker(depth=100)"
@@ -18,7 +18,7 @@
 An alias may use other aliases and may stand wherever a stage or a system may. It never enters a result: the ledger
 knows the system that it stands for. Servers under one name share answers, vectors and scores. Requests are those to
 chat, embedding and rerank servers. Memory is what building an index, reading a large corpus and searching may take.
-What a command says wins; neither changes a result.
+An option of a command wins; neither changes a result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TABLES = ("aliases", "servers", "requests", "limits", "executor", "data", "pric
 
 
 def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
-    """A TOML file whose top-level keys must be among the known ones."""
+    """Read a TOML file whose top-level keys must be among the known ones."""
     import tomllib  # most have no such file
 
     try:
@@ -55,7 +55,7 @@ def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def tables(name: str) -> Iterator[tuple[Path, Any]]:
-    """A table of the user's file, then the same of the current folder's, which wins."""
+    """Yield a table of the user's file, then the same table of the current folder's file, which wins."""
     for path in (home() / USER_FILE, Path(PROJECT_FILE)):
         if path.is_file():
             found = read_toml(path, _TABLES)
@@ -64,7 +64,7 @@ def tables(name: str) -> Iterator[tuple[Path, Any]]:
 
 
 def names_under(path: Path, found: Mapping[str, Any], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """A list of names that a file has under a key."""
+    """Return the list of names that a file has under a key."""
     value = found.get(key, list(default))
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise R2medError(f'{path}: {key} must be a list such as ["sample"]')
@@ -73,12 +73,12 @@ def names_under(path: Path, found: Mapping[str, Any], key: str, default: tuple[s
 
 @dataclass(frozen=True)
 class ExecutorSettings:
-    """Where work runs, as the user's files have it. None of it changes a result."""
+    """Settings of the executor, as the user's files have them. None of them changes a result."""
 
     use: str = "local"
-    """What `--executor` takes."""
+    """A value of `--executor`."""
     workers: int = 0
-    """Workers of a cluster at the most; 0 for as many as it has room for."""
+    """Workers of a cluster at most; 0 for as many as it has room for."""
     threads: int = 1
     """Threads of a worker on a processor."""
     blocks: str = ""
@@ -86,7 +86,7 @@ class ExecutorSettings:
 
 
 def executor_settings() -> ExecutorSettings:
-    """What `[executor]` of the files says."""
+    """Return the settings under `[executor]` of the files."""
     found = ExecutorSettings()
     known = [each.name for each in fields(ExecutorSettings)]
     for path, table in tables("executor"):
@@ -109,7 +109,7 @@ _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 
 def parse_size(text: str) -> int | None:
-    """A number of bytes as people write it; None when it is not one.
+    """Parse a human-readable size into a number of bytes; return None if the text is not a size.
 
     >>> parse_size("1.5 GB"), parse_size("512mb"), parse_size("much")
     (1610612736, 536870912, None)
@@ -133,13 +133,13 @@ def memory_limited(limit: int | None) -> Iterator[None]:
 
 
 def thread_count() -> int:
-    """How many threads work may use here: a worker among others says so by a variable."""
+    """Return the number of threads that work may use here: `R2MED_THREADS` if a worker has it set, else all CPUs."""
     given = os.environ.get("R2MED_THREADS", "")
     return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
 
 
 def memory_limit() -> int:
-    """The bytes of memory that large work may take: what the command says, or `[limits]` of the files, or 2 GB."""
+    """Return the bytes of memory that large work may take: from the command, or `[limits]` of the files, or 2 GB."""
     if _memory_given:
         return _memory_given[-1]
     limit = MEMORY
@@ -160,7 +160,7 @@ def _limit(path: Path, table: Any) -> int | None:
 
 
 def aliases() -> Mapping[str, str]:
-    """Every alias by name; those of the current folder win over those of the user."""
+    """Return every alias by name; those of the current folder win over those of the user."""
     found: dict[str, str] = {}
     for path, table in tables("aliases"):
         found |= _texts(path, "aliases", table)
@@ -177,7 +177,7 @@ def local_copies() -> Mapping[str, Path]:
 
 
 def server_sets() -> Mapping[str, tuple[str, ...]]:
-    """The names of sets of equal servers, each with the addresses (or patterns of addresses) in it."""
+    """Return the names of sets of equal servers, each with the addresses (or patterns of addresses) in it."""
     found: dict[str, tuple[str, ...]] = {}
     for path, table in tables("servers"):
         if not isinstance(table, dict):
@@ -194,18 +194,18 @@ def _texts(path: Path, key: str, value: object, example: str = 'name = "bm25"') 
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """How hard servers are asked, as the user wants it; None where they have no wish. None of it changes a result."""
+    """Limits of requests to servers, as the user set them; None if not set. None of them changes a result."""
 
     timeout: float | None = None
-    """Seconds until a request counts as lost."""
+    """Seconds until a request times out."""
     retries: int | None = None
-    """How often a request is asked again after the first failure."""
+    """Retries after the first failure of a request."""
     requests_per_minute: float | None = None
     concurrency: int | None = None
-    """Requests under way at a time, for each server."""
+    """Concurrent requests per server."""
 
     def problem(self) -> str:
-        """What is wrong with the values; empty when nothing is."""
+        """Return what is wrong with the values; empty if they are valid."""
         if self.timeout is not None and not self.timeout > 0:
             return f"timeout must be more than 0 seconds, not {self.timeout:g}"
         if self.retries is not None and self.retries < 0:
@@ -217,7 +217,7 @@ class RequestSettings:
         return ""
 
     def given(self) -> dict[str, Any]:
-        """The values that are set."""
+        """Return the values that are set."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -235,7 +235,7 @@ def requesting(settings: RequestSettings) -> Iterator[None]:
 
 
 def request_settings() -> RequestSettings:
-    """What `[requests]` of the files says, and over it what the command says."""
+    """Return the settings under `[requests]` of the files, overridden by those of the command."""
     found = RequestSettings()
     for path, table in tables("requests"):
         found = replace(found, **_request_values(path, table))

@@ -22,9 +22,9 @@ LIST_FIELDS = ("corpus-ids", "corpus_ids")
 
 
 def candidates(collection: Collection, kind: str) -> Run:
-    """The candidates of a nano task's queries: `bm25`, `dense` or `hybrid`, from its folder or from the hub.
+    """Load the candidates of a nano task's queries, `bm25`, `dense` or `hybrid`, from its folder or from the hub.
 
-    Lists are stored in order without scores; a document's score is how many places it stands above the end.
+    Lists are stored in order without scores; a document's score is its number of places above the end.
     """
     files = candidate_files(collection, kind)
     found = Findings()
@@ -38,7 +38,7 @@ def candidates(collection: Collection, kind: str) -> Run:
 
 
 def offered(collection: Collection) -> list[str]:
-    """The kinds of candidates that a nano task has."""
+    """Return the kinds of candidates that a nano task has."""
     if collection.task.hub:
         return list(candidate_configs())
     folder = collection.origin
@@ -46,7 +46,7 @@ def offered(collection: Collection) -> list[str]:
 
 
 def candidate_files(collection: Collection, kind: str) -> list[Path]:
-    """The files that hold a task's candidates of a kind, fetched where they must be."""
+    """Return the files that hold a task's candidates of a kind, downloaded if they must be."""
     if kind not in candidate_configs():
         raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
     task, folder = collection.task, collection.origin
@@ -66,7 +66,7 @@ def candidate_files(collection: Collection, kind: str) -> list[Path]:
 
 
 def _config(folder: Path, kind: str) -> str:
-    """The config of a kind: as published, or as the one who built the set named it."""
+    """Return the config of a kind: as published, or as named in the manifest of the set."""
     built = read_manifest(folder)
     return (built.configs if built else candidate_configs()).get(kind, candidate_configs()[kind])
 
@@ -77,7 +77,7 @@ def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
 
 
 def _read(files: Sequence[Path], collection: Collection, found: Findings) -> dict[str, list[str]]:
-    """The list of each query, with every defect noted."""
+    """Return the list of each query, with every defect noted."""
     lists: dict[str, list[str]] = {}
     for file in files:
         for line, row in read_rows(file, found):

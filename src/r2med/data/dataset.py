@@ -1,4 +1,4 @@
-"""What a benchmark task is made of: a `Collection` that every stage may read, and the `Gold` that only `measure` may.
+"""The parts of a benchmark task: a `Collection` that every stage may read, and the `Gold` that only `measure` may.
 
 The two are separate types so that judgements cannot leak into retrieval by accident: a stage is handed a
 `Collection`, and nothing reachable from a `Collection` leads to relevance judgements or gold answers.
@@ -26,7 +26,7 @@ _STRETCH = 16 * _HASH_BLOCK
 
 
 def text_fingerprint(*columns: Sequence[str]) -> str:
-    """A content hash of columns of texts: equal content gives an equal hash, whatever file it came from.
+    """Hash the content of columns of texts: equal content gives an equal hash, whatever file it came from.
 
     >>> text_fingerprint(["a", "bc"]) == text_fingerprint(["ab", "c"])
     False
@@ -41,7 +41,7 @@ def text_fingerprint(*columns: Sequence[str]) -> str:
 
 
 def _hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
-    """What goes into a fingerprint for a stretch of texts."""
+    """Yield what enters a fingerprint for a stretch of texts."""
     for start in range(0, len(texts), _HASH_BLOCK):
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts[start : start + _HASH_BLOCK]]
         yield ",".join(map(str, map(len, pieces))).encode() + b"\n"
@@ -50,7 +50,7 @@ def _hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Texts:
-    """Two aligned columns, ids and texts: the documents or the queries of a task.
+    """Columns of ids and texts, aligned: the documents or the queries of a task.
 
     >>> documents = Texts(["d1", "d2"], ["one", "two"])
     >>> len(documents), documents.position["d2"], documents.text("d1")
@@ -60,7 +60,7 @@ class Texts:
     ids: Sequence[str]
     texts: Sequence[str]
     known: str = field(default="", compare=False, repr=False)
-    """Their fingerprint, where it is known without looking at the texts."""
+    """Their fingerprint, if it is known without reading the texts."""
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.texts):
@@ -74,22 +74,22 @@ class Texts:
 
     @cached_property
     def position(self) -> Mapping[str, int]:
-        """Where each id stands."""
+        """Return the position of each id."""
         if isinstance(self.ids, StoredIds):
             return self.ids.positions
         return {identifier: place for place, identifier in enumerate(self.ids)}
 
     @cached_property
     def fingerprint(self) -> str:
-        """The content hash of both columns."""
+        """Return the content hash of both columns."""
         return self.known or text_fingerprint(self.ids, self.texts)
 
     def text(self, identifier: str) -> str:
-        """The text under an id."""
+        """Return the text under an id."""
         return self.texts[self.position[identifier]]
 
     def without(self, places: Sequence[int]) -> Texts:
-        """All but the rows at these places.
+        """Return all but the rows at these places.
 
         >>> list(Texts(["d1", "d2"], ["one", "two"]).without([0]))
         [('d2', 'two')]
@@ -103,31 +103,31 @@ class Texts:
 
 @dataclass(frozen=True)
 class Generation:
-    """A text that a model wrote for a query, and where it came from. The retriever decides how to search with it."""
+    """Text that a model wrote for a query, and its origin. The retriever decides how to search with it."""
 
     text: str
-    """What is searched with: the passage or final answer, never the reasoning."""
+    """The text to search with: the passage or final answer, never the reasoning."""
     method: str
-    """Who asked for it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay, ..."""
+    """The stage that requested it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay, ..."""
     model: str = ""
     """The model that wrote it."""
     reasoning: str = ""
-    """Its reasoning trace, kept for people to read."""
+    """Its reasoning trace, kept for inspection."""
     join: str = ""
-    """How the retriever shall join it with the query; empty for the retriever's own protocol for `method`."""
+    """The way to join it with the query; empty for the retriever's protocol for `method`."""
     incomplete: str = ""
-    """Why nothing usable was written (unclosed trace, refusal, failed request); empty when all is well."""
+    """The reason why nothing usable was written (unclosed trace, refusal, failed request); else empty."""
 
 
 @dataclass(frozen=True, repr=False)
 class Collection:
-    """The documents and queries of a task, with what expanders have added: all that a stage is handed."""
+    """Documents and queries of a task, with what expanders have added: all that a stage receives."""
 
     task: Task
     documents: Texts
     queries: Texts
     generations: tuple[tuple[Generation, ...], ...] = ()
-    """One tuple a query, aligned with `queries`; empty when nothing was generated."""
+    """One tuple per query, aligned with `queries`; empty if nothing was generated."""
     origin: Path | None = None
     """The folder the data was read from, where published generations may lie beside it."""
     copies: frozenset[str] | None = None
@@ -138,7 +138,7 @@ class Collection:
         return f"Collection({self.task.name!r}, {len(self.queries)} queries, {len(self.documents)} documents)"
 
     def expanded(self, generations: Sequence[Sequence[Generation]]) -> Collection:
-        """The same collection with one more generation list a query, after those already there."""
+        """Return the same collection with one more generation list per query, after those already there."""
         if len(generations) != len(self.queries):
             raise ValueError(f"{len(generations)} generation lists for {len(self.queries)} queries")
         before = self.generations or ((),) * len(self.queries)
@@ -146,7 +146,7 @@ class Collection:
         return replace(self, generations=merged)
 
     def select(self, query_ids: Sequence[str]) -> Collection:
-        """The same documents with only these queries, in this order."""
+        """Return the same documents with only these queries, in this order."""
         places = [self.queries.position[identifier] for identifier in query_ids]
         queries = Texts([self.queries.ids[i] for i in places], [self.queries.texts[i] for i in places])
         return replace(
@@ -155,19 +155,19 @@ class Collection:
 
     @cached_property
     def shared_ids(self) -> frozenset[str]:
-        """The ids of queries that are copies of documents, which a system may leave out of the query's list."""
+        """Return the ids of queries that are copies of documents, which a system may leave out of the query's list."""
         known = self.documents.position
         shared = frozenset(query for query in self.queries.ids if query in known)
         return shared if self.copies is None else shared & self.copies
 
     @cached_property
     def fingerprint(self) -> str:
-        """The content hash of documents and queries (generations are a stage's output and not part of the data)."""
+        """Return the content hash of documents and queries (generations are a stage's output, not part of the data)."""
         return text_fingerprint([self.documents.fingerprint, self.queries.fingerprint])
 
     @cached_property
     def state(self) -> str:
-        """The content hash with the generations: what a retriever's output depends on."""
+        """Return the content hash with the generations: what a retriever's output depends on."""
         written = [f"{g.method}\t{g.join}\t{g.incomplete}\t{g.text}" for row in self.generations for g in row]
         counts = [str(len(row)) for row in self.generations]
         return text_fingerprint([self.fingerprint], counts, written)
@@ -179,30 +179,30 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, repr=False)
 class Gold:
-    """What a system must never see: judgements, and where the task has them, gold answers and reasoning paths."""
+    """Data that a system must never see: judgements, and if the task has them, gold answers and reasoning paths."""
 
     qrels: Qrels
     answers: Mapping[str, str] = field(default_factory=dict)
     reasoning: Mapping[str, str] = field(default_factory=dict)
     synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Further wordings of the gold answer, where the data has them."""
+    """Further wordings of the gold answer, if the data has them."""
 
     def __repr__(self) -> str:
         return f"Gold({len(self.qrels)} queries judged, {len(self.answers)} answers)"
 
     @cached_property
     def fingerprint(self) -> str:
-        """The content hash of the judgements and answers, independent of their order."""
+        """Return the content hash of the judgements and answers, independent of their order."""
         rows = sorted(f"{q}\t{d}\t{grade}" for q, judged in self.qrels.items() for d, grade in judged.items())
         answers = [f"{q}\t{text}" for q, text in sorted(self.answers.items())]
         synonyms = [f"{q}\t{text}" for q, texts in sorted(self.synonyms.items()) for text in texts]
-        # Data without synonyms is known as it was before there were any.
+        # Data without synonyms keeps the fingerprint that it had before there were any.
         return text_fingerprint(rows, answers, *([synonyms] if synonyms else []))
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A task's `Collection` and its `Gold`, with what the reader noticed.
+    """Data of a task: its `Collection` and its `Gold`, with the reader's warnings.
 
     >>> import r2med
     >>> dataset = r2med.load("sample/Biology")
@@ -213,23 +213,23 @@ class Dataset:
     collection: Collection
     gold: Gold
     warnings: tuple[str, ...] = ()
-    """What was folded or put right while reading, a sentence each, with counts."""
+    """Sentences about what was folded or fixed while reading, with counts."""
     revision: str = ""
     """The hub revision that was read; empty for local files."""
 
     @property
     def task(self) -> Task:
-        """The task this data belongs to."""
+        """Return the task that this data belongs to."""
         return self.collection.task
 
     @property
     def name(self) -> str:
-        """The task's name, as in `r2med run --tasks NAME`."""
+        """Return the task's name, as in `r2med run --tasks NAME`."""
         return self.task.name
 
     @cached_property
     def fingerprint(self) -> str:
-        """The content hash of everything a result depends on."""
+        """Return the content hash of everything that a result depends on."""
         return text_fingerprint([self.collection.fingerprint, self.gold.fingerprint])
 
     def __repr__(self) -> str:

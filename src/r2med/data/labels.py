@@ -1,7 +1,4 @@
-"""Tables of labels: a class for each query, by which results can be sliced.
-
-Labelling queries: a language model is asked for one of a few classes, and taken at its word only if it names one.
-"""
+"""Labels in files: tables of a class per query, by which results can be sliced, and the judgements of a build."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ PAIR = ["query_id", "passage_id"]
 
 
 def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
-    """Return what the judges of a build say of each pair, by its `judgements.parquet`; None for any other file.
+    """Return the verdicts of a build on each pair, by its `judgements.parquet`; None for any other file.
 
-    The band counts as 0, as in the task itself; a pair that no judge could be read on is left out.
+    The band counts as 0, as in the task itself; a pair without a readable verdict is left out.
     """
     try:
         if path.suffix != ".parquet" or not {*PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
             return None
         rows = pl.read_parquet(path, columns=[*PAIR, "verdict"]).unique(PAIR, keep="first", maintain_order=True)
     except (OSError, pl.exceptions.PolarsError):
-        # Whoever reads judgements of other kinds says what is wrong.
+        # The reader of other kinds of judgements reports what is wrong.
         return None
     found: dict[str, dict[str, int]] = {}
     for query, passage, verdict in rows.filter(pl.col("verdict") != UNJUDGED).iter_rows():
@@ -45,17 +42,17 @@ _COLUMNS = ("task", "query", "label")
 
 @dataclass(frozen=True)
 class Labels:
-    """A label for each of some queries. Ids are local to a task; a label without a task is for any."""
+    """Labels of queries. Ids are local to a task; a label without a task is for any."""
 
     found: Mapping[tuple[str, str], str]
 
     def of(self, task: str, query: str) -> str:
-        """A query's label, empty when it has none."""
+        """Return a query's label, empty if it has none."""
         return self.found.get((task, query)) or self.found.get(("", query), "")
 
 
 def read_labels(path: Path) -> Labels:
-    """A table with tabs between its columns: task, query, label; or query, label. A line of headings may come first."""
+    """Read a table of tab-separated columns: task, query, label; or query, label. A line of headings may come first."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
-"""A corpus too large for memory: its rows are read in a stream, and what is to be known of them is laid down in files.
+"""A corpus too large for memory: its rows are read in a stream, and its ids and the places of its texts go to files.
 
-What is laid down is what reading gave, repeated ids folded: ids, and where each document's line is in the files that
-were read. Only the texts of packed files are copied. It is kept under the bytes that were read, like the description
-of smaller files, and found again at no cost. Nothing of it is held in memory.
+The files hold the result of reading, repeated ids folded: ids, and the place of each document's line in the files that
+were read. Only the texts of packed files are copied. It is cached by the hash of the bytes read, like the description
+of smaller files. Nothing of it is held in memory.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from r2med.store.hashes import is_unchanged, write_checksums
 TEXTS = "texts.utf8"
 _IDS = "ids.utf8"
 _BOUNDS = "bounds.npy"
-"""Where each of the files that were read begins, as if they were one; there only if their texts stay in them."""
+"""Start of each of the files that were read, as if they were one; present only if their texts stay in them."""
 _FACTS = "facts.json"
 _ROWS_AT_ONCE = 1 << 17
 
 
 class _Column:
-    """Numbers that go to a file as they come."""
+    """Column of numbers that go to a file as they come."""
 
     def __init__(self, path: Path, kind: str) -> None:
         self._path, self._file, self._rows = path, path.open("wb"), array(kind)
         self.append = self._rows.append
 
     def flush(self) -> None:
-        """Put what has gathered into the file."""
+        """Write what has gathered to the file."""
         self._rows.tofile(self._file)
         del self._rows[:]
 
     def take(self) -> NDArray[Any]:
-        """All of them; the file goes."""
+        """Return all numbers, and remove the file."""
         self.flush()
         self._file.close()
         found = np.fromfile(self._path, dtype=np.dtype(self._rows.typecode))
@@ -57,23 +57,23 @@ class _Column:
 
 
 class _CopiedTexts:
-    """Texts that cannot be read where they were found, one after the other in a file of our own."""
+    """Texts that cannot be read in place, copied one after the other to a file."""
 
     def __init__(self, folder: Path) -> None:
         self.cursor = None
         self._file, self._end = (folder / TEXTS).open("wb"), 0
 
     def begin(self) -> None:
-        """Nothing to do: it is one file for all."""
+        """Do nothing: there is one file for all."""
 
     def keep(self, text: str) -> tuple[int, bytes]:
-        """Where a text is put, and the bytes that stand there."""
+        """Store a text; return its place, and the bytes that stand there."""
         content, start = encode(text), self._end
         self._end += self._file.write(content)
         return start, content
 
     def close(self) -> None:
-        """All texts are there."""
+        """Close the file."""
         self._file.close()
 
 
@@ -86,28 +86,28 @@ class _TextsInPlace:
         self._bounds: list[int] = []
 
     def begin(self) -> None:
-        """The next file begins where the one before it ends."""
+        """Begin the next file where the one before it ends."""
         before = self._bounds[-1] if self._bounds else 0
         self._bounds.append(before + self.cursor.end)
 
     def keep(self, text: str) -> tuple[int, bytes]:
-        """Where the line is that a text was just read from, and its bytes."""
+        """Return the place of the line that a text was just read from, and its bytes."""
         return self._bounds[-1] + self.cursor.start, self.cursor.line
 
     def close(self) -> None:
-        """All texts are there."""
+        """Write the start of each file."""
         np.save(self._file, np.array(self._bounds, dtype=np.int64), allow_pickle=False)
 
 
 def _source(folder: Path, files: Sequence[Path]) -> TextSource:
-    """Where the texts are that a folder has the places of."""
+    """Return the source of the texts whose places a folder has."""
     if (folder / _BOUNDS).exists():
         return RowFiles(files, np.load(folder / _BOUNDS).tolist(), document_text)
     return MappedFile(folder / TEXTS)
 
 
 class StoredTable:
-    """Takes the rows of some files as `TextTable` does, and lays them down in a folder."""
+    """Table that takes rows as `TextTable` does, and writes them to a folder."""
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
         self._texts = _TextsInPlace(folder) if all(map(is_plain, files)) else _CopiedTexts(folder)
@@ -126,12 +126,12 @@ class StoredTable:
         self._files: list[tuple[int, Path]] = []
 
     def begin(self, file: Path) -> None:
-        """Say which file the next rows come from."""
+        """Set the file that the next rows come from."""
         self._files.append((self.rows, file))
         self._texts.begin()
 
     def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
-        """Append a row; whether its id has come before is looked at in the end."""
+        """Append a row; repeated ids are looked for at the end."""
         name = encode(identifier)
         start, content = self._texts.keep(text)
         self._ids.write(name)
@@ -147,7 +147,7 @@ class StoredTable:
                 column.flush()
 
     def finish(self, found: Findings) -> None:
-        """Fold repeated ids, note them, and write down where everything is."""
+        """Fold repeated ids, note them, and write the place of every id and text."""
         self._ids.close()
         self._texts.close()
         hashes, lines, id_lengths, starts, lengths, checks = (column.take() for column in self._columns.values())
@@ -168,7 +168,7 @@ class StoredTable:
     def _fold(
         self, hashes: NDArray[np.int64], lines: NDArray[Any], columns: dict[str, NDArray[Any]], found: Findings
     ) -> NDArray[np.intp]:
-        """The rows whose id an earlier one has."""
+        """Return the rows whose id an earlier row has."""
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
         suspects = np.unique(np.concatenate([order[same], order[same + 1]]))
@@ -199,7 +199,7 @@ class StoredTable:
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """What a folder holds of a corpus."""
+    """Content of a folder that holds a corpus."""
 
     documents: Texts
     rows: int
@@ -207,7 +207,7 @@ class StoredCorpus:
 
 
 def seal(folder: Path, files: Sequence[Path], rows: int, problems: Sequence[Problem]) -> None:
-    """Write down what else was found, the fingerprint, and checksums; texts have checksums of their own."""
+    """Write the problems, the fingerprint and the checksums; texts have checksums of their own."""
     ids, texts = _columns(folder, files)
     noted = [each._asdict() for each in problems]
     facts = {"fingerprint": text_fingerprint(ids, texts), "rows": rows, "problems": noted}
@@ -216,7 +216,7 @@ def seal(folder: Path, files: Sequence[Path], rows: int, problems: Sequence[Prob
 
 
 def open_corpus(folder: Path, files: Sequence[Path]) -> StoredCorpus | None:
-    """The corpus that a folder holds of some files; None when it is damaged."""
+    """Open the corpus that a folder holds of some files; return None if it is damaged."""
     if (folder / DAMAGED).exists() or not is_unchanged(folder, by_size=(TEXTS,)):
         return None
     facts = orjson.loads((folder / _FACTS).read_bytes())
@@ -225,7 +225,7 @@ def open_corpus(folder: Path, files: Sequence[Path]) -> StoredCorpus | None:
 
 
 def stored_documents(folder: Path, files: Sequence[Path]) -> Texts:
-    """The documents in a folder that was not sealed."""
+    """Return the documents in a folder that was not sealed."""
     return Texts(*_columns(folder, files))
 
 

@@ -1,4 +1,4 @@
-"""Where the parts of a task lie in a folder or a hub repository: the layouts as a table, and the choice among them."""
+"""Layouts of a task in a folder or a hub repository: the files of its parts as a table, and the choice among them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         "qrels/{split}/{shard}.parquet",
     ),
 }
-"""The files each part may lie in, the first that is there is read. R2MED's own files come first, then BEIR's, then
-parquet: one file a part, or a folder a part as the hub's configs are written. Text files may end in .gz, a
+"""The files of each part; the first that exists is read. R2MED's own files come first, then BEIR's, then
+parquet: one file per part, or a folder per part as the hub's configs are written. Text files may end in .gz, a
 `{split}.parquet` may be cut into `{split}-00000-of-00002.parquet` and so on."""
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
 class TaskFiles(NamedTuple):
-    """The files of a task, relative to its folder; a part that was not found has none."""
+    """Files of a task, relative to its folder; a part that was not found has none."""
 
     documents: tuple[str, ...]
     queries: tuple[str, ...]
@@ -57,17 +57,17 @@ class TaskFiles(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return all files."""
         return self.documents + self.queries + self.qrels
 
     @property
     def complete(self) -> bool:
-        """Whether every part is there."""
+        """Return whether every part is there."""
         return bool(self.documents and self.queries and self.qrels)
 
 
 def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles | None = None) -> TaskFiles:
-    """The files to read among those that exist; a task may have patterns of its own, with * for any letters.
+    """Choose the files to read among those that exist; a task may have its own patterns, with * for any letters.
 
     >>> choose(["corpus.jsonl", "queries.jsonl", "qrels/dev.tsv", "qrels/test.tsv"]).files
     ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
@@ -79,7 +79,7 @@ def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles
 
 
 def _fitting(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The files of the first pattern that fits any, if they are whole."""
+    """Return the files of the first pattern that matches any, if they are complete."""
     for pattern in patterns:
         found = tuple(name for name in names if fnmatchcase(name, pattern))
         if found and _whole(found):
@@ -88,13 +88,13 @@ def _fitting(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def folders_of(patterns: TaskFiles | None) -> list[str]:
-    """The folders that patterns of a task look into."""
+    """Return the folders that patterns of a task look into."""
     named = patterns.files if patterns is not None else ()
     return sorted({name.partition("/")[0] for name in named if "/" in name})
 
 
 def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> tuple[str, ...]:
-    """The files of one part among those that exist; none when there are none, or pieces of one are missing."""
+    """Choose the files of one part among those that exist; none if there are none, or if pieces of one are missing."""
     for pattern in PATTERNS[part]:
         by_split = _matches(pattern, names)
         if "{split}" in pattern:
@@ -108,7 +108,7 @@ def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> 
 
 
 def _choose_split(by_split: Mapping[str, Sequence[str]], pattern: str, split: str) -> Sequence[str] | None:
-    """The files of a split, or of one named like the part, or, when no split was asked for, of the only one."""
+    """Return the files of a split, or of one named like the part, or, if no split was asked for, of the only one."""
     chosen = by_split.get(split) or by_split.get(pattern.partition("/")[0])
     if chosen is None and len(by_split) == 1 and split == DEFAULT_SPLIT and pattern.endswith(".parquet"):
         return next(iter(by_split.values()))
@@ -116,7 +116,7 @@ def _choose_split(by_split: Mapping[str, Sequence[str]], pattern: str, split: st
 
 
 def splits(names: Iterable[str], part: str = "qrels") -> list[str]:
-    """The splits by which a part is stored; empty when it is not stored by splits."""
+    """Return the splits by which a part is stored; empty if it is not stored by splits."""
     known = sorted(names)
     found: set[str] = set()
     for pattern in PATTERNS[part]:
@@ -126,7 +126,7 @@ def splits(names: Iterable[str], part: str = "qrels") -> list[str]:
 
 
 def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ...]:
-    """The files of a further config, such as a list of candidates, in a folder or repository that has configs.
+    """Return the files of a further config, such as a list of candidates, in a folder or repository that has configs.
 
     >>> config_files("bm25", ["bm25/A-00000-of-00001.parquet", "bm25/B-00000-of-00001.parquet"], "B")
     ('bm25/B-00000-of-00001.parquet',)
@@ -139,7 +139,7 @@ def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ..
 
 
 def listing(folder: Path, *configs: str) -> list[str]:
-    """What lies in a folder that could be a part or belong to one of these configs, as names relative to it."""
+    """List the names in a folder that could be a part or belong to one of these configs, relative to it."""
     folders = {pattern.partition("/")[0] for patterns in PATTERNS.values() for pattern in patterns if "/" in pattern}
     folders.update(configs)
     names = []
@@ -155,7 +155,7 @@ def listing(folder: Path, *configs: str) -> list[str]:
 
 
 def locate(folder: Path, split: str, found: Findings, patterns: TaskFiles | None = None) -> TaskFiles:
-    """The parts in a folder; what is missing is noted with the name it should have."""
+    """Find the parts in a folder; note what is missing with the name it should have."""
     names = listing(folder, *folders_of(patterns))
     parts = choose(names, split, patterns)
     for part in PATTERNS:
@@ -165,7 +165,7 @@ def locate(folder: Path, split: str, found: Findings, patterns: TaskFiles | None
 
 
 def missing(part: str, names: Sequence[str], split: str, patterns: TaskFiles | None = None) -> str:
-    """What to say of a part that could not be chosen."""
+    """Return the message about a part that could not be chosen."""
     if patterns is not None:
         return f"no {part}; expected {' or '.join(getattr(patterns, part))}"
     pieces = [name for pattern in PATTERNS[part] for name in _matches(pattern, names).get(split, [])]
@@ -190,10 +190,10 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _matches(pattern: str, names: Sequence[str]) -> dict[str, list[str]]:
-    """The names a pattern fits, by split ("" where it has none)."""
+    """Return the names that match a pattern, by split ("" if it has none)."""
     by_split: dict[str, list[str]] = {}
     beginning = pattern.partition("{")[0]
-    # Few names are like any pattern: most patterns need not be compiled.
+    # Few names begin like any pattern: most patterns need not be compiled.
     for name in (each for each in names if each.startswith(beginning)):
         match = _regex(pattern).fullmatch(name)
         if match:

@@ -1,4 +1,4 @@
-"""The data of a task, wherever it is."""
+"""Loading the data of a task, from the hub, a local copy, the bundled sample or a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HUB = Hub("dataset", DataError)
 
 
 def fetch_task(task: Task) -> Snapshot:
-    """The files of a task, downloaded unless they are on this machine already."""
+    """Return the files of a task, downloaded unless they are on this machine already."""
     cached = cached_task(task)
     if cached is not None:
         return cached
@@ -31,8 +31,8 @@ def fetch_task(task: Task) -> Snapshot:
 
 
 def revision_of(task: Task) -> str:
-    """The revision to ask for. A branch is the commit it led to when this machine first fetched something of it, so
-    that tasks of one repository never come from different states of it."""
+    """Return the revision to ask for. A branch is the commit it led to when this machine first fetched something of it,
+    so that tasks of one repository never come from different states of it."""
     cached = HUB.cached(task.hub, task.revision)
     return task.revision if cached is None else cached.commit
 
@@ -69,7 +69,7 @@ def _local_copy(task: Task) -> Snapshot | None:
 
 
 def fetch_config(task: Task, config: str) -> list[Path]:
-    """The files of a further config of a task's repository, downloaded unless they are on this machine already."""
+    """Return the files of a further config of a task's repository, downloaded unless they are on this machine."""
     cached = HUB.cached(task.hub, task.revision)
     if cached is not None:
         names = config_files(config, listing(cached.folder, config), task.split)
@@ -86,7 +86,7 @@ def fetch_config(task: Task, config: str) -> list[Path]:
 def load(
     task: str | Path | Task, *, split: str | None = None, revision: str | None = None, strict: bool = False
 ) -> Dataset:
-    """The data of a task: from the hub by its pinned revision, from the bundled sample, or from a folder.
+    """Load the data of a task: from the hub by its pinned revision, from the bundled sample, or from a folder.
 
     `split` chooses among the splits of a folder (`test` unless it has only one), `revision` overrides a hub task's own.
     Queries without text and judgements of documents that are not there are left out, with a counted warning; with
@@ -104,7 +104,6 @@ def load(
         if revision is not None:
             raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
         return read_dataset(chosen, chosen.folder, strict=strict)
-    # MOVED
 
     chosen = replace(chosen, revision=revision or chosen.revision)
     snapshot = fetch_task(chosen)

@@ -1,4 +1,4 @@
-"""What a built nano set says of itself: the manifest `nano.json` beside its files."""
+"""Files beside a task's data that describe it: the manifest `nano.json` of a nano set, and `translation.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTS = ("queries", "documents", "qrels")
 
 
 class NanoSet(NamedTuple):
-    """The manifest of a nano set.
+    """Manifest of a nano set.
 
     >>> NanoSet({"format": 1, "splits": {"NanoMine": {"task": {"noun": "letter"}}}}).facts("NanoMine")
     {'noun': 'letter'}
@@ -26,41 +26,41 @@ class NanoSet(NamedTuple):
     content: Mapping[str, Any]
 
     def name(self, split: str) -> str:
-        """The split's own name; the only one there is, whatever it is asked for by."""
+        """Return the split's own name; the only one there is, whatever it is asked for by."""
         names = list(self.content["splits"])
         return names[0] if len(names) == 1 else split
 
     def split(self, split: str) -> Mapping[str, Any]:
-        """What is said of a split."""
+        """Return the entry of a split."""
         found: Mapping[str, Any] = self.content["splits"].get(self.name(split), {})
         return found
 
     def facts(self, split: str) -> dict[str, Any]:
-        """What the task of a split is: the words of its prompts, and how much there should be of each part."""
+        """Return the task's facts of a split: the words of its prompts, and the expected counts of its parts."""
         stated = self.split(split).get("task", {})
         texts = {name: stated[name] for name in _TEXTS if isinstance(stated.get(name), str)}
         return texts | {name: stated[name] for name in _COUNTS if isinstance(stated.get(name), int)}
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """The candidate lists that were written: what they are called here, and their config."""
+        """Return the candidate lists that were written: their kinds, and their configs."""
         lists: Mapping[str, Mapping[str, Any]] = self.content.get("candidates", {})
         return {kind: str(each["config"]) for kind, each in lists.items()}
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """By which parameters it was built."""
+        """Return the parameters with which it was built."""
         found: Mapping[str, Any] = self.content.get("recipe", {})
         return found
 
     def safeguards(self, split: str) -> Mapping[str, str]:
-        """Queries whose hybrid list ends in a relevant document that no system had found, and that document."""
+        """Return, by query, the relevant document appended to its hybrid list because that had none."""
         found: Mapping[str, str] = self.split(split).get("safeguards", {})
         return found
 
 
 def read_manifest(folder: Path) -> NanoSet | None:
-    """The manifest of a folder; None where nobody built a nano set."""
+    """Read the manifest of a folder; return None if it is not a built nano set."""
     file = folder / MANIFEST
     if not file.is_file():
         return None
@@ -80,7 +80,7 @@ TRANSLATION = "translation.json"
 
 
 def read_translation(folder: Path) -> dict[str, str]:
-    """The language of a folder's questions and the task that they are translated from; empty where they are not."""
+    """Return the language of a folder's questions and the task that they are translated from; empty if not stated."""
     file = folder / TRANSLATION
     if not file.is_file():
         return {}

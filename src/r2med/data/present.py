@@ -1,4 +1,4 @@
-"""The fingerprints that the data of folders has now, so that runs on earlier data can be told."""
+"""The fingerprints that the data of folders has now, to tell runs on earlier data apart."""
 
 from __future__ import annotations
 

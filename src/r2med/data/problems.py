@@ -1,4 +1,4 @@
-"""What can be wrong with data files: the kinds of problem as a table, and the list that readers add to.
+"""Problems of data files: their kinds as a table, and the list that readers add to.
 
 `load` and `validate` read with the same code. Readers never stop at a problem, they note it; `load` then raises the
 first error as one line, and `validate` shows everything.
@@ -18,14 +18,14 @@ WARNING = "warning"
 
 
 class ProblemKind(NamedTuple):
-    """A kind of problem: how bad it is, and what several of them are called together."""
+    """Kind of a problem: its severity, and a summary of several of them."""
 
     severity: str
     summary: str
     harmless: bool = False
-    """Whether only `validate` speaks of it."""
+    """Whether only `validate` reports it."""
     strict: bool = False
-    """Whether it is left out, and an error for those who ask for strictness."""
+    """Whether the row is left out, and an error with `strict`."""
 
 
 KINDS: Mapping[str, ProblemKind] = {
@@ -64,7 +64,7 @@ KINDS: Mapping[str, ProblemKind] = {
 
 
 class Problem(NamedTuple):
-    """One problem and where it is.
+    """Problem and its place.
 
     >>> print(Problem("broken-json", "corpus.jsonl", 3, "not JSON"))
     corpus.jsonl:3: not JSON
@@ -73,16 +73,16 @@ class Problem(NamedTuple):
     code: str
     file: str
     line: int
-    """The line, or in a parquet file the row, counted from 1; 0 when it concerns the file as a whole."""
+    """The line, or in a parquet file the row, counted from 1; 0 if it concerns the file as a whole."""
     message: str
 
     @property
     def severity(self) -> str:
-        """How bad it is: "error" or "warning"."""
+        """Return "error" or "warning"."""
         return KINDS[self.code].severity
 
     def is_error(self, *, strict: bool) -> bool:
-        """Return whether it makes the data unusable, perhaps only for those who are strict."""
+        """Return whether it makes the data unusable, with `strict` or always."""
         return self.severity == ERROR or (strict and KINDS[self.code].strict)
 
     def __str__(self) -> str:
@@ -90,33 +90,33 @@ class Problem(NamedTuple):
 
 
 def place(file: str | Path, line: int) -> str:
-    """`file:line`, or the file alone for line 0."""
+    """Return `file:line`, or the file alone for line 0."""
     return f"{file}:{line}" if line else str(file)
 
 
 @dataclass
 class Findings:
-    """The problems met so far, in the order in which they were met."""
+    """Problems met so far, in the order in which they were met."""
 
     problems: list[Problem] = field(default_factory=list)
     errors: int = 0
-    """How many of them are errors."""
+    """Number of errors among them."""
 
     def add(self, code: str, file: str | Path, line: int, message: str) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(Problem(code, str(file), line, message))
         self.errors += KINDS[code].severity == ERROR
 
     def lost_a_file(self, since: int) -> bool:
-        """Whether a file could not be read to its end, among the problems from this one on."""
+        """Return whether a file could not be read to its end, among the problems from this one on."""
         return any(problem.code in ("unreadable-file", "damaged-file") for problem in self.problems[since:])
 
     def of(self, severity: str) -> Iterator[Problem]:
-        """The problems of a severity."""
+        """Return the problems of a severity."""
         return (problem for problem in self.problems if problem.severity == severity)
 
     def raise_errors(self, source: str | Path, *, strict: bool = False) -> None:
-        """Raise the first error as one line; when there are more, it says how many and how to see them."""
+        """Raise the first error as one line; if there are more, it says how many and how to see them."""
         if self.errors or strict:
             from shlex import quote
 
@@ -127,14 +127,14 @@ class Findings:
                 raise DataError(f"{errors[0]}{more}")
 
     def warnings(self, folder: Path | None = None) -> tuple[str, ...]:
-        """What a person should know, one counted sentence for the warnings of a kind in a file.
+        """Return the warnings for the user, one counted sentence per kind and file.
 
-        Files are named as they lie in the folder, where there is one.
+        Files are named relative to the folder, if there is one.
         """
         groups: dict[tuple[str, str, str], list[Problem]] = {}
         for problem in self.of(WARNING):
             if not KINDS[problem.code].harmless:
-                # What concerns a file as a whole is said in full.
+                # A message about a file as a whole is given in full.
                 message = "" if problem.line else problem.message
                 groups.setdefault((problem.file, problem.code, message), []).append(problem)
         return tuple(_sentence(group, folder) for group in groups.values())
@@ -152,12 +152,12 @@ def _sentence(group: list[Problem], folder: Path | None) -> str:
 
 
 class Spot(NamedTuple):
-    """A row's place, to note problems at."""
+    """Place of a row, to note problems at."""
 
     file: Path
     line: int
     found: Findings
 
     def note(self, code: str, message: str) -> None:
-        """Note a problem of this row."""
+        """Add a problem of this row."""
         self.found.add(code, self.file, self.line, message)

@@ -1,7 +1,7 @@
-"""Every published figure of the benchmark, from one file that comes with the package.
+"""Published figures of the benchmark, from one file that comes with the package.
 
-`published.tsv` holds three tables with an empty line between them: the sources; the systems with what they are made
-of and how r2med says them; and the figures, a line for a system and a measure, a column for a task, as shares of 1
+`published.tsv` holds three tables with an empty line between them: the sources; the systems with their components
+and their r2med specs; and the figures, a line per system and measure, a column per task, as shares of 1
 with the digits that were published. `scripts/make_published.py` writes it.
 """
 
@@ -17,7 +17,7 @@ from r2med.errors import R2medError, suggest
 
 FILE = "published.tsv"
 KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
-"""What kinds of systems there are: a retriever alone; texts written by a model, by one that reasons, by one that
+"""Kinds of systems: a retriever alone; texts written by a model, by one that reasons, by one that
 searches; a reranker; several lists merged; and a ceiling that was shown the answers."""
 TABLE = "table:"
 _BENCHMARK = ("paper", "page")
@@ -26,35 +26,35 @@ _BENCHMARK = ("paper", "page")
 
 @dataclass(frozen=True)
 class PublishedSource:
-    """Where figures were published."""
+    """Source of published figures."""
 
     name: str
     group: str
-    """Of the tasks: full or nano."""
+    """Group of the tasks: full or nano."""
     digits: int
-    """After the point, of a figure as a share of 1."""
+    """Digits after the point, of a figure as a share of 1."""
     title: str
     where: str
 
     @property
     def rounding(self) -> float:
-        """How far a figure may be from what was measured, by being rounded."""
+        """Return the largest rounding error of a figure."""
         return 0.5 * 10.0**-self.digits
 
 
 @dataclass(frozen=True)
 class PublishedFigures:
-    """One system by one measure."""
+    """Figures of one system by one measure."""
 
     tasks: Mapping[str, float]
-    """Task to its figure; a task that was not published is missing."""
+    """Figure by task; a task that was not published is missing."""
     average: float | None = None
-    """The average that was published beside them; None where there was none."""
+    """The average that was published beside them; None if there was none."""
 
 
 @dataclass(frozen=True)
 class PublishedSystem:
-    """One row of a published table.
+    """Row of a published table.
 
     >>> system = find_published("base/bge")[0]
     >>> system.system, round(100 * system.figures["nDCG@10"].tasks["Biology"], 2)
@@ -63,29 +63,29 @@ class PublishedSystem:
 
     source: PublishedSource
     name: str
-    """What it is called here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
+    """The name used here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
     several sources with one name are one system."""
     kind: str
     retriever: str
-    """What searches; of a reranker its first stage."""
+    """The retriever; of a reranker its first stage."""
     llm: str
     reranker: str
     system: str
-    """The system in the spec language; empty where it cannot be said. Generated texts are replayed as published."""
+    """The spec of the system; empty if it cannot be expressed. Generated texts are replayed as published."""
     generate: str
-    """The system that asks the language model anew; empty where there is none in it."""
+    """The spec that queries the language model again; empty if there is no language model in it."""
     size: str
     max_query: int | None
-    """How many tokens of a query the retriever read; None where nobody said."""
+    """Tokens of a query that the retriever read; None if not published."""
     max_document: int | None
     note: str
     figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)
-    """By measure."""
+    """Figures by measure."""
 
 
 @cache
 def sources() -> Mapping[str, PublishedSource]:
-    """Every source by its name.
+    """Return every source by its name.
 
     >>> list(sources())
     ['paper', 'page', 'mteb', 'reasonembed', 'insertrank', 'grouprank', 'reasonrank', 'nano']
@@ -98,7 +98,7 @@ def sources() -> Mapping[str, PublishedSource]:
 
 @cache
 def published() -> tuple[PublishedSystem, ...]:
-    """Every published system, in the order of the file.
+    """Return every published system, in the order of the file.
 
     >>> len([system for system in published() if system.source.name == "paper"])
     71
@@ -110,7 +110,7 @@ def published() -> tuple[PublishedSystem, ...]:
 
 
 class _FiguresByMeasure(Mapping[str, PublishedFigures]):
-    """The figures of a system by measure, read from their rows when they are asked for: few measures ever are."""
+    """Figures of a system by measure, parsed from their rows when they are needed: few measures ever are."""
 
     def __init__(self, rows: Mapping[str, Mapping[str, str]]) -> None:
         self._rows, self._read = rows, dict[str, PublishedFigures]()
@@ -131,7 +131,7 @@ class _FiguresByMeasure(Mapping[str, PublishedFigures]):
 
 
 def _figures(row: Mapping[str, str]) -> PublishedFigures:
-    """One system by one measure, from its row."""
+    """Parse the figures of one system by one measure from its row."""
     group = sources()[row["source"]].group
     prefix = "" if group == "full" else f"{group}/"
     tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
@@ -145,7 +145,7 @@ def _system(row: Mapping[str, str], figures: Mapping[str, PublishedFigures]) -> 
 
 
 def find_published(name: str) -> list[PublishedSystem]:
-    """The published rows of a name, in all sources that have it.
+    """Return the published rows of a name, in all sources that have it.
 
     `table:base` stands for the benchmark's own rows of a kind, `table:mteb` for all rows of a source.
 
@@ -165,7 +165,7 @@ def find_published(name: str) -> list[PublishedSystem]:
 
 
 def _table(name: str) -> list[PublishedSystem]:
-    """All rows of a source, or the benchmark's own of a kind."""
+    """Return all rows of a source, or the benchmark's own of a kind."""
     own = [system for system in published() if system.source.name in _BENCHMARK]
     found = [system for system in published() if system.source.name == name] or [
         system for system in own if system.kind == name
@@ -178,7 +178,7 @@ def _table(name: str) -> list[PublishedSystem]:
 
 @cache
 def _tables() -> Sequence[Sequence[Mapping[str, str]]]:
-    """The three tables, a dictionary a row."""
+    """Read the three tables, a dictionary per row."""
     text = resources.files("r2med.data").joinpath(FILE).read_text(encoding="utf-8")
     return [list(_rows(block.split("\n"))) for block in text.rstrip("\n").split("\n\n")]
 

@@ -40,14 +40,14 @@ GRADE_FIELDS = (
 )
 """The names of the columns that are read, in any case, with - or _."""
 REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
-"""The names of a column that says who judged; only `read_label_sets` asks for it."""
+"""The names of a column that names the reviewer; only `read_label_sets` reads it."""
 _GRADE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _LARGEST = 999_999_999
 _COLUMNS: Mapping[int, Sequence[str]] = {
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
 }
-"""What the columns of a text file mean when no header says so, by their number; TREC's second column means nothing."""
+"""The columns of a text file without a header, by their number; TREC's second column is ignored."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Judgements:
 
     grades: dict[str, dict[str, int]] = field(default_factory=dict)
     rows: int = 0
-    """How many rows were read, repeated ones included."""
+    """Number of rows read, repeated ones included."""
     whole: bool = True
     """Whether every file was read to its end."""
     _places: dict[tuple[str, str], tuple[Path, int]] = field(default_factory=dict)
@@ -91,11 +91,11 @@ class Judgements:
                 del self.grades[query][document]
 
     def origin(self, query: str) -> tuple[Path, int]:
-        """Where a query was first judged."""
+        """Return where a query was first judged."""
         return self._places[query, next(iter(self.grades[query]))]
 
     def positive(self) -> dict[str, dict[str, int]]:
-        """The judgements of the queries that have a relevant document."""
+        """Return the judgements of the queries that have a relevant document."""
         return {query: judged for query, judged in self.grades.items() if max(judged.values(), default=0) > 0}
 
 
@@ -107,7 +107,7 @@ class QrelsFile(NamedTuple):
 
 
 def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
-    """The judgements in a file of any layout, or in the folder of a task.
+    """Read the judgements in a file of any layout, or in the folder of a task.
 
     Queries without a relevant document are left out, as `load` does, with a counted warning.
     """
@@ -125,7 +125,7 @@ def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
 
 
 def no_positive(query: str) -> str:
-    """What to say of a query that cannot be evaluated."""
+    """Return the message about a query that cannot be evaluated."""
     return f"the query {shorten(query)!r} has no relevant document, left out"
 
 
@@ -142,7 +142,7 @@ def _qrels_files(source: Path, split: str) -> list[Path]:
 
 
 def read_judgements(files: Sequence[Path], found: Findings) -> Judgements:
-    """The judgements of a task, with every defect noted."""
+    """Read the judgements of a task, with every defect noted."""
     judgements = Judgements()
     errors, start = found.errors, len(found.problems)
     for file in files:
@@ -155,7 +155,7 @@ def read_judgements(files: Sequence[Path], found: Findings) -> Judgements:
 
 
 def read_label_sets(path: str | Path) -> dict[str, Qrels]:
-    """The judgements in a file by who made them, queries without a relevant document included.
+    """Read the judgements in a file by reviewer, queries without a relevant document included.
 
     A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
     """
@@ -168,7 +168,7 @@ def read_label_sets(path: str | Path) -> dict[str, Qrels]:
 
 
 def read_label_rows(path: str | Path) -> list[JudgedRow]:
-    """Read every judgement of a file with all that its row says."""
+    """Read every judgement of a file with all columns of its row."""
     found = Findings()
     rows = _label_rows(path, found)
     found.raise_errors(expanded(path))
@@ -185,20 +185,20 @@ def _label_rows(path: str | Path, found: Findings) -> list[JudgedRow]:
 
 
 class JudgedRow(NamedTuple):
-    """One judgement, and where it was read."""
+    """Judgement, and where it was read."""
 
     query: str
     document: str
     grade: int
     reviewer: str
-    """Who made it; empty where the file does not say, or nobody asks."""
+    """The reviewer; empty if the file has none, or it is not asked for."""
     spot: Spot
     columns: Row
     """The whole row by the names of its columns."""
 
 
 def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
-    """The sound judgements of a file; every defect of the others is noted."""
+    """Yield the sound judgements of a file; every defect of the others is noted."""
     ungraded: bool | None = None
     for line, row in _rows(file, found):
         spot, columns = Spot(file, line, found), _columns_of(tuple(row))
@@ -215,7 +215,7 @@ def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> I
 
 
 def _rows(file: Path, found: Findings) -> Rows:
-    """The rows of a qrels file, whose format shows in its name or, for text files, in its first line."""
+    """Read the rows of a qrels file, whose format shows in its name or, for text files, in its first line."""
     if file.suffix == ".parquet":
         return parquet_rows(file, found)
     name = file.name.removesuffix(".gz")
@@ -256,7 +256,7 @@ def _column_rows(numbered: Iterator[tuple[int, list[str]]], file: Path, found: F
 
 
 def _cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line: between tabs where there are any, otherwise between blanks."""
+    """Yield the cells of each line: between tabs if there are any, otherwise between blanks."""
     for number, line in lines(file, found):
         if not line.strip():
             continue
@@ -269,7 +269,7 @@ def _cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
 
 
 def _comma_cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line of a CSV file, quoted or not."""
+    """Yield the cells of each line of a CSV file, quoted or not."""
     import csv
 
     for number, line in lines(file, found):
@@ -285,14 +285,14 @@ def _comma_cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]
 
 
 class _Columns(NamedTuple):
-    """Which of a row's columns is which; None for one that is not there."""
+    """Columns of a row by their role; None for one that is missing."""
 
     query: str | None
     document: str | None
     grade: str | None
     reviewer: str | None
     fault: str
-    """Why the grade cannot be told; empty when it can."""
+    """The reason why the grade is ambiguous or unknown; empty if it is clear."""
 
 
 @lru_cache(maxsize=64)
@@ -328,7 +328,7 @@ def _identifier(row: Row, name: str | None, names: Sequence[str], what: str, spo
 
 
 def _grade(row: Row, columns: _Columns, spot: Spot) -> int | None:
-    """The grade of a row as an integer; 1 where judgements are stored without one."""
+    """Return the grade of a row as an integer; 1 if judgements are stored without one."""
     if columns.fault:
         spot.note("unknown-column", columns.fault)
         return None

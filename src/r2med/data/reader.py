@@ -1,7 +1,7 @@
-"""The documents of a task. Large files are known again by their bytes: what reading them gave is kept, except for the
-texts themselves, which are read when somebody asks for one. A search in a cached index never does.
+"""Reading a task's folder to a `Dataset`: find the parts, read them, check them against each other.
 
-A task's folder to a `Dataset`: find the parts, read them, check them against each other.
+Large document files are recognised by their hashes: the result of reading them is cached, except for the texts.
+Those are read again at the first access; a search in a cached index never needs them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from r2med.store.files import draft_folder, sweep, unwritable
 from r2med.store.hashes import FileHashes, Stamp, cache_key, stamp
 
 FORMAT = 3
-"""Changes when what is kept, or what reading a file gives, changes: part of the cache key."""
+"""Format number, raised if what is cached, or what reading a file gives, changes: part of the cache key."""
 _KIND = "documents"
 _KEPT = "documents.json"
 _STORED = "corpus"
@@ -36,17 +36,17 @@ _HASHES = "hashes"
 _SHARE = 8
 """Files of more than this fraction of the memory that may be used are not held in it."""
 _PACKED = 4
-"""How many times larger the texts of a packed file are."""
+"""Ratio of the size of the texts to that of a packed file."""
 _LARGE = 4_000_000
-"""Files of so many bytes in all are worth remembering; smaller ones are read in a few hundredths of a second."""
+"""Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
 
 
 class Corpus(NamedTuple):
-    """The documents of a task, and what is known of the files they came from."""
+    """Documents of a task, and facts about the files they came from."""
 
     documents: Texts
     rows: int
-    """How many rows were read, repeated ones included."""
+    """Number of rows read, repeated ones included."""
     whole: bool
     """Whether every file was read to its end, so that an id that is not here does not exist."""
 
@@ -60,7 +60,7 @@ def read_corpus(files: Sequence[Path], found: Findings, digests: Digests | None 
 
 
 def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
-    """The same, from memory where these very bytes were read before; what is too large for memory is stored."""
+    """Read the files, or recall the result if these very bytes were read before; store what is too large for memory."""
     if not _large(files):
         return read_corpus(files, found)
     cache = Cache.default()
@@ -79,20 +79,20 @@ def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
     corpus = read_corpus(files, found, digests)
     if found.errors == errors:
         _remember(files, before, digests, cache)
-        # Under the bytes that were read: the file may have been replaced since it was looked up.
+        # By the hash of the bytes that were read: the file may have been replaced since the lookup.
         kept = orjson.dumps(_kept(corpus, found.problems[start:]))
         cache.keep(_KIND, _key(files, [digests.of(file) for file in files]), lambda folder: _write(folder, kept))
     return corpus
 
 
 def is_huge(files: Sequence[Path]) -> bool:
-    """Whether the texts of some files would take too much of the memory that may be used."""
+    """Return whether the texts of some files would take too much of the memory that may be used."""
     packed = sum(file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet") else 1) for file in files)
     return packed > memory_limit() // _SHARE
 
 
 def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corpus:
-    """The documents of huge files, from where they were stored before, or stored now."""
+    """Open the documents of huge files, stored before or stored now."""
     from r2med.data.large_corpus import open_corpus  # most corpora are not huge
 
     key = _key(files, _hashed(files, cache)) if (cache.root / _STORED).is_dir() else ""
@@ -107,7 +107,7 @@ def _stored_corpus(files: Sequence[Path], found: Findings, cache: Cache) -> Corp
 
 
 def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpus:
-    """Read files into a folder, which is kept if it shall be."""
+    """Read files into a folder, which is kept if there is a cache for it."""
     root = (keep or Cache.default()).root
     try:
         (root / _STORED).mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpu
 
 
 def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
-    """Read files into a folder, which is kept under the bytes that were read, unless there are errors in them."""
+    """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
     from r2med.data.large_corpus import StoredTable, open_corpus, seal, stored_documents
 
     errors, start, digests = found.errors, len(found.problems), Digests()
@@ -131,7 +131,7 @@ def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | No
         order = {str(file): place for place, file in enumerate(files)}
         found.problems[start:] = sorted(found.problems[start:], key=lambda each: (order[each.file], each.line))
     if keep is None or found.errors > errors:
-        # Mapped files can be used after they are gone.
+        # Mapped files can be used after they are removed.
         return Corpus(stored_documents(draft, files), table.rows, table.whole)
     _remember(files, before, digests, keep)
     seal(draft, files, table.rows, found.problems[start:])
@@ -148,7 +148,7 @@ def _move(draft: Path, target: Path) -> None:
 
 
 class LateTexts(Sequence[str]):
-    """The texts of files that were read before, read again at the first look at one of them."""
+    """Texts of files that were read before, read again at the first access."""
 
     def __init__(self, files: Sequence[Path], ids: Sequence[str], fingerprint: str) -> None:
         self._files, self._ids, self._fingerprint = files, ids, fingerprint
@@ -182,12 +182,12 @@ def _large(files: Sequence[Path]) -> bool:
 
 
 def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
-    """Under what reading these files is kept: where they are, as messages name them, and their bytes."""
+    """Return the cache key of reading these files: their paths, as messages name them, and their bytes."""
     return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
 
 
 def _hashed(files: Sequence[Path], cache: Cache) -> list[str]:
-    """The hash of each file; none of a file that cannot be read, which reading it will say."""
+    """Return the hash of each file; none if a file cannot be read, which reading it will report."""
     known = FileHashes(cache.root / _HASHES)
     found = []
     try:
@@ -203,7 +203,7 @@ def _hashed(files: Sequence[Path], cache: Cache) -> list[str]:
 
 
 def _remember(files: Sequence[Path], before: Sequence[Stamp], digests: Digests, cache: Cache) -> None:
-    """Note the hashes of files that were read, with how they were before."""
+    """Store the hashes of files that were read, with their stamps before."""
     known = FileHashes(cache.root / _HASHES)
     for file, was in zip(files, before, strict=True):
         known.remember(file, was, digests.of(file))
@@ -221,7 +221,7 @@ def _kept(corpus: Corpus, problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _recalled(path: Path, files: Sequence[Path], found: Findings) -> Corpus | None:
-    """What was kept; None when it is damaged."""
+    """Recall a cached corpus; return None if it is damaged."""
     try:
         kept = orjson.loads(path.read_bytes())
         if kept.pop("checksum") != _checksum(kept):
@@ -243,7 +243,7 @@ def _write(folder: Path, content: bytes) -> None:
 
 
 class Contents(NamedTuple):
-    """What was read from a folder, before it is known to be usable."""
+    """Contents of a folder, before they are known to be usable."""
 
     corpus: Corpus
     queries: TextTable
@@ -257,7 +257,7 @@ def read_contents(
     corpus: Callable[[Sequence[Path], Findings], Corpus] = read_corpus,
     patterns: TaskFiles | None = None,
 ) -> Contents:
-    """Read all that a folder holds of a task, noting every problem; `corpus` says how its documents are read."""
+    """Read all that a folder holds of a task, noting every problem; `corpus` reads its documents."""
     parts = locate(folder, split, found, patterns)
     contents = Contents(
         corpus([folder / name for name in parts.documents], found),
@@ -270,7 +270,7 @@ def read_contents(
 
 
 def _check_references(contents: Contents, folder: Path, found: Findings, *, several: bool) -> None:
-    """Check ids across parts, as far as they were read to their end: half a file would make much look unknown."""
+    """Check ids across parts, as far as they were read to their end: half a file would make many look unknown."""
     queries, judgements = contents.queries, contents.judgements
     if queries.whole:
         judgements.check_queries(queries.position, found)
@@ -281,7 +281,7 @@ def _check_references(contents: Contents, folder: Path, found: Findings, *, seve
     positive = judgements.positive()
     for query, position in queries.position.items():
         if query not in positive and queries.texts[position].strip():
-            # Where there are several splits, a query that this one does not mention is another's.
+            # If there are several splits, a query that this one does not mention belongs to another.
             code = "other-split" if several and query not in judgements.grades else "no-positive"
             Spot(*queries.origin(position), found).note(code, no_positive(query))
     if not any(queries.texts[place].strip() for query, place in queries.position.items() if query in positive):
@@ -289,7 +289,7 @@ def _check_references(contents: Contents, folder: Path, found: Findings, *, seve
 
 
 def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool = False) -> Dataset:
-    """The dataset of a task in a folder; the first problem that makes it unusable is raised as one line."""
+    """Read the dataset of a task in a folder; raise the first problem that makes it unusable as one line."""
     found = Findings()
     contents = read_contents(folder, task.split, found, recall_corpus, task.files)
     found.raise_errors(task.name, strict=strict)
@@ -317,7 +317,7 @@ def _synonyms(table: TextTable, queries: Sequence[str]) -> dict[str, tuple[str, 
 
 
 def _compare_counts(task: Task, contents: Contents, found: Findings) -> None:
-    """Warn where there is more or less than was published; whether that counted repeated rows is not known."""
+    """Warn of counts that differ from the published ones; it is unknown if those included repeated rows."""
     counts = (
         ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
         ("documents", task.documents, contents.corpus.rows, len(contents.corpus.documents)),

@@ -35,19 +35,19 @@ _LONGEST = 64 << 20
 _DEEPEST = 250
 """Brackets in a line from which on a parser may give up for their depth."""
 _SHARE = 64
-"""The part of the memory that may be used which the rows of a table take at a time."""
+"""Fraction of the memory that may be used for the rows of a table at a time."""
 _FIRST_ROWS = 256
 _MOST_ROWS = 65_536
 
 
 class Digests:
-    """The hashes of files, taken of the very bytes that were read."""
+    """Hashes of files, taken of the very bytes that were read."""
 
     def __init__(self) -> None:
         self._hashes: dict[Path, hashlib._Hash] = {}
 
     def begin(self, path: Path) -> hashlib._Hash:
-        """The hash that the bytes of a file go into, from its beginning."""
+        """Return the hash object for the bytes of a file, from its beginning."""
         self._hashes[path] = hashlib.sha256()
         return self._hashes[path]
 
@@ -59,19 +59,19 @@ class Digests:
                 digest.update(block)
 
     def of(self, path: Path) -> str:
-        """The hash of a file that was read; empty for one that was not."""
+        """Return the hash of a file that was read; empty for one that was not."""
         return self._hashes[path].hexdigest() if path in self._hashes else ""
 
 
 class Cursor:
-    """Where a reader is in a file of lines: the line that was read last, and where it starts."""
+    """Position of a reader in a file of lines: the line that was read last, and its start."""
 
     def __init__(self) -> None:
         self.rewind()
 
     @property
     def end(self) -> int:
-        """Where the line ends, and the next one starts."""
+        """Return where the line ends, and the next one starts."""
         return self.start + len(self.line)
 
     def rewind(self) -> None:
@@ -79,12 +79,12 @@ class Cursor:
         self.start, self.line = 0, b""
 
     def advance(self, line: bytes) -> None:
-        """Go on to the next line."""
+        """Advance to the next line."""
         self.start, self.line = self.end, line
 
 
 class _HashedFile(io.RawIOBase):
-    """A file whose bytes go into a hash as they are read."""
+    """File whose bytes go into a hash as they are read."""
 
     def __init__(self, path: Path, digest: hashlib._Hash) -> None:
         self._file, self._digest = io.FileIO(path), digest
@@ -103,14 +103,14 @@ class _HashedFile(io.RawIOBase):
 
 
 def read_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
-    """The rows of a file, by its format; where that is asked for, its hash is taken and a cursor moved on the way."""
+    """Read the rows of a file by its format; `digests` receives its hash, and `cursor` is moved on the way."""
     if path.suffix == ".parquet":
         return parquet_rows(path, found, digests)
     return json_rows(path, found, digests, cursor)
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file holds its rows as lines that can be read where they are: neither packed nor a table."""
+    """Return whether a file holds its rows as lines that can be read in place: neither packed nor a table."""
     try:
         with path.open("rb") as stream:
             return path.suffix not in (".parquet", ".gz") and stream.read(len(_GZIP)) != _GZIP
@@ -121,7 +121,7 @@ def is_plain(path: Path) -> bool:
 def lines(
     path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of a text file with their numbers, unzipped and without a byte order mark."""
+    """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
     if cursor is not None:
@@ -156,12 +156,12 @@ def lines(
 
 
 def json_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
-    """The objects of a file of JSON lines; blank lines are skipped."""
+    """Read the objects of a file of JSON lines; blank lines are skipped."""
     return parsed(lines(path, found, digests, cursor), path, found)
 
 
 def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
-    """The objects that lines of a file hold."""
+    """Yield the objects that lines of a file hold."""
     for number, line in numbered:
         try:
             row = orjson.loads(line)
@@ -170,7 +170,7 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
                 found.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
                 continue
             if "memory" in error.msg.lower():
-                # So orjson calls it when the system gives no more.
+                # orjson reports it so when memory cannot be allocated.
                 raise MemoryError(f"while {path} was read") from error
             if line.strip():
                 code, message = _broken(line, error)
@@ -179,7 +179,7 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
         if type(row) is not dict:
             found.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
         elif line.count(b'"') == 2 * (len(row) + list(map(type, row.values())).count(str)):
-            # Quotes stand around keys and texts, and escaped ones only add to them: no more of them, no further key.
+            # Quotes surround keys and texts, and escaped ones only add to them: without more of them, no further key.
             yield number, row
         elif repeated := repeated_key(line, row):
             found.add("repeated-key", path, number, f"the key {shorten(repeated)!r} is given twice")
@@ -188,7 +188,7 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
 
 
 def repeated_key(text: bytes, value: object) -> str:
-    """A key that an object in JSON text gives twice, of which a parser keeps the last; empty when there is none."""
+    """Return a key that an object in JSON text gives twice, of which a parser keeps the last; else empty."""
     # A quote and a colon are nearly always a key. Only where their number differs is the text parsed with care.
     if text.count(b'":') == _count_keys(value):
         return ""
@@ -214,7 +214,7 @@ def _count_keys(value: object) -> int:
 
 
 def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
-    """The rows of a parquet file, a slice of them in memory at a time."""
+    """Yield the rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
     before = stamp(path)
@@ -236,10 +236,10 @@ def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) ->
 
 
 def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
-    """The table of a parquet file in slices of about so many bytes; what comes before and after is not held."""
+    """Yield the table of a parquet file in slices of about this many bytes; other slices are not held."""
     import polars
 
-    # Batches of the streaming engine are no help: it reads ahead of whoever asks for them.
+    # Batches of the streaming engine do not help: it reads ahead of its consumer.
     table = polars.scan_parquet(path, glob=False)
     total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
     while start < total:
@@ -250,7 +250,7 @@ def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
 
 
 def opened(path: Path, digests: Digests | None = None) -> BinaryIO:
-    """The bytes of a file, unzipped where it is gzipped."""
+    """Open the bytes of a file, unzipped if it is gzipped."""
     raw = io.FileIO(path) if digests is None else _HashedFile(path, digests.begin(path))
     stream = io.BufferedReader(raw, _BUFFER)
     if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
@@ -260,18 +260,18 @@ def opened(path: Path, digests: Digests | None = None) -> BinaryIO:
 
 
 def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
-    """The code and message of a line that does not parse."""
+    """Return the code and message of a line that does not parse."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as bad:
         return "bad-encoding", not_utf8(line, bad)
     if b"\0" in line:
         return "broken-json", f"not JSON: a null byte at position {line.index(0) + 1}"
-    # What ends too early ends before the line's end, and not on a line of its own.
+    # JSON that ends too early ends before the line break, not on the next line.
     column = min(error.pos, len(error.doc.rstrip())) + 1
     return "broken-json", f"not JSON: {error.msg.partition(':')[0]} at column {column}"
 
 
 def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
-    """What is wrong with a line that does not decode."""
+    """Return the message about a line that does not decode."""
     return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"

@@ -1,4 +1,4 @@
-"""`Run`: ranked lists as columns, and the one rule by which anything here is ranked.
+"""`Run`: ranked lists as columns, each in the order of the ranking rule.
 
 The rule is trec_eval's: score descending, compared in single precision as trec_eval holds it, then document id
 descending. Scores are stored as they were computed; only the comparison is in single precision.
@@ -20,7 +20,7 @@ from r2med.lexical.ranking import Scores, rank
 
 
 class Ranking(NamedTuple):
-    """One query's list, best first."""
+    """Ranked list of one query, best first."""
 
     documents: Sequence[str]
     scores: Scores
@@ -28,7 +28,7 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """Ranked lists for a set of queries, as columns; every list is in the order of the one rule.
+    """Ranked lists for a set of queries, as columns; every list is in the order of the ranking rule.
 
     >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.5, 0.7]), "q2": ([], [])})
     >>> run["q1"].documents, len(run), run.rows
@@ -38,7 +38,7 @@ class Run:
     queries: Sequence[str]
     """Every query that was asked, also those for which nothing was found."""
     offsets: NDArray[np.int64]
-    """Where each query's list starts; one more than there are queries."""
+    """Offsets at which each query's list starts; one more than there are queries."""
     documents: Sequence[str]
     """Document ids of all lists, one after another."""
     scores: Scores
@@ -65,7 +65,7 @@ class Run:
 
     @classmethod
     def from_ranked(cls, ranked: Mapping[str, Ranking]) -> Run:
-        """Build from lists that are in the order of the one rule already."""
+        """Build from lists that are already in the order of the ranking rule."""
         offsets = np.zeros(len(ranked) + 1, dtype=np.int64)
         np.cumsum([len(ranking.documents) for ranking in ranked.values()], out=offsets[1:])
         documents = list(chain.from_iterable(ranking.documents for ranking in ranked.values()))
@@ -75,7 +75,7 @@ class Run:
         return cls(list(ranked), offsets, documents, scores)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same lists with the same scores in the same precision."""
+        """Return whether both hold the same lists with the same scores in the same precision."""
         if not isinstance(other, Run):
             return NotImplemented
         return (
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many (query, document) rows there are in all."""
+        """Return the number of (query, document) rows."""
         return len(self.documents)
 
     @cached_property
@@ -111,13 +111,13 @@ class Run:
         return {query: place for place, query in enumerate(self.queries)}
 
     def cut(self, depth: int) -> Run:
-        """Each list's first `depth` documents."""
+        """Cut each list to its first `depth` documents."""
         if depth < 0:
             raise ValueError(f"a depth of {depth}")
         return Run.from_ranked({query: Ranking(r.documents[:depth], r.scores[:depth]) for query, r in self})
 
     def without_self(self, queries: Container[str]) -> Run:
-        """Leave the document whose id is the query's own out of the lists of these queries."""
+        """Leave the document whose id equals the query's out of the lists of these queries."""
         lists = {}
         for query, ranking in self:
             if query in queries and query in ranking.documents:
@@ -128,14 +128,14 @@ class Run:
         return Run.from_ranked(lists)
 
     def select(self, queries: Iterable[str]) -> Run:
-        """Only these queries' lists; a query that was never asked gets an empty one."""
+        """Return only these queries' lists; a query that was never asked gets an empty one."""
         empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
         known = self._place
         return Run.from_ranked({query: self[query] if query in known else empty for query in queries})
 
 
 def _column(values: Sequence[float] | Scores) -> Scores:
-    """Scores in the precision they came in, single or double; anything else becomes double."""
+    """Return scores in the precision they came in, single or double; anything else becomes double."""
     column = np.asarray(values)
     return column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
 

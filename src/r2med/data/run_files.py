@@ -1,4 +1,4 @@
-"""Reading and writing run files: which format a file is in, gzip, and every way in which a file can be bad."""
+"""Reading and writing run files: detection of the format, gzip, and every defect that a file can have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from r2med.store.files import write_file
 
 
 class RunFormat(NamedTuple):
-    """One way to write a run into bytes and to read it back."""
+    """Format of run files, with its reader and writer."""
 
     extensions: tuple[str, ...]
     read: Callable[[bytes, str], FileRows]
@@ -41,7 +41,7 @@ _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension
 
 
 def read_run(path: Path | str) -> tuple[Run, list[str]]:
-    """A run file of any known format, and a sentence with a count for each kind of thing that was put right."""
+    """Read a run file of any known format; return it with a counted sentence for each kind of fix."""
     path = Path(path)
     data = _content(path)
     if not data.strip():
@@ -54,7 +54,7 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
 
 
 def _merged(run: Run) -> list[str]:
-    """Say when scores that differ are equal in single precision, in which trec_eval and r2med compare them."""
+    """Warn if scores that differ are equal in single precision, in which trec_eval and r2med compare them."""
     lists = sum(len(np.unique(ranking.scores)) > len(np.unique(as_float32(ranking.scores))) for _, ranking in run)
     what = "scores that differ in double precision only or lie beyond single precision; they rank as equal"
     return [f"{counted(lists, 'list has', 'lists have')} {what}"] if lists else []
@@ -84,7 +84,7 @@ def _check_finite(run: Run) -> None:
 
 
 def _content(path: Path) -> bytes:
-    """A file's bytes, unzipped, without a byte order mark."""
+    """Return a file's bytes, unzipped, without a byte order mark."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -107,7 +107,7 @@ def _extension(path: Path) -> tuple[str, bool]:
 
 
 def _format(path: Path, data: bytes) -> str:
-    """By the extension; by the content where that is unknown, or is .json, under which both kinds of JSON are met."""
+    """Return the format by the extension, or by the content if that is unknown or .json, used by both kinds of JSON."""
     extension, _ = _extension(path)
     if extension in _BY_EXTENSION and extension != ".json":
         return _BY_EXTENSION[extension]

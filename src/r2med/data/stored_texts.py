@@ -1,4 +1,4 @@
-"""Columns of texts and ids that are too large for memory: they stay in files, and only what is asked for is read.
+"""Columns of texts and ids that are too large for memory: they stay in files, and only what is needed is read.
 
 `StoredTexts` are the texts of a corpus, by the place, length and checksum of each in some source; `StoredIds` are its
 ids, with their order, so that an id's position is found without a table of all of them.
@@ -58,7 +58,7 @@ class StoredTexts(Sequence[str]):
         return list(map(self._source.decode, parts))
 
     def without(self, places: Sequence[int]) -> StoredTexts:
-        """All but the texts at these places."""
+        """Return all but the texts at these places."""
         checks = None if self._checks is None else np.delete(self._checks, places)
         return StoredTexts(self._source, np.delete(self._starts, places), np.delete(self._lengths, places), checks)
 
@@ -76,25 +76,25 @@ class StoredIds(StoredTexts):
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Where each id stands."""
+        """Return the position of each id."""
         return _Positions(self)
 
     def without(self, places: Sequence[int]) -> StoredIds:
-        """All but the ids at these places."""
+        """Return all but the ids at these places."""
         kept = np.ones(len(self), dtype=bool)
         kept[places] = False
         order = self.order[kept[self.order]]
         return StoredIds(self._file, self._starts[kept], self._lengths[kept], (np.cumsum(kept) - 1)[order])
 
     def descending_ranks(self) -> NDArray[np.int64]:
-        """Each id's place when all are sorted descending."""
+        """Return each id's place when all are sorted descending."""
         ranks = np.empty(len(self), dtype=np.int64)
         ranks[self.order] = np.arange(len(self) - 1, -1, -1)
         return ranks
 
 
 class _Positions(Mapping[str, int]):
-    """From an id to its place, by bisection."""
+    """Map from an id to its place, by bisection."""
 
     def __init__(self, ids: StoredIds) -> None:
         self._ids = ids
@@ -114,7 +114,7 @@ class _Positions(Mapping[str, int]):
 
 
 def alphabetical(file: MappedFile, starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """The places of ids in alphabetical order, which that of their UTF-8 is.
+    """Return the places of ids in alphabetical order, which is that of their UTF-8.
 
     Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is first.
     """

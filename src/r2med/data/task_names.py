@@ -1,4 +1,4 @@
-"""How tasks and their groups are called in tables, charts and sentences, and what a reader must know about a group."""
+"""Names of tasks and groups in tables, charts and sentences, and the notes that a reader of a group's scores needs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ GROUP_TITLES = {
     "custom": "own data",
     "custom-nano": "own nano sets",
 }
-"""What the groups are called above a table."""
+"""Names of the groups above a table."""
 GROUP_NOTES = {
     "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
     "nano": "Nano tasks are easier than the full ones: never compare the two.",
     "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
 }
-"""What a reader must know about a group's scores."""
+"""Notes that a reader of a group's scores needs."""
 SHORT_NAMES = {
     "Biology": "Bio",
     "Bioinformatics": "Bioinf",
@@ -34,7 +34,7 @@ SHORT_NAMES = {
     "PMC-Clinical": "PMC-C",
     "IIYi-Clinical": "IIYi",
 }
-"""Task names as table headings, where eight columns must fit a terminal."""
+"""Task names as table headings, so that eight columns fit a terminal."""
 _NANO_SPLITS = {f"NanoR2MED{name.replace('-', '')}": short for name, short in SHORT_NAMES.items()}
 """The splits of nano sets that were built from the tasks."""
 
@@ -70,7 +70,7 @@ def _read_name(file: Path, _stamp: Stamp) -> str:
 
 
 def task_names(tasks: Iterable[str]) -> dict[str, str]:
-    """Tasks as they are named in text: those of the benchmark whole, folders by as much of their path as is needed.
+    """Name tasks for running text: those of the benchmark in full, folders by as much of their path as is needed.
 
     >>> task_names(["sample/Biology", "/data/notes", "/data/Biology"])
     {'sample/Biology': 'sample/Biology', '/data/notes': 'notes', '/data/Biology': 'data/Biology'}
@@ -85,7 +85,7 @@ def task_names(tasks: Iterable[str]) -> dict[str, str]:
 
 
 def task_headings(tasks: Sequence[str]) -> dict[str, str]:
-    """The headings of columns side by side; tasks that would share one have as much of their path as tells them apart.
+    """Return headings of adjacent columns; tasks that would share one get as much of their path as distinguishes them.
 
     >>> task_headings(["nfcorpus/dev", "scifact/dev", "sample/Biology"])
     {'nfcorpus/dev': 'nfcorpus/dev', 'scifact/dev': 'scifact/dev', 'sample/Biology': 'Bio'}
@@ -100,7 +100,7 @@ def task_headings(tasks: Sequence[str]) -> dict[str, str]:
 
 
 def called(task: str, tasks: Sequence[str] = ()) -> str:
-    """Return what people call a task: a folder by its last name, or as much of its path as tells it from others.
+    """Return the name of a task in text: of a folder its last part, or as much of its path as distinguishes it.
 
     >>> called("/home/me/guidelines"), called("sample/Biology"), called("/a/x/task", ["/a/x/task", "/a/y/task"])
     ('guidelines', 'sample/Biology', 'x/task')

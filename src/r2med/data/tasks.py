@@ -1,4 +1,4 @@
-"""The registry: every task by name, the groups, and what a name, a group or a folder on the command line stands for."""
+"""The registry: every task by name, the groups, and how names, groups and folders on the command line are resolved."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from r2med.store.files import expanded
 AVERAGE = ""
 """The name of the average's column, as in `Report.intervals`."""
 HUB_PREFIX = "hf:"
-"""How the name of a dataset on the hub begins, and of a model."""
+"""Prefix of the name of a dataset or model on the hub."""
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"
 """The group of nano sets in folders, apart from both the published ones and from whole collections."""
 FOLDER_GROUPS = ("custom", OWN_NANO)
-"""The groups of folders, which need not have to do with each other."""
+"""The groups of folders, which may be unrelated to each other."""
 _HERE = Path(__file__).parent
 SAMPLE = _HERE / "sample"
 """The folder of the bundled demonstration."""
@@ -31,39 +31,39 @@ _STATED = ("family", "scenario", "noun", "target", "purpose", "subject", "drop_s
 _WRITABLE = ("name", *_STATED)
 """The keys of a folder's file."""
 DROP_SELF = ("none", "dense", "all")
-"""Which systems leave a document out of the list of the query that has the same id."""
+"""The systems that leave a document out of the list of the query that has the same id."""
 TASK_FILE = "task.toml"
-"""What a folder may say of itself."""
+"""The file with which a folder describes its task."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is known of a task before its data is read.
+    """Facts about a task, known before its data is read.
 
     >>> task("biology").sentence
     'Given a Biology post, retrieve relevant passages that help answer the post'
     """
 
     name: str
-    """The name by which it is asked for: `Biology`, `nano/Biology`, or the absolute path of a folder."""
+    """The name in commands: `Biology`, `nano/Biology`, or the absolute path of a folder."""
     base: str
     """The name without its group."""
     group: str
-    """`full`, `nano`, `sample`; for a folder `custom`, or `custom-nano` when it is a nano set. Scores of different
+    """`full`, `nano`, `sample`; for a folder `custom`, or `custom-nano` if it is a nano set. Scores of different
     groups never share a column."""
     family: str = "custom"
     """`qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`."""
     scenario: str = ""
     noun: str = "question"
-    """What a query is."""
+    """Noun for a query."""
     target: str = "relevant passages"
-    """What is looked for."""
+    """Noun for the relevant documents."""
     purpose: str = "answer the question"
-    """What it is good for."""
+    """The purpose of the search."""
     subject: str = "paragraph"
-    """What a document is, in the words of Instructor's prompts."""
+    """Noun for a document in Instructor's prompts."""
     drop_self: str = "none"
-    """Which systems leave the document with the query's own id out of that query's list: `none`, `dense` (models of
+    """The systems that leave the document with the query's own id out of that query's list: `none`, `dense` (models of
     vectors, as published for IIYi-Clinical) or `all`. A document that is judged relevant to the query always stays."""
     hub: str = ""
     """The dataset repository; empty for a folder."""
@@ -73,7 +73,7 @@ class Task:
     """The folder of a task that does not come from the hub."""
     split: str = layout.DEFAULT_SPLIT
     queries: int | None = None
-    """How many there should be, as published; None where nobody said."""
+    """The published number of queries; None if not published."""
     documents: int | None = None
     qrels: int | None = None
     query_length: float | None = None
@@ -81,24 +81,24 @@ class Task:
     document_length: float | None = None
     length_unit: str = ""
     licence: str = ""
-    """Of the hub's card, or of the bundled sample; empty where it is not known."""
+    """Licence on the hub's card, or of the bundled sample; empty if unknown."""
     source_licence: str = ""
-    """Of the collection that the texts were taken from, where it is known to differ from the card's."""
+    """Licence of the collection that the texts were taken from, if it is known to differ from the card's."""
     files: layout.TaskFiles | None = None
-    """Patterns of its files, where these do not lie as usual."""
+    """Patterns of its files, if their layout is unusual."""
     language: str = ""
-    """Of the queries, as es; empty where nobody said."""
+    """Language of the queries, such as es; empty if not stated."""
     translates: str = ""
     """The task of the same documents and judgements whose queries these are in another language; empty for none."""
 
     @property
     def sentence(self) -> str:
-        """The task in one sentence, from which instruction prefixes are made."""
+        """Return the task in one sentence, from which instruction prefixes are made."""
         return f"Given a {self.noun}, retrieve {self.target} that help {self.purpose}"
 
     @property
     def family_title(self) -> str:
-        """The family as a person reads it."""
+        """Return the display name of the family."""
         return families().get(self.family, self.family)
 
 
@@ -108,7 +108,7 @@ def _facts() -> Mapping[str, Any]:
 
 
 def _are_mentioned(*names: str) -> bool:
-    """Whether any of some names may be known: looking for it takes a tenth of the time that reading TOML does."""
+    """Return whether any of the names may be known: a text search takes a tenth of the time that parsing TOML does."""
     text = (_HERE / "tasks.toml").read_text("utf-8").casefold()
     return any(f'"{name.casefold()}"' in text for name in names)
 
@@ -120,7 +120,7 @@ def _toml(file: Path) -> dict[str, Any]:
 
 
 def families() -> Mapping[str, str]:
-    """The families: their names in the command line, and their titles.
+    """Return the families: their names in the command line, and their titles.
 
     >>> list(families())
     ['qa-reference', 'clinical-evidence', 'clinical-case']
@@ -130,7 +130,7 @@ def families() -> Mapping[str, str]:
 
 
 def candidate_configs() -> Mapping[str, str]:
-    """The candidate lists that nano sets carry: what they are called here, and their config on the hub.
+    """Return the candidate lists of nano sets: their kinds here, and their configs on the hub.
 
     >>> candidate_configs()["bm25"]
     'bm25'
@@ -141,7 +141,7 @@ def candidate_configs() -> Mapping[str, str]:
 
 @cache
 def registry() -> Mapping[str, Task]:
-    """Every task that has a name, in the order of the paper: the full ones, the nano ones, the sample.
+    """Return every task that has a name, in the order of the paper: the full ones, the nano ones, the sample.
 
     >>> len(registry())
     24
@@ -155,7 +155,7 @@ def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _licences(entry: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """Of the hub's card and, where it differs, of the collection that the texts come from."""
+    """Return the licence on the hub's card and, if it differs, that of the collection that the texts come from."""
     return {"licence": _facts()["licence"].get(group, ""), "source_licence": entry.get("source_licence", "")}
 
 
@@ -195,7 +195,7 @@ def _lines(file: Path) -> int | None:
 
 @cache
 def other_tasks() -> Mapping[str, Task]:
-    """Tasks of other benchmarks by name, such as `cure/dermatology/es` or `cmirb/CovidRetrieval`.
+    """Return tasks of other benchmarks by name, such as `cure/dermatology/es` or `cmirb/CovidRetrieval`.
 
     >>> task = other_tasks()["cure/dermatology/es"]
     >>> task.translates, task.files.queries
@@ -232,7 +232,7 @@ def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
 
 
 def _other_groups() -> Mapping[str, Sequence[Task]]:
-    """A whole collection, one of its parts, or all parts in one language: `cure`, `cure/dermatology`, `cure/es`."""
+    """Return collections, their parts, and all parts in one language: `cure`, `cure/dermatology`, `cure/es`."""
     found: dict[str, list[Task]] = {}
     for each in other_tasks().values():
         several = {f"{each.group}/{each.base}", f"{each.group}/{each.language}"} - {each.name}
@@ -242,7 +242,7 @@ def _other_groups() -> Mapping[str, Sequence[Task]]:
 
 
 def task(name: str) -> Task:
-    """The registered task of a name, in any case."""
+    """Return the registered task of a name, in any case."""
     for known, found in (*registry().items(), *other_tasks().items()):
         if known.casefold() == name.casefold():
             return found
@@ -251,7 +251,7 @@ def task(name: str) -> Task:
 
 @cache
 def groups() -> Mapping[str, Sequence[Task]]:
-    """Every group: `full`, `nano`, `sample`; the families of the full tasks; `nano/clinical-case` and the like.
+    """Return every group: `full`, `nano`, `sample`; the families of the full tasks; `nano/clinical-case` and the like.
 
     >>> [task.base for task in groups()["clinical-case"]]
     ['PMC-Clinical', 'IIYi-Clinical']
@@ -267,7 +267,7 @@ def groups() -> Mapping[str, Sequence[Task]]:
 
 
 def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> list[Task]:
-    """What names, groups and folders stand for, each task once, in the order given.
+    """Resolve names, groups and folders to tasks, each once, in the order given.
 
     A registered name wins over a folder of the same name; write `./Biology` for the folder. A folder of several
     tasks stands for all of them. `split` chooses among the splits of a folder, which `FOLDER/SPLIT` does too.
@@ -297,7 +297,7 @@ def _refuse_split(name: str, split: str | None) -> None:
 
 
 def hub_task(name: str, split: str | None = None) -> Task:
-    """The task in any dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`.
+    """Build the task in any dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`.
 
     >>> hub_task("hf:ward-7/handover").hub
     'ward-7/handover'
@@ -333,7 +333,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
 
 
 def _at(path: Path, split: str | None) -> Sequence[Task]:
-    """The tasks at a path; none when nothing is there."""
+    """Return the tasks at a path; none if it does not exist."""
     if path.is_dir():
         return folder_tasks(path, split)
     if path.parent.is_dir() and path.name in layout.splits(layout.listing(path.parent)):
@@ -352,9 +352,9 @@ def _names() -> Mapping[str, Sequence[Task]]:
 
 
 def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
-    """The tasks in a folder: itself, one for each split of nano-shaped files, or the folders in it that are tasks.
+    """Return the tasks in a folder: itself, one per split of nano-shaped files, or the folders in it that are tasks.
 
-    A split that is asked for is that of each of them.
+    A split that is asked for applies to each of them.
     """
     wanted = split or layout.DEFAULT_SPLIT
     names = layout.listing(folder)
@@ -370,19 +370,19 @@ def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
 
 
 def place_of_folder(folder: Path) -> Path:
-    """The absolute path of a folder, by the names that the user gave: links are not followed."""
+    """Return the absolute path of a folder, by the names that the user gave: links are not followed."""
     return Path(os.path.normpath(folder.expanduser().absolute()))
 
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
-    """The task of a folder: what its `task.toml` says of it, or its name when that is one of the eight."""
+    """Build the task of a folder: as described by its `task.toml`, or by its name if that is one of the eight."""
     _check_name(folder)
     base, stored = folder.resolve().name, _stored_split(folder, split)
     entries = _facts()["task"] if _are_mentioned(stored, base) else ()
     published = {each["nano"]["split"].casefold(): each for each in entries}
     known = {each["base"].casefold(): each for each in entries} | published
     entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
-    # Known by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
+    # Named by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
     name = str(place_of_folder(folder))
     if split != layout.DEFAULT_SPLIT:
         name, base = str(place_of_folder(folder) / split), entry.get("base", split)
@@ -394,7 +394,7 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
 
 
 def _check_name(folder: Path) -> None:
-    """A name that is not UTF-8 can stand in no table and no ledger."""
+    """Raise an error if the name is not UTF-8: it could not be written to a table or the ledger."""
     try:
         str(folder.resolve()).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -403,7 +403,7 @@ def _check_name(folder: Path) -> None:
 
 
 def _stored_split(folder: Path, split: str) -> str:
-    """The split that is read where none was asked for and there is only one."""
+    """Return the split that is read if none was asked for and there is only one."""
     present = layout.splits(layout.listing(folder)) if split == layout.DEFAULT_SPLIT and folder.is_dir() else []
     return present[0] if len(present) == 1 else split
 

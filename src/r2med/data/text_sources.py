@@ -1,6 +1,6 @@
-"""Where the texts of a corpus lie that is too large for memory, and how they are read from there.
+"""Sources of the texts of a corpus that is too large for memory, and how they are read from there.
 
-`MappedFile` is a file of our own, all texts of a column end to end. `RowFiles` are the files that a corpus was read
+`MappedFile` is a copy, all texts of a column end to end. `RowFiles` are the files that a corpus was read
 from: its texts stay in their lines, and nothing is copied.
 """
 
@@ -19,46 +19,46 @@ import numpy as np
 from r2med.errors import DataError
 
 DAMAGED = "damaged"
-"""A file of this name beside a stored corpus says that it must not be used again."""
+"""Name of the file beside a stored corpus that marks it as unusable."""
 _AT_ONCE = 1 << 26
-"""The most bytes that are read in one go."""
+"""Bytes read at a time at most."""
 
 
 def encode(text: str) -> bytes:
-    """A text as it is stored; a surrogate without its partner comes back as it was."""
+    """Encode a text for storage; a surrogate without its partner survives the round trip."""
     return text.encode("utf-8", "surrogatepass")
 
 
 class TextSource(Protocol):
-    """Something that holds texts at places."""
+    """Source of texts by their places."""
 
     def parts(self, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """The bytes at some places."""
+        """Return the bytes at some places."""
 
     def decode(self, part: bytes) -> str:
-        """The text that the bytes at a place stand for."""
+        """Decode the bytes at a place to a text."""
 
     def refuse(self) -> NoReturn:
-        """Say that the bytes at a place are not those that were there."""
+        """Raise an error: the bytes at a place are not those that were stored."""
 
 
 class MappedFile:
-    """A file of UTF-8, mapped: only what is asked for is read. What is in use stays what it was, though the file go."""
+    """File of UTF-8, mapped: only what is needed is read. The mapping stays valid if the file is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.data = np.memmap(path, np.uint8, "r").data if path.stat().st_size else memoryview(b"")
 
     def parts(self, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """The bytes at some places."""
+        """Return the bytes at some places."""
         return [bytes(self.data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
 
     def decode(self, part: bytes) -> str:
-        """The text that was stored."""
+        """Decode the text that was stored."""
         return part.decode("utf-8", "surrogatepass")
 
     def refuse(self) -> NoReturn:
-        """Leave a mark, so that the next command makes the file anew."""
+        """Mark the copy as damaged, so that the next command rebuilds it, and raise an error."""
         (self._path.parent / DAMAGED).touch()
         raise DataError(f"{self._path}: this copy of a corpus is damaged; run the same command again to make it anew")
 
@@ -75,7 +75,7 @@ class RowFiles:
         self._files = [_OpenFile(path) for path in paths]
 
     def parts(self, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """The bytes at some places; neighbours are read in one go."""
+        """Return the bytes at some places; neighbours are read at once."""
         if not starts:
             return []
         first = min(starts)
@@ -86,11 +86,11 @@ class RowFiles:
         return [whole[start - first : start - first + length] for start, length in zip(starts, lengths, strict=True)]
 
     def decode(self, part: bytes) -> str:
-        """The text of a row."""
+        """Return the text of a row."""
         return self._decode(part)
 
     def refuse(self) -> NoReturn:
-        """Say it; the next command reads the files as they are then."""
+        """Raise an error; the next command reads the files in their state then."""
         raise DataError(f"{self._paths[0]}: changed while it was in use; run the same command again")
 
     def _file(self, place: int) -> int:
@@ -102,7 +102,7 @@ class RowFiles:
 
 
 class _OpenFile:
-    """A file that is open as long as somebody holds it."""
+    """File that is open as long as an object holds it."""
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY)

@@ -18,21 +18,21 @@ from r2med.formatting import describe, shorten
 
 ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")
-"""What a query row may hold for the gold."""
+"""Fields of a query row that belong to the gold data."""
 
 
 class RowTable(Protocol):
-    """What rows are read into."""
+    """Table that rows are read into."""
 
     cursor: Cursor | None
-    """Moved to the line of each row, where the table wants to know it."""
+    """Cursor moved to the line of each row; None if the table does not need it."""
     rows: int
     whole: bool
     extras: dict[str, dict[str, str]]
     synonyms: dict[str, tuple[str, ...]]
 
     def begin(self, file: Path) -> None:
-        """Say which file the next rows come from."""
+        """Set the file that the next rows come from."""
 
     def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
         """Append a row."""
@@ -43,12 +43,12 @@ Filled = TypeVar("Filled", bound=RowTable)
 
 @dataclass
 class TextTable:
-    """A column of ids, a column of texts, and where each row came from."""
+    """Columns of ids and texts, and where each row came from."""
 
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     rows: int = 0
-    """How many rows were read, repeated ones included."""
+    """Number of rows read, repeated ones included."""
     extras: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in EXTRAS})
     synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Further wordings of the gold answers."""
@@ -60,12 +60,12 @@ class TextTable:
     _files: list[tuple[int, Path]] = field(default_factory=list)
 
     def origin(self, position: int) -> tuple[Path, int]:
-        """The file and line of a row."""
+        """Return the file and line of a row."""
         file = self._files[bisect_right(self._files, position, key=lambda start: start[0]) - 1][1]
         return file, self._lines[position]
 
     def begin(self, file: Path) -> None:
-        """Say which file the next rows come from."""
+        """Set the file that the next rows come from."""
         self._files.append((len(self.ids), file))
 
     def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
@@ -86,29 +86,29 @@ class TextTable:
             spot.note("conflicting-id", f"{repeats} with another text")
 
     def column(self) -> Texts:
-        """The two columns."""
+        """Return the two columns."""
         return Texts(self.ids, self.texts)
 
 
 def read_documents(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> TextTable:
-    """The documents; a title is put before its text."""
+    """Read the documents; a title is put before its text."""
     return fill_documents(TextTable(), files, found, digests)
 
 
 def fill_documents(table: Filled, files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Filled:
-    """The same, into a table of another kind."""
+    """Read documents into a table of another kind."""
     return _read(table, files, found, "empty-document", digests)
 
 
 def document_text(line: bytes) -> str:
-    """The text of a document whose line was read before and found to be good."""
+    """Return the text of a document whose line was read before and found to be valid."""
     row = orjson.loads(line)
     title, text = row.get("title"), row["text"]
     return _joined(title, text) if title and type(title) is str else str(text)
 
 
 def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
-    """The queries, with the gold answers and reasoning paths that their rows may hold."""
+    """Read the queries, with the gold answers and reasoning paths that their rows may hold."""
     return _read(TextTable(), files, found, "empty-query")
 
 
@@ -142,7 +142,7 @@ def _read(table: Filled, files: Sequence[Path], found: Findings, empty: str, dig
 
 
 def identifier_of(value: object, name: str, spot: Spot) -> str | None:
-    """An id as text; None, and a note, when it is not one."""
+    """Convert an id to text; return None, and note why, if it is not one."""
     if type(value) is str and value:
         return value
     if type(value) is int:
@@ -153,7 +153,7 @@ def identifier_of(value: object, name: str, spot: Spot) -> str | None:
 
 
 def _mended(identifier: object, id_field: str, row: Row, spot: Spot) -> tuple[str | None, str | None]:
-    """The id and text of a row that is not as it should be, where it can still be used; every defect is noted."""
+    """Return the id and text of a malformed row, as far as they can still be used; every defect is noted."""
     mended: str | None = None
     if id_field in row:
         mended = identifier_of(identifier, id_field, spot)
@@ -199,5 +199,5 @@ def _keep_extras(table: RowTable, identifier: str, row: Row, spot: Spot) -> None
 
 
 def gold_extras(table: TextTable, queries: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """The extras of these queries, by field."""
+    """Return the extras of these queries, by field."""
     return {name: {query: texts[query] for query in queries if query in texts} for name, texts in table.extras.items()}

@@ -1,6 +1,6 @@
-"""`validate`: everything that is wrong with a task's files, each with its place, grouped and counted.
+"""Validation and statistics of a task: every problem of its files, grouped and counted, and the figures of a dataset.
 
-`stats`: the paper's table of a task, and what a person would want beside it.
+`validate` lists the problems with their places; `stats` has the columns of the paper's table and some more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from r2med.store.files import expanded
 
 
 class Group(NamedTuple):
-    """All problems of one kind."""
+    """Problems of one kind."""
 
     severity: str
     summary: str
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What `validate` found.
+    """Result of `validate`.
 
     >>> report = validate("sample/Biology")
     >>> report.ok, report.problems
@@ -49,7 +49,7 @@ class ValidationReport:
     source: str
     problems: tuple[Problem, ...]
     queries: int = 0
-    """How many rows of each part could be read."""
+    """Number of rows of this part that could be read; the same for the other parts."""
     documents: int = 0
     judgements: int = 0
     strict: bool = False
@@ -57,21 +57,21 @@ class ValidationReport:
 
     @property
     def errors(self) -> int:
-        """How many problems make the data unusable."""
+        """Return the number of problems that make the data unusable."""
         return sum(problem.is_error(strict=self.strict) for problem in self.problems)
 
     @property
     def warnings(self) -> int:
-        """How many problems were put right or can be lived with."""
+        """Return the number of problems that were fixed or can be tolerated."""
         return len(self.problems) - self.errors
 
     @property
     def ok(self) -> bool:
-        """Whether `load` accepts it."""
+        """Return whether `load` accepts it."""
         return not self.errors
 
     def groups(self) -> list[Group]:
-        """The problems by kind: errors first, in the order of the table of kinds."""
+        """Group the problems by kind: errors first, in the order of the table of kinds."""
         by_code: dict[str, list[Problem]] = {}
         for problem in self.problems:
             by_code.setdefault(problem.code, []).append(problem)
@@ -87,7 +87,7 @@ class ValidationReport:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """The report for JSON."""
+        """Return the report for JSON."""
         return {
             "source": self.source,
             "ok": self.ok,
@@ -108,7 +108,7 @@ _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
     "quer": read_queries,
     "qrels": read_judgements,
 }
-"""How a file is read on its own, by the beginning of its name or of its folder's name."""
+"""Reader of a single file, by the beginning of its name or of its folder's name."""
 
 
 def validate(source: str | Path | Task, *, split: str | None = None, strict: bool = False) -> ValidationReport:
@@ -130,7 +130,7 @@ def validate(source: str | Path | Task, *, split: str | None = None, strict: boo
 
 
 def _note_shared_ids(task: Task, contents: Contents, found: Findings) -> None:
-    """Note how many queries have a document of their own id, and which systems leave it out of their lists."""
+    """Note how many queries have a document of the same id, and which systems leave it out of their lists."""
     documents, positive = contents.corpus.documents.position, contents.judgements.positive()
     shared = [query for query in contents.queries.ids if query in positive and query in documents]
     if not shared:
@@ -165,7 +165,7 @@ def _reader(path: Path) -> Callable[[Sequence[Path], Findings], object]:
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long texts are, in words.
+    """Lengths of texts in words.
 
     >>> Lengths.of(["one", "one two three"])
     Lengths(mean=2.0, p5=1, p50=1, p95=3, max=3)
@@ -179,7 +179,7 @@ class Lengths:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Lengths:
-        """The lengths of these texts; a percentile is the smallest length that so many of them do not exceed."""
+        """Compute the lengths of these texts; a percentile is the smallest length that this share does not exceed."""
         if not texts:
             return cls(0.0, 0, 0, 0, 0)
         words = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
@@ -189,7 +189,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Stats:
-    """The figures of a dataset."""
+    """Figures of a dataset."""
 
     task: str
     queries: int
@@ -197,7 +197,7 @@ class Stats:
     qrels: int
     """Judgements of grade 1 or more."""
     positives: float
-    """Relevant documents a query, on average."""
+    """Relevant documents per query, on average."""
     query_words: Lengths
     document_words: Lengths
     distinct_texts: int
@@ -210,7 +210,7 @@ class Stats:
     """The content hash of the dataset, which results carry."""
 
     def as_dict(self) -> dict[str, object]:
-        """The figures for JSON."""
+        """Return the figures for JSON."""
         return asdict(self)
 
 

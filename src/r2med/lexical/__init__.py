@@ -1,1 +1,1 @@
-"""The lexical engine: analyzer, tokens, index, BM25 and the ranking rule. It imports nothing of r2med but errors."""
+"""The lexical engine: analyzer, tokens, index, BM25, the ranking rule, and texts compared by their words."""

@@ -12,7 +12,7 @@ from r2med.lexical.segmentation import MAX_UNITS, segment
 ANALYZER: Final = "lucene-english"
 """The name of this analyzer in run files, tables and cache keys."""
 ANALYZER_VERSION: Final = "1"
-"""Changes when, and only when, the tokens of some text change: part of every cache key that depends on tokens."""
+"""Version, raised if and only if the tokens of some text change: part of every cache key that depends on tokens."""
 STOP_WORDS: Final = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such "
     "that the their then there these they this to was will with".split()
@@ -63,12 +63,12 @@ _ASCII_MARKS: Final = "\"#'*,.:;"
 
 
 class PieceTokens(NamedTuple):
-    """The tokens of many pieces of text, end to end."""
+    """Tokens of many pieces of text, end to end."""
 
     tokens: list[str]
     """All tokens, in the order of the pieces."""
     counts: list[int]
-    """How many of the tokens belong to each piece; they sum to the length of ``tokens``."""
+    """Number of tokens of each piece; they sum to the length of ``tokens``."""
 
 
 def analyze(text: str) -> list[str]:
@@ -146,7 +146,7 @@ def _lower(word: str) -> str:
 
 
 class _TermTable(dict[str, str]):
-    """The term a lower-cased word becomes, worked out once; the empty string for a word that is dropped."""
+    """Map from a lower-cased word to its term, computed once; the empty string for a word that is dropped."""
 
     LIMIT: Final = 2_000_000
 

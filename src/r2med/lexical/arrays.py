@@ -1,4 +1,4 @@
-"""Looking up hashes in bulk, by sorted tables."""
+"""Helpers for lists that lie end to end in numpy arrays, and for working on long columns in portions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 def by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
-    """Lists of successive items, each as long as it takes to reach a total size.
+    """Yield lists of successive items, each as long as it takes to reach a total size.
 
     >>> list(by_size(["a", "bbb", "cc", "d"], len, 3))
     [['a', 'bbb'], ['cc', 'd']]
@@ -31,7 +31,7 @@ def by_size(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> I
 
 
 def slices_up_to(sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
-    """Successive things of these sizes, as many at a time as have a total of at most the limit, or a single one.
+    """Yield slices of successive items whose sizes total at most the limit, or of a single larger item.
 
     >>> [(part.start, part.stop) for part in slices_up_to(np.array([1, 2, 9, 1, 1, 1]), 3)]
     [(0, 2), (2, 3), (3, 6)]
@@ -45,7 +45,7 @@ def slices_up_to(sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
 
 
 def row_slices_up_to(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: int) -> Iterator[slice]:
-    """The same, but things of one row stay together; rows ascend.
+    """Yield such slices, but keep items of one row together; rows ascend.
 
     >>> [(part.start, part.stop) for part in row_slices_up_to(np.array([4, 4, 7, 8, 8]), np.array([1, 1, 1, 1, 9]), 3)]
     [(0, 3), (3, 5)]
@@ -60,7 +60,7 @@ def row_slices_up_to(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: i
 
 
 def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where lists of so many things start that stand end to end, and at last where they end.
+    """Return where lists of these lengths start if they stand end to end, and finally where the last one ends.
 
     >>> offsets_of(np.array([2, 0, 3])).tolist()
     [0, 2, 2, 5]
@@ -69,7 +69,7 @@ def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def ragged(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers from each start on, so many as its count says, end to end.
+    """Return the ranges of consecutive numbers that begin at these starts and have these lengths, end to end.
 
     >>> ragged(np.array([7, 0]), np.array([2, 3])).tolist()
     [7, 8, 0, 1, 2]

@@ -23,7 +23,7 @@ STOPS = ".,:;"
 
 
 def _byte_table() -> bytes:
-    """What each byte becomes: zero for a break, lower case for a capital (the analyzer ignores case in any event)."""
+    """Return the translation of each byte: zero for a break, lower case for a capital (the analyzer ignores case)."""
     table = bytearray(range(256))
     for character in filter(str.isascii, BREAK):
         table[ord(character)] = 0
@@ -57,7 +57,7 @@ class PackedPieces(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of pieces."""
+        """Return the number of pieces."""
         return len(self.low)
 
     def at(self, places: NDArray[np.intp]) -> PackedPieces:
@@ -80,46 +80,46 @@ class JoinedTexts(NamedTuple):
 
     data: bytes
     lengths: NDArray[np.int64]
-    """How many bytes each text has."""
+    """Number of bytes of each text."""
 
 
 def join_texts(texts: Sequence[str]) -> JoinedTexts:
-    """Some texts end to end; a lone surrogate, which cannot be encoded strictly, passes through as it is."""
+    """Join texts end to end; a lone surrogate, which cannot be encoded strictly, passes through as it is."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
     return JoinedTexts(b"\0".join([b"", *encoded, bytes(PACKED)]), lengths)
 
 
 class Pieces(NamedTuple):
-    """The pieces of a block of texts, as columns."""
+    """Pieces of a block of texts, as columns."""
 
     data: bytes
     """The block, every break a zero byte."""
     starts: NDArray[np.int64]
     """Where each piece starts in the data."""
     lengths: NDArray[np.int64]
-    """How many bytes it has; none where there were only stops."""
+    """Number of bytes of each piece; 0 for a piece of stops only."""
     packed: PackedPieces
     """The pieces; of a longer one, its first sixteen bytes."""
     owners: NDArray[np.int32]
-    """Which of the block's texts it comes from."""
+    """Index of the text in the block that each piece comes from."""
 
     def short(self) -> NDArray[np.intp]:
-        """The places of the pieces that are packed as they are; those of stops alone are left out."""
+        """Return the places of the pieces that are packed as they are, without those of stops alone."""
         return np.flatnonzero((self.lengths > 0) & (self.lengths <= PACKED))
 
     def long(self) -> NDArray[np.intp]:
-        """The places of the pieces that cannot be packed."""
+        """Return the places of the pieces that cannot be packed."""
         return np.flatnonzero(self.lengths > PACKED)
 
     def word(self, place: int) -> bytes:
-        """One piece."""
+        """Return one piece."""
         start = int(self.starts[place])
         return self.data[start : start + int(self.lengths[place])]
 
 
 def cut(texts: Sequence[str], table: bytes = _BYTES, stops: str = STOPS) -> Pieces:
-    """The pieces of some texts; `table` says what each byte becomes, zero for a break (by default, the analyzer's).
+    """Cut texts into pieces; `table` maps each byte, a break to zero (by default, the analyzer's).
 
     The marks of `stops` are taken off the end of a piece.
 
@@ -131,7 +131,7 @@ def cut(texts: Sequence[str], table: bytes = _BYTES, stops: str = STOPS) -> Piec
 
 
 def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) -> Pieces:
-    """The pieces of texts that have been joined."""
+    """Cut texts that have been joined into pieces."""
     data = texts.data.translate(table)
     starts, lengths = _spans(np.frombuffer(data, dtype=np.uint8), stops)
 
@@ -149,11 +149,11 @@ def cut_joined(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) ->
 
 
 def _spans(letters: NDArray[np.uint8], stops: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where pieces start, and how long they are without the stops behind them."""
+    """Return where pieces start, and how long they are without the stops behind them."""
     filled = letters != 0
     # Where the next byte is of the other kind: before a piece, at its last byte, before the next one, ...
     edges = np.flatnonzero(filled[1:] != filled[:-1])
-    del filled  # whose memory is of use again
+    del filled  # to reuse its memory
     starts = edges[0::2] + 1
     return starts, _without_stops(letters, starts, edges[1::2], stops)
 
@@ -161,7 +161,7 @@ def _spans(letters: NDArray[np.uint8], stops: str) -> tuple[NDArray[np.int64], N
 def _without_stops(
     letters: NDArray[np.uint8], starts: NDArray[np.int64], lasts: NDArray[np.int64], stops: str
 ) -> NDArray[np.int64]:
-    """How long pieces are without the stops behind them."""
+    """Return the lengths of pieces without the stops behind them."""
     is_stop = np.zeros(256, dtype=bool)
     is_stop[np.frombuffer(stops.encode(), dtype=np.uint8)] = True
     stopped = np.flatnonzero(is_stop.take(letters.take(lasts, mode="clip"), mode="clip"))
@@ -169,6 +169,6 @@ def _without_stops(
     lengths += 1
     while len(stopped):
         lengths[stopped] -= 1
-        # Before a piece stands a break, which is no stop.
+        # The byte before a piece is a break, which is not a stop.
         stopped = stopped[is_stop[letters[starts[stopped] + lengths[stopped] - 1]]]
     return lengths

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from r2med.lexical.vectors import SparseVectors
 
 _RUNS, _SECOND = "runs", "second"
-"""Where runs are kept until the index is whole: this process's, and those of the second one."""
+"""Folders of the runs until the index is complete: those of this process, and those of the second one."""
 
 
 class Documents(Protocol):
@@ -41,7 +41,7 @@ class Documents(Protocol):
 
 
 def build_index(documents: Documents, progress: Report = lambda _: None) -> InvertedIndex:
-    """The index of some documents, in memory; `progress` is told how many more are done, block by block.
+    """Build the index of documents in memory; `progress` receives the number of documents of each block.
 
     >>> from r2med.data.dataset import Texts
     >>> index = build_index(Texts(["d1", "d2"], ["The cells, the cell's wall.", "Walls!"]))
@@ -56,7 +56,7 @@ def build_index(documents: Documents, progress: Report = lambda _: None) -> Inve
 
 
 def write_index(documents: Documents, folder: Path, memory: int, progress: Report = lambda _: None) -> None:
-    """Write the index of some documents into a folder, with about so many bytes of memory."""
+    """Write the index of documents into a folder, within about this many bytes of memory."""
     if is_worthwhile(documents.texts):
         _write_index_by_two(documents, folder, memory, progress)
         return
@@ -104,7 +104,7 @@ def write_vector_index(
 
 
 def _merge(runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str], folder: Path, memory: int) -> None:
-    """Write the index that runs on disk make together, one's documents after the other's."""
+    """Write the index of runs on disk, the documents of one after those of the other."""
     values = [read_column(run, "values") for run in runs]
     width = np.result_type(np.uint8, *(column.dtype for column in values))
     _write(merge_runs(runs, memory // 2), sum(map(len, values)), width, folder)
@@ -112,7 +112,7 @@ def _merge(runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str],
 
 
 def _finish(builder: PostingsBuilder, ids: Sequence[str], folder: Path, memory: int) -> None:
-    """Write what a builder has gathered, in memory and on disk, as an index."""
+    """Write what a builder holds, in memory and on disk, as an index."""
     if not builder.runs:
         parts: Iterator[TermPostings] = iter([builder.take_run()])
     else:
@@ -123,7 +123,7 @@ def _finish(builder: PostingsBuilder, ids: Sequence[str], folder: Path, memory: 
 
 
 def _complete(lengths: NDArray[np.int32], ids: Sequence[str], folder: Path) -> None:
-    """Write what stands beside the postings, and the seal over all of it."""
+    """Write the files beside the postings, and the checksums of all files."""
     np.save(folder / "lengths.npy", lengths, allow_pickle=False)
     np.save(folder / "ties.npy", id_order(ids), allow_pickle=False)
     for place in (_RUNS, _SECOND):
@@ -132,7 +132,7 @@ def _complete(lengths: NDArray[np.int32], ids: Sequence[str], folder: Path) -> N
 
 
 def _write(parts: Iterator[TermPostings], postings: int, width: np.dtype[Any], folder: Path) -> None:
-    """Write so many postings, which come term by term in alphabetical order."""
+    """Write postings that come term by term in alphabetical order, given their total number."""
     documents = ColumnWriter(folder / "documents.npy", np.dtype(np.int32), postings)
     values = ColumnWriter(folder / "values.npy", width, postings)
     offsets: list[NDArray[np.integer[Any]]] = [np.zeros(1, dtype=np.int64)]

@@ -28,7 +28,7 @@ _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def fold(text: str) -> str:
-    """A text without differences of case, width, ligatures and composition.
+    """Fold differences of case, width, ligatures and composition.
 
     >>> fold("The ﬁrst Ⅳ Straße")
     'the first iv strasse'
@@ -37,7 +37,7 @@ def fold(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The words of a text between single blanks: what is compared when texts are compared as normalised.
+    """Return the words of a text separated by single blanks: the form in which normalised texts are compared.
 
     >>> normalise("  Anti-TNF, “first line” \\n(n = 12)…")
     'anti tnf first line n 12'
@@ -46,37 +46,37 @@ def normalise(text: str) -> str:
 
 
 def raw_hash(text: str) -> int:
-    """A 64-bit hash of a text as it stands."""
+    """Return a 64-bit hash of a text as it stands."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
 class Words:
-    """The hashed words of some texts, end to end."""
+    """Hashed words of several texts, end to end."""
 
     hashes: Hashes
     offsets: NDArray[np.int64]
-    """Where each text's words start, and at last where they end."""
+    """Offsets at which each text's words start, and finally where the last end."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many words each text has."""
+        """Return the number of words of each text."""
         return np.diff(self.offsets)
 
     def owners(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which texts words belong to."""
+        """Return the texts that the words at these places belong to."""
         return np.searchsorted(self.offsets, places, side="right") - 1
 
     def select(self, texts: NDArray[np.int64]) -> Words:
-        """The words of some of the texts."""
+        """Return the words of some of the texts."""
         counts = self.counts[texts]
         return Words(self.hashes[ragged(self.offsets[texts], counts)], offsets_of(counts))
 
     def text_hashes(self) -> Hashes:
-        """One hash for each text, of all its words in their order.
+        """Return one hash per text, of all its words in their order.
 
         >>> one, same, other = hash_words(["Acute renal pain", "acute RENAL pain!", "renal acute pain"]).text_hashes()
         >>> bool(one == same), bool(one == other)
@@ -89,7 +89,7 @@ class Words:
 
 
 def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks: str = "") -> Words:
-    """The hashed words of some texts, those of `normalise`.
+    """Hash the words of texts, those of `normalise`.
 
     Another folding may be given for texts beyond ASCII, and marks of ASCII that are parts of words too.
 
@@ -109,7 +109,7 @@ def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks:
 
 @cache
 def _byte_table(marks: str) -> bytes:
-    """What each byte of a text in UTF-8 becomes: lower case for letters, zero for whatever is no part of a word."""
+    """Return the translation of each UTF-8 byte: lower case for letters, zero for all that is not part of a word."""
     kept = _LETTERS | frozenset(marks.encode("ascii"))
     return bytes(
         byte if byte >= 0x80 or byte in kept else byte + 32 if byte + 32 in _LETTERS and byte >= 0x41 else 0
@@ -118,7 +118,7 @@ def _byte_table(marks: str) -> bytes:
 
 
 def joined(parts: Sequence[Words]) -> Words:
-    """The words of several blocks of texts in one."""
+    """Concatenate the words of several blocks of texts."""
     hashes = np.concatenate([np.empty(0, dtype=np.uint64), *(part.hashes for part in parts)])
     return Words(hashes, offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *(part.counts for part in parts)])))
 
@@ -130,7 +130,7 @@ _HALF = np.uint64(32)
 
 
 def mix64(values: Hashes) -> Hashes:
-    """Numbers of which every bit depends on every bit of the given ones, which are used up."""
+    """Mix numbers so that every bit depends on every bit of the input, which is overwritten."""
     for _ in range(2):
         values ^= values >> _HALF
         values *= _SPREAD

@@ -1,4 +1,4 @@
-"""The words of a text that match: found by their stems, marked as they are written."""
+"""Highlighting of the words of a text that match a query or answer: matched by stem, marked as they are written."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _FUNCTION_WORDS = frozenset(
     "therefore those though through thus too toward towards under until up upon us very via we were what when "
     "where whether which while who whom whose why within without would yet you your yours yourself".split()
 )
-"""Words that say nothing of a subject, beside the stop words of the analyzer: BM25 counts them, a mark would shout."""
+"""Function words beside the stop words of the analyzer: BM25 counts them, but they are not highlighted."""
 _LONGEST_WORD = 200
-"""Characters of a word that are looked at where only an excerpt is chosen."""
+"""Characters of a word that are analyzed when only an excerpt is chosen."""
 
 
 class WordMark(NamedTuple):
-    """A matching word, from character to character, and what it matches."""
+    """Span of a matching word in characters, and the kind of its match."""
 
     start: int
     end: int
@@ -38,18 +38,18 @@ class WordMark(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of text, marked or not (then its kind is empty)."""
+    """Stretch of text, marked or not (then its kind is empty)."""
 
     text: str
     kind: str = ""
 
 
 Kinds = Mapping[str, str]
-"""Term to the kind of its mark."""
+"""Map from a term to the kind of its mark."""
 
 
 def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
-    """The terms of some texts by kind; a term of several kinds has the first, a function word or a letter none.
+    """Map the terms of texts to their kinds; a term of several kinds has the first, function words and letters none.
 
     >>> kinds_of(query=["When do the gums swell?"], answer=["Scurvy of the gums"])
     {'gum': 'query', 'swell': 'query', 'scurvi': 'answer'}
@@ -66,12 +66,12 @@ def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
 
 @cache
 def _unmarked() -> frozenset[str]:
-    """The terms of function words."""
+    """Return the terms of function words."""
     return frozenset(analyze(" ".join(_FUNCTION_WORDS)))
 
 
 class WordForms(NamedTuple):
-    """What a page needs that marks words by itself and has no stemmer."""
+    """Word forms for a page that marks words by itself and has no stemmer."""
 
     alike: list[str]
     """Words of one stem in lower case, with blanks between them; a word that is alone with its stem is not here."""
@@ -80,7 +80,7 @@ class WordForms(NamedTuple):
 
 
 def word_forms(texts: Iterable[str]) -> WordForms:
-    """The words of some texts by stem.
+    """Group the words of texts by stem.
 
     >>> word_forms(["When gums bleed,", "a gum is bleeding"])
     WordForms(alike=['bleed bleeding', 'gum gums'], unmarked=['a', 'is', 'when'])
@@ -100,12 +100,12 @@ def word_forms(texts: Iterable[str]) -> WordForms:
 
 @lru_cache(maxsize=1 << 16)
 def _terms(word: str) -> tuple[str, ...]:
-    """The terms of a word, kept: a few thousand words make up most of any text."""
+    """Return the terms of a word, cached: a few thousand words make up most of any text."""
     return tuple(analyze(word))
 
 
 class _Matching(dict[str, bool]):
-    """Whether a word has a known term, found out once: a text and its neighbours say most words again and again."""
+    """Cache of whether a word has a known term: a text and its neighbours repeat most words."""
 
     def __init__(self, kinds: Kinds) -> None:
         super().__init__()
@@ -124,12 +124,12 @@ def _matching(terms: frozenset[str]) -> _Matching:
 
 
 def marks(text: str, kinds: Kinds) -> Iterator[WordMark]:
-    """The words of a text whose terms are known, in order.
+    """Yield the words of a text whose terms are known, in order.
 
     >>> list(marks("Gums bleed: a gum's plight.", {"gum": "query"}))
     [WordMark(start=0, end=4, kind='query'), WordMark(start=14, end=19, kind='query')]
     """
-    # The characters at which pieces are cut are in no word, so that only pieces that match are looked at closely.
+    # The characters at which pieces are cut are in no word, so that only pieces that match are segmented.
     matching = _matching(frozenset(kinds))
     for piece in _PIECE.finditer(text):
         if matching[piece[0]]:
@@ -149,7 +149,7 @@ def _words(piece: str, offset: int, kinds: Kinds) -> Iterator[WordMark]:
 
 
 def parts(text: str, kinds: Kinds) -> list[Part]:
-    """A text in stretches, those that match marked; put together they are the text.
+    """Split a text into stretches, those that match marked; joined they are the text.
 
     >>> parts("Gums bleed", {"bleed": "query"})
     [Part(text='Gums ', kind=''), Part(text='bleed', kind='query')]
@@ -163,7 +163,7 @@ def parts(text: str, kinds: Kinds) -> list[Part]:
 
 
 def excerpt(text: str, kinds: Kinds, words: int) -> str:
-    """The stretch of so many words in which most words match, with dots where it was cut, within long words too.
+    """Return the stretch of this many words with most matches, with dots where it was cut, within long words too.
 
     >>> excerpt("one two three gums four bleed five", {"gum": "q", "bleed": "q"}, 3)
     '... gums four bleed ...'
@@ -187,7 +187,7 @@ def excerpt(text: str, kinds: Kinds, words: int) -> str:
 
 
 def _shortened(stretch: str, words: int) -> str:
-    """A stretch with no more letters than so many words may have, cut between words where these are words."""
+    """Shorten a stretch to the letters that its number of words may have, cut between words if possible."""
     most = max(300, _LETTERS * words)
     if len(stretch) <= most:
         return stretch

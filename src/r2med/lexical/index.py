@@ -1,8 +1,8 @@
-"""Sorted runs: the postings of successive documents, on disk, and their merging into one index in bounded memory.
+"""The inverted index: its columns in memory or mapped from files, and the sorted runs that are merged into it.
 
-A run holds its terms in alphabetical order, as an index does, and its documents come after those of the run before.
-So a term's postings in the index are those of the first run, then those of the second, and so on: runs are read from
-their beginning to their end, a stretch of the alphabet at a time, and nothing is ever sorted again but terms.
+A run holds the postings of successive documents, its terms in alphabetical order as in an index. Its documents come
+after those of the run before, so a term's postings in the index are those of the first run, then of the second, and
+so on: runs are read from start to end, a stretch of the alphabet at a time, in bounded memory; only terms are sorted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from r2med.store.hashes import is_unchanged, write_checksums
 TERMS = "terms.txt"
 _TERMS_AT_ONCE = 65_536
 _POSTINGS_AT_ONCE = 1 << 19
-"""More are not merged at a time, whatever the memory: larger columns would be slower to come by than to fill."""
+"""Postings merged at a time at most, whatever the memory: larger columns are slower to allocate than to fill."""
 _BYTES_A_POSTING = 48
-"""What a posting takes while it is merged: where it goes, and its own numbers twice."""
+"""Bytes of a posting while it is merged: its target place, and its numbers twice."""
 
 
 class TermPostings(NamedTuple):
@@ -33,13 +33,13 @@ class TermPostings(NamedTuple):
 
     terms: Sequence[bytes]
     offsets: NDArray[np.integer[Any]]
-    """Where each term's postings start, counted from 0; one more than there are terms."""
+    """Offsets at which each term's postings start, from 0; one more than there are terms."""
     documents: NDArray[np.integer[Any]]
     values: NDArray[Any]
 
 
 class ColumnWriter:
-    """A column of numbers as numpy's file, written in parts; it must be known how many there will be."""
+    """Writer of a column of numbers as a numpy file, in parts; their total number must be known."""
 
     def __init__(self, path: Path, kind: np.dtype[Any], count: int) -> None:
         self._kind = kind
@@ -57,14 +57,14 @@ class ColumnWriter:
 
 
 def read_column(folder: Path, name: str) -> NDArray[Any]:
-    """A column of numbers, mapped."""
+    """Map a column of numbers."""
     # A view, because slicing a `memmap` itself goes through slow Python code.
     mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
     return mapped
 
 
 def save_run(run: TermPostings, folder: Path) -> None:
-    """Write a run to a folder of its own."""
+    """Write a run to its folder."""
     folder.mkdir()
     (folder / TERMS).write_bytes(b"\n".join(run.terms))
     for name in ("offsets", "documents", "values"):
@@ -73,7 +73,7 @@ def save_run(run: TermPostings, folder: Path) -> None:
 
 @dataclass
 class _RunReader:
-    """A run that is read from its beginning to its end."""
+    """Reader of a run, from its beginning to its end."""
 
     folder: Path
 
@@ -87,11 +87,11 @@ class _RunReader:
 
     @property
     def left(self) -> int:
-        """How many terms have not been taken."""
+        """Return the number of terms that have not been taken."""
         return len(self.offsets) - 1 - self.place
 
     def ahead(self, most: int) -> list[bytes]:
-        """The next terms: at least one, if there is any, and no more than have so many postings."""
+        """Return the next terms: at least one, if any is left, and at most as many as have this many postings."""
         last = int(np.searchsorted(self.offsets, self.offsets[self.place] + most, side="right")) - 1
         wanted = min(max(last - self.place, 1), _TERMS_AT_ONCE, self.left)
         more = islice(self._file, max(0, wanted - len(self._ahead)))
@@ -99,7 +99,7 @@ class _RunReader:
         return self._ahead[:wanted]
 
     def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
-        """How many postings each of the next terms has, and the postings."""
+        """Take the next terms: return the number of postings of each, and the postings."""
         bounds = self.offsets[self.place : self.place + count + 1]
         span = slice(int(bounds[0]), int(bounds[-1]))
         del self._ahead[:count]
@@ -110,7 +110,7 @@ class _RunReader:
 
 
 def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
-    """The postings of all runs together, a stretch of the alphabet at a time; `memory` bounds what is held of them."""
+    """Merge the postings of all runs and yield them a stretch of the alphabet at a time, within `memory`."""
     runs = [_RunReader(folder) for folder in folders]
     most = max(1, min(_POSTINGS_AT_ONCE, memory // _BYTES_A_POSTING) // len(runs))
     while live := [run for run in runs if run.left]:
@@ -122,7 +122,7 @@ def merge_runs(folders: Sequence[Path], memory: int) -> Iterator[TermPostings]:
 
 
 def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPostings:
-    """The postings of some terms, those of each run behind those of the run before."""
+    """Join the postings of some terms, those of each run behind those of the run before."""
     # Sorting what is sorted in parts only merges the parts; equal terms are folded afterwards.
     number = dict(zip(dict.fromkeys(sorted(chain.from_iterable(taken))), count(), strict=False))
     terms = list(number)
@@ -147,7 +147,7 @@ def _joined(runs: Sequence[_RunReader], taken: Sequence[list[bytes]]) -> TermPos
 def append_places(
     free: NDArray[np.signedinteger[Any]], numbers: NDArray[np.integer[Any]], counts: NDArray[np.int64]
 ) -> NDArray[np.signedinteger[Any]]:
-    """Where postings go that come term by term: each to its term's next free place, which moves on.
+    """Return the places of postings that come term by term, each its term's next free place, and advance `free`.
 
     >>> free = np.array([0, 3])
     >>> append_places(free, np.array([0, 1]), np.array([2, 1])).tolist(), free.tolist()
@@ -161,16 +161,16 @@ def append_places(
 
 
 FORMAT = 2
-"""Changes when the files below or their meaning change: part of the cache key."""
+"""Format number, raised if the files below or their meaning change: part of the cache key."""
 _COLUMNS = ("offsets", "documents", "values", "lengths", "ties")
 
 
 class DamagedIndex(Exception):
-    """The files of an index do not fit together; whoever opened it should build it again."""
+    """Error about files of an index that do not fit together; the index should be rebuilt."""
 
 
 class Postings(NamedTuple):
-    """The documents that hold a term, by position, ascending, and its value in each."""
+    """Documents that hold a term, by position, ascending, and its value in each."""
 
     documents: NDArray[np.integer[Any]]
     values: NDArray[Any]
@@ -178,38 +178,38 @@ class Postings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class InvertedIndex:
-    """The terms of a corpus: all that BM25 needs, for any k1 and b, or the sparse vectors of an encoder by term."""
+    """Terms of a corpus: all that BM25 needs, for any k1 and b, or the sparse vectors of an encoder by term."""
 
     terms: Sequence[str]
     """The vocabulary, sorted; a term's number is its place here."""
     offsets: NDArray[np.integer[Any]]
-    """Where each term's postings start; one more than there are terms."""
+    """Offsets at which each term's postings start; one more than there are terms."""
     documents: NDArray[np.integer[Any]]
     """The documents of all postings, by position, ascending within a term."""
     values: NDArray[Any]
-    """How often the term occurs in each of them, or what it weighs there."""
+    """Frequency or weight of the term in each of them."""
     lengths: NDArray[np.integer[Any]]
-    """How many tokens each document has; of a sparse vector, how many terms."""
+    """Number of tokens of each document; of a sparse vector, number of terms."""
     ties: NDArray[np.int64]
     """Each document's rank among equals, from `r2med.lexical.ranking.id_order`."""
 
     @property
     def average_length(self) -> float:
-        """The mean length of a document in tokens."""
+        """Return the mean length of a document in tokens."""
         return int(self.lengths.sum(dtype=np.int64)) / len(self.lengths) if len(self.lengths) else 0.0
 
     def number(self, term: str) -> int:
-        """A term's number, -1 when no document holds it."""
+        """Return a term's number, -1 if no document holds it."""
         place = bisect_left(self.terms, term)
         return place if place < len(self.terms) and self.terms[place] == term else -1
 
     def postings(self, number: int) -> Postings:
-        """The postings of the term with this number."""
+        """Return the postings of the term with this number."""
         span = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
         return Postings(self.documents[span], self.values[span])
 
     def gathered(self, numbers: Sequence[int]) -> tuple[NDArray[np.int64], Postings]:
-        """How many postings each of some terms has, and the postings, end to end."""
+        """Return the number of postings of each of some terms, and the postings, end to end."""
         chosen = np.array(numbers, dtype=np.intp)
         starts, ends = (self.offsets[bound].astype(np.int64) for bound in (chosen, chosen + 1))
         counts = ends - starts
@@ -225,7 +225,7 @@ class InvertedIndex:
 
     @classmethod
     def open(cls, folder: Path) -> InvertedIndex:
-        """Map the files of an index; raises `DamagedIndex` when any is missing, cut short or changed."""
+        """Map the files of an index; raise `DamagedIndex` if any is missing, cut short or changed."""
         try:
             if not is_unchanged(folder):
                 raise DamagedIndex(f"{folder} has changed since it was written")
@@ -235,7 +235,7 @@ class InvertedIndex:
 
     @classmethod
     def mapped(cls, folder: Path) -> InvertedIndex:
-        """Map the files of an index that somebody has opened already, reading no more of them than is asked for."""
+        """Map the files of an index without verifying their checksums, reading no more of them than is needed."""
         try:
             columns = {name: read_column(folder, name) for name in _COLUMNS}
             text = (folder / TERMS).read_bytes().decode()

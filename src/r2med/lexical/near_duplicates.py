@@ -1,4 +1,4 @@
-"""Candidates for near-duplicates: MinHash signatures by the library rensa, cut into bands.
+"""Near-duplicates among texts: MinHash signatures by the library rensa, cut into bands, then compared by shingles.
 
 Of two texts whose sets of shingles have a Jaccard similarity of s, each of the 128 slots of their signatures is equal
 with a chance of s. Texts with an equal band (r slots in a row) are candidates; r is as large as it can be with
@@ -23,20 +23,20 @@ SEED = 1
 _FOUND = 0.98
 _PAIRS_AT_ONCE = 1 << 14
 _TEXTS_AT_ONCE = 1 << 11
-"""The library hands signatures over as lists of Python's numbers, which take much room."""
+"""Texts per call: the library returns signatures as lists of Python numbers, which take much memory."""
 _DOUBT = 0.2
-"""How far an estimate from 128 slots may lie below the truth: more than four standard deviations."""
+"""Margin of an estimate from 128 slots below the true similarity: more than four standard deviations."""
 Signatures = NDArray[np.uint32]
 
 
 def library() -> str:
-    """The version of the MinHash library, on which signatures depend; an error says how to get it."""
+    """Return the version of the MinHash library, on which signatures depend; an error says how to install it."""
     require_extra("leakage", "rensa")
     return version("rensa")
 
 
 def signatures(shingles: Words) -> Signatures:
-    """A row of 128 slots for each text; texts without shingles get one that is no one's."""
+    """Compute a row of 128 slots for each text; texts without shingles get one that equals no other text's."""
     require_extra("leakage", "rensa")
     from rensa import RMinHash
 
@@ -51,7 +51,7 @@ def signatures(shingles: Words) -> Signatures:
 
 
 def rows_of_band(threshold: float) -> int:
-    """How many slots make a band.
+    """Return the number of slots in a band.
 
     >>> [rows_of_band(threshold) for threshold in (0.5, 0.6, 0.7, 0.8, 1.0)]
     [3, 4, 5, 7, 128]
@@ -60,12 +60,12 @@ def rows_of_band(threshold: float) -> int:
 
 
 def chance(similarity: float, rows: int) -> float:
-    """How likely two texts of this similarity share a band of so many slots."""
+    """Return the probability that two texts of this similarity share a band of this many slots."""
     return 1 - (1 - similarity**rows) ** (SLOTS // rows)
 
 
 def band_keys(signatures: Signatures, rows: int) -> Hashes:
-    """A hash of every band of every text, a row a text; equal bands in different places get different hashes."""
+    """Hash every band of every text, a row per text; equal bands in different places get different hashes."""
     bands = SLOTS // rows
     slots = signatures[:, : bands * rows].reshape(len(signatures), bands, rows)
     keys = np.arange(bands, dtype=np.uint64) * _FACTOR + np.zeros((len(signatures), 1), dtype=np.uint64)
@@ -75,7 +75,7 @@ def band_keys(signatures: Signatures, rows: int) -> Hashes:
 
 
 def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], threshold: float) -> NDArray[np.bool_]:
-    """Which pairs of texts look similar enough by their signatures to be worth a comparison in full."""
+    """Mark the pairs of texts whose signatures are similar enough to be worth a full comparison."""
     found = np.empty(len(pairs[0]), dtype=bool)
     for start in range(0, len(found), _PAIRS_AT_ONCE):
         part = slice(start, start + _PAIRS_AT_ONCE)
@@ -86,12 +86,12 @@ def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], th
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 SHINGLE = 2
-"""How many words in a row make a shingle; near-duplicates are texts with nearly the same set of shingles."""
+"""Words in a row that make a shingle; near-duplicates are texts with nearly the same set of shingles."""
 SAME, NEAR = "same words", "near-duplicate"
 
 
 def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, str]]:
-    """For each text that repeats an earlier one: which, and how. With `near` 0, only by the same words.
+    """Map each text that repeats an earlier one to that text and the kind of match; with `near` 0, the same words only.
 
     >>> find_duplicates(["Gums bleed.", "other", "gums bleed"], 0)
     {2: (0, 'same words')}
@@ -107,7 +107,7 @@ def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, s
         pairs = near_pairs(texts, distinct, near)
         representative: dict[int, int] = {}
         for earlier, later in pairs:
-            # Folded into one that stays: a text that is itself folded stands for nothing.
+            # Folded into a text that stays: a text that is itself folded represents no other.
             if earlier not in representative and later not in representative:
                 representative[later] = earlier
         found |= {later: (earlier, NEAR) for later, earlier in representative.items()}
@@ -129,7 +129,7 @@ def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tupl
 
 
 def _candidates(keys: NDArray[np.uint64]) -> tuple[Places, Places]:
-    """Each text with the first that shares a band with it, each pair once."""
+    """Pair each text with the first that shares a band with it, each pair once."""
     pairs = []
     for band in keys.T:
         _, firsts, groups = np.unique(band, return_index=True, return_inverse=True)

@@ -43,7 +43,7 @@ class PieceIds:
 
     @property
     def nbytes(self) -> int:
-        """The size of the table, and of the larger one that it is copied to when it is half full."""
+        """Return the bytes of the table, and of the larger one that it is copied to when it is half full."""
         table = self._low.nbytes + self._high.nbytes + self._number.nbytes
         return 3 * table + _BYTES_A_LONG_PIECE * len(self._long)
 
@@ -82,7 +82,7 @@ class PieceIds:
             low = self._low.take(wanted, mode="clip")
             free = np.flatnonzero(low == 0)
             if len(free):
-                # If several pieces want one slot, the last of them has it.
+                # If several pieces hash to one slot, the last of them has it.
                 self._low[wanted[free]], self._high[wanted[free]] = pieces.at(free)
                 low = self._low.take(wanted, mode="clip")
             other = (low != pieces.low) | (self._high.take(wanted, mode="clip") != pieces.high)

@@ -80,7 +80,7 @@ def stem(word: str) -> str:
 
 
 def stem_basic(word: str) -> str:
-    """The stem of a lower-cased word of the basic plane, whose characters Java counts as one each."""
+    """Return the stem of a lower-cased word of the basic plane, whose characters Java counts as one each."""
     # Nearly half of a large vocabulary ends in none of these.
     if len(word) < 3 or (word[-1] not in "sdgye" and word[-2:] not in CHANGED):
         return word
@@ -96,7 +96,7 @@ def stem_basic(word: str) -> str:
 
 
 def _without_inflection(word: str) -> str:
-    """Step 1: take off the endings of plurals and verbs; a final y becomes i."""
+    """Apply step 1: take off the endings of plurals and verbs; a final y becomes i."""
     if word[-1] == "s":
         word = _singular(word)
     if word[-1] in "dg":
@@ -107,7 +107,7 @@ def _without_inflection(word: str) -> str:
 
 
 def _singular(word: str) -> str:
-    """Step 1a: take off the ending of a plural."""
+    """Apply step 1a: take off the ending of a plural."""
     before = word[-2]
     if before == "s":
         return word
@@ -115,7 +115,7 @@ def _singular(word: str) -> str:
 
 
 def _infinitive(word: str) -> str:
-    """Step 1b: take off -ed and -ing, and repair the word that is left."""
+    """Apply step 1b: take off -ed and -ing, and repair the word that is left."""
     if word.endswith("eed"):
         return word[:-1] if _measure_above_0(word, 0, len(word) - 3) else word
     cut = 2 if word.endswith("ed") else 3 if word.endswith("ing") else 0
@@ -142,7 +142,7 @@ def _ends_in_double_consonant(word: str) -> bool:
 
 
 def _without_derivation(word: str) -> str:
-    """Steps 2 to 4: shorten a double suffix, then a single one, then take off what is left of it."""
+    """Apply steps 2 to 4: shorten a double suffix, then a single one, then take off what is left of it."""
     for step in (STEP_2, STEP_3):
         for suffix, replacement in step.get(word[-2:], ()):
             if word.endswith(suffix):

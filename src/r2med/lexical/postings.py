@@ -1,4 +1,4 @@
-"""Gathering postings in memory: blocks of text or of sparse vectors in, sorted runs out.
+"""Postings gathered in memory: blocks of text or of sparse vectors in, sorted runs out.
 
 Blocks come in any order and say which documents they are; a run holds whatever came since the last one, by term, then
 document. Where memory is given, a run is written to disk as soon as it fills that.
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from r2med.lexical.vectors import SparseVectors
 
 BLOCK = 2_000_000
-"""How many characters of text are worked on at a time, where memory allows."""
+"""Characters of text per block, if memory allows."""
 _BYTES_A_CHARACTER = 64
-"""What a character of a block takes while it is worked on."""
+"""Bytes of a character of a block while the block is processed."""
 _BYTES_A_POSTING = 22
-"""What a posting takes until it is written: as it was gathered, as it is sorted, and on its way there."""
+"""Bytes of a posting until it is written: as gathered, as sorted, and in between."""
 _BYTES_A_NAME = 130
-"""A term's name."""
+"""Bytes of a term's name."""
 Report = Callable[[float], None]
 
 
 def block_size(memory: int | None = None) -> int:
-    """How many characters of text are worked on at a time, with so much memory."""
+    """Return the number of characters of text per block, within this much memory."""
     return BLOCK if memory is None else min(BLOCK, max(1, memory // (4 * _BYTES_A_CHARACTER)))
 
 
 class TextBlock(NamedTuple):
-    """Documents in a row."""
+    """Block of consecutive documents."""
 
     first: int
-    """The number of the first of them."""
+    """Number of the first of them."""
     texts: JoinedTexts
 
     @property
     def documents(self) -> int:
-        """How many they are."""
+        """Return the number of documents."""
         return len(self.texts.lengths)
 
 
@@ -71,10 +71,10 @@ class _Terms(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they take."""
+        """Estimate the bytes that the terms take."""
 
     def by_name(self) -> SortedTerms:
-        """All of them in alphabetical order."""
+        """Sort all terms alphabetically."""
 
 
 class GivenTerms:
@@ -88,7 +88,7 @@ class GivenTerms:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they take."""
+        """Estimate the bytes that the terms take."""
         return _BYTES_A_NAME * len(self._names)
 
     def by_name(self) -> SortedTerms:
@@ -110,7 +110,7 @@ class TextTerms(dict[bytes, int]):
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they take."""
+        """Estimate the bytes that the terms take."""
         return _BYTES_A_NAME * len(self)
 
     def by_name(self) -> SortedTerms:
@@ -124,27 +124,27 @@ def _sort_terms(names: Sequence[bytes]) -> SortedTerms:
 
 
 class _Block(NamedTuple):
-    """The postings of a block of documents, sorted by term, then document."""
+    """Postings of a block of documents, sorted by term, then document."""
 
     first: int
-    """The number of its first document."""
+    """Number of its first document."""
     terms: NDArray[np.int32]
-    """The terms that occur, by number, each once."""
+    """Numbers of the terms that occur, each once."""
     counts: NDArray[np.int64]
-    """How many postings each of them has."""
+    """Number of postings of each of them."""
     documents: NDArray[np.int32]
     values: NDArray[Any]
 
     @classmethod
     def sorted_by(cls, first: int, terms: NDArray[Any], documents: NDArray[np.int32], values: NDArray[Any]) -> _Block:
-        """A block of postings that are sorted, given the term of each; documents are counted from its first one."""
+        """Build a block from sorted postings, given the term of each; documents are counted from its first one."""
         starts = np.flatnonzero(_changes(terms))
         counts = np.diff(starts, append=len(terms))
         return cls(first, terms[starts].astype(np.int32), counts, documents + np.int32(first), values)
 
 
 class PostingsBuilder:
-    """Gathers postings block by block, writes them to disk where memory is short, and hands them out by term."""
+    """Builder that gathers postings block by block, writes them to disk if memory is short, and yields them by term."""
 
     def __init__(self, terms: _Terms, folder: Path | None = None, memory: int = 0) -> None:
         self.terms, self.folder, self.memory = terms, folder, memory
@@ -152,33 +152,33 @@ class PostingsBuilder:
         """The runs on disk, in the order in which they were written."""
         self.postings = 0
         self.width: np.dtype[Any] = np.dtype(np.uint8)
-        """How wide values are: as narrow as the largest allows."""
+        """Type of the values: as narrow as the largest allows."""
         self._lengths: dict[int, NDArray[np.int32]] = {}
         self._blocks: list[_Block] = []
         self._held = 0
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """How many tokens each document has, in the order of their numbers."""
+        """Return the number of tokens of each document, in the order of their numbers."""
         return np.concatenate([np.empty(0, dtype=np.int32), *(self._lengths[first] for first in sorted(self._lengths))])
 
     def forget_terms(self) -> None:
-        """Begin a new run; a vocabulary that takes too much of the memory may be learnt anew."""
+        """Start a new run; a vocabulary that takes too much of the memory may be dropped and learnt again."""
 
     @property
     def _vocabulary(self) -> int:
-        """About how many bytes the terms take."""
+        """Estimate the bytes that the terms take."""
         return self.terms.nbytes
 
     def add_vectors(self, first: int, vectors: SparseVectors) -> None:
-        """Take in documents that are sparse vectors, a term a dimension."""
+        """Add documents that are sparse vectors, one term per dimension."""
         owners = np.repeat(np.arange(len(vectors), dtype=np.int32), vectors.counts)
         order = np.lexsort((owners, vectors.dimensions))
         block = _Block.sorted_by(first, vectors.dimensions[order], owners[order], vectors.weights[order])
         self._take(block, vectors.counts.astype(np.int32))
 
     def _take(self, block: _Block, lengths: NDArray[np.int32]) -> None:
-        """Hold a block; `lengths` has an entry for each of its documents."""
+        """Add a block; `lengths` has an entry for each of its documents."""
         self._lengths[block.first] = lengths
         self._blocks.append(block)
         self._held += len(block.documents)
@@ -195,7 +195,7 @@ class PostingsBuilder:
         self.forget_terms()
 
     def take_run(self) -> TermPostings:
-        """What has been gathered, term by term in alphabetical order; the builder holds it no longer."""
+        """Return what has been gathered, term by term in alphabetical order, and remove it from the builder."""
         held = np.zeros(len(self.terms), dtype=np.int64)
         for block in self._blocks:
             held[block.terms] += block.counts
@@ -205,7 +205,7 @@ class PostingsBuilder:
             names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
             by_name = by_name[held[by_name] > 0]
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
-        # Half the bytes where they suffice: scattering waits for memory.
+        # Half the bytes if they suffice: scattering is bound by memory.
         kind: type[np.signedinteger[Any]] = np.int32 if offsets[-1] < 1 << 31 else np.int64
         free = np.empty(len(self.terms), dtype=kind)
         free[by_name] = offsets[:-1]
@@ -226,7 +226,7 @@ class PostingsBuilder:
 
 
 class TextBuilder(PostingsBuilder):
-    """Takes in blocks of text; knows the pieces and terms met since it last forgot them, and each piece's terms."""
+    """Builder from blocks of text; holds pieces and terms met since it last dropped them, and each piece's terms."""
 
     terms: TextTerms
 
@@ -242,23 +242,23 @@ class TextBuilder(PostingsBuilder):
         self.piece_terms = np.empty(0, dtype=np.int32)
 
     def forget_terms(self) -> None:
-        """A vocabulary that takes too much of the memory is learnt anew."""
+        """Drop a vocabulary that takes too much of the memory."""
         if 2 * self._vocabulary > self.memory:
             self._forget()
 
     @property
     def _vocabulary(self) -> int:
-        """About how many bytes pieces and terms take, with room for the arrays to be copied as they grow."""
+        """Estimate the bytes of pieces and terms, with room for the arrays to be copied as they grow."""
         pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
         return pieces + self.pieces.nbytes + self.terms.nbytes
 
     @classmethod
     def within(cls, folder: Path, memory: int) -> TextBuilder:
-        """A builder that takes about so much memory, the blocks that it is given included."""
+        """Make a builder that takes about this much memory, including the blocks that it is given."""
         return cls(folder, memory - block_size(memory) * _BYTES_A_CHARACTER)
 
     def add(self, block: TextBlock) -> None:
-        """Take in a block."""
+        """Add a block."""
         pieces = cut_joined(block.texts)
         short, long = pieces.short(), pieces.long()
         owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
@@ -270,7 +270,7 @@ class TextBuilder(PostingsBuilder):
         self._take(self._count(terms, owners, block), lengths)
 
     def _learn(self, new: Sequence[bytes]) -> None:
-        """Analyze pieces never met before and note the numbers of their terms."""
+        """Analyze pieces never met before and store the numbers of their terms."""
         # No piece and no token contains a blank.
         tokens, counted = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
         counts = np.array(counted, dtype=np.int32)
@@ -284,7 +284,7 @@ class TextBuilder(PostingsBuilder):
     def _tokens(
         self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The terms of pieces and the documents they stand in: every piece's first term, then the second ones, ..."""
+        """Return the terms of pieces and their documents: every piece's first term, then the second ones, ..."""
         counts = self.piece_counts.take(numbers, mode="clip")
         places = np.flatnonzero(counts)
         terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
@@ -301,7 +301,7 @@ class TextBuilder(PostingsBuilder):
         """Sort tokens by term and document and count equal ones."""
         bits = max(block.documents - 1, 1).bit_length()
         key_bits = bits + len(self.terms).bit_length()
-        # One key a token, of half the bytes where they suffice.
+        # One key per token, of half the bytes if they suffice.
         width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
         keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
         edges = np.flatnonzero(_changes(keys))
@@ -316,7 +316,7 @@ class TextBuilder(PostingsBuilder):
 
 
 def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Numbers of so many bits in ascending order.
+    """Sort numbers of this many bits ascending.
 
     >>> _sorted_keys(np.array([70_000, 3, 70_001, 65_536], dtype=np.uint32), 17).tolist()
     [3, 65536, 70000, 70001]
@@ -329,7 +329,7 @@ def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[n
 
 
 def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a sorted column's value differs from the one before; the first always does."""
+    """Mark where a sorted column's value differs from the one before; the first always does."""
     changed = np.ones(len(column), dtype=bool)
     np.not_equal(column[1:], column[:-1], out=changed[1:])
     return changed

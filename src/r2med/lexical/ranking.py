@@ -1,4 +1,4 @@
-"""`Run`: ranked lists as columns, and the one rule by which anything here is ranked.
+"""The one rule by which every list is ranked, with its tie-breaker and top-k.
 
 The rule is trec_eval's: score descending, compared in single precision as trec_eval holds it, then document id
 descending. Scores are stored as they were computed; only the comparison is in single precision.
@@ -24,7 +24,7 @@ class OrderedIds(Protocol):
 
 
 def as_float32(scores: Scores) -> NDArray[np.float32]:
-    """Scores as the ranking rule compares them; what lies beyond single precision becomes infinite, as in trec_eval.
+    """Convert scores to the precision of the ranking rule; larger values become infinite, as in trec_eval.
 
     >>> as_float32(np.array([0.5, 1e300])).tolist()
     [0.5, inf]
@@ -34,7 +34,7 @@ def as_float32(scores: Scores) -> NDArray[np.float32]:
 
 
 def rank(documents: Sequence[str], scores: Scores) -> NDArray[np.intp]:
-    """The order of a list by the one rule: positions, best first.
+    """Return the order of a list by the ranking rule: positions, best first.
 
     >>> rank(["a", "b", "c"], np.array([1.0, 2.0, 2.0])).tolist()
     [2, 1, 0]
@@ -51,7 +51,7 @@ def rank(documents: Sequence[str], scores: Scores) -> NDArray[np.intp]:
 
 
 def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
-    """Each document's place when ids are sorted descending: the tie-breaker in a form numpy can sort by.
+    """Return each document's place when ids are sorted descending: the tie-breaker in a form numpy can sort by.
 
     >>> id_order(["a", "c", "b"]).tolist()
     [2, 0, 1]
@@ -64,7 +64,7 @@ def id_order(ids: Sequence[str]) -> NDArray[np.int64]:
 
 
 def top(scores: Scores, depth: int, tie_order: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Positions of the `depth` best scores, exactly by the one rule.
+    """Return the positions of the `depth` best scores, exactly by the ranking rule.
 
     >>> top(np.array([1.0, 3.0, 3.0, 2.0]), 2, id_order(["a", "b", "c", "d"])).tolist()
     [2, 1]

@@ -1,4 +1,4 @@
-"""BM25: what a term weighs in a document, from how often it occurs there and how long the document is."""
+"""Weights of terms in documents: BM25 from term frequencies and lengths, and impacts as an encoder gave them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Length = TypeVar("Length", float, NDArray[np.float64])
 
 @dataclass(frozen=True, eq=False)
 class Scorer(PostingsScorer):
-    """The BM25 of Lucene 8 as gensim writes it: idf * tf / (tf + k1 * (1 - b + b * length / average length))."""
+    """BM25 of Lucene 8 as gensim writes it: idf * tf / (tf + k1 * (1 - b + b * length / average length))."""
 
     k1: float
     b: float
 
     def idf(self, number: int) -> float:
-        """How rare a term is."""
+        """Return the idf of a term."""
         known = self._idfs.get(number)
         return self.idfs([number])[number] if known is None else known
 
     def idfs(self, numbers: Iterable[int]) -> Mapping[int, float]:
-        """How rare terms are, by their numbers: these, and others that were asked for before."""
+        """Return the idf of these terms by number, and of others that were computed before."""
         known = self._idfs
         unknown = [number for number in numbers if number not in known]
         most = math.log(len(self.index.lengths) + 1.0)
@@ -40,24 +40,24 @@ class Scorer(PostingsScorer):
         return known
 
     def damping(self, length: Length) -> Length:
-        """What is added to a frequency below the fraction line, for one text's length or a column of lengths."""
+        """Return what is added to a frequency in the denominator, for one text's length or a column of lengths."""
         return self.k1 * (1 - self.b + self.b * length / self.index.average_length)
 
     def most(self, number: int) -> float:
-        """The idf, for no fraction tf / (tf + damping) exceeds 1."""
+        """Return the idf, because the fraction tf / (tf + damping) never exceeds 1."""
         return self.idf(number)
 
     def factor(self, number: int) -> float:
-        """The idf."""
+        """Return the idf."""
         return self.idf(number)
 
     def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The fractions tf / (tf + damping)."""
+        """Return the fractions tf / (tf + damping)."""
         found: NDArray[np.float64] = values / (values + self._exact_dampings[places])
         return found
 
     def rough_impacts(self, number: int) -> RoughImpacts:
-        """The fractions tf / (tf + damping) in single precision, to be taken times the idf."""
+        """Return the fractions tf / (tf + damping) in single precision, to be multiplied by the idf."""
         documents, frequencies = self.index.postings(number)
         below = self._dampings.take(documents)
         above = frequencies.astype(np.float32)
@@ -67,7 +67,7 @@ class Scorer(PostingsScorer):
 
     @cached_property
     def _idfs(self) -> dict[int, float]:
-        """What has been computed; most terms are asked for again and again."""
+        """Return the cache of idfs; most terms are needed again and again."""
         return {}
 
     @cached_property
@@ -81,28 +81,28 @@ class Scorer(PostingsScorer):
 
 @dataclass(frozen=True)
 class ImpactScorer(PostingsScorer):
-    """A posting's value is what its term weighs in the document."""
+    """Scorer in which the value of a posting is the weight of its term in the document."""
 
     def most(self, number: int) -> float:
-        """The largest weight of the term in any document."""
+        """Return the largest weight of the term in any document."""
         return float(self._largest[number])
 
     def factor(self, number: int) -> float:
-        """One: what a term weighs is another thing in every document."""
+        """Return 1, because weights differ between documents."""
         return 1.0
 
     def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The values as they are."""
+        """Return the values as they are."""
         return values.astype(np.float64)
 
     def rough_impacts(self, number: int) -> RoughImpacts:
-        """The values as they are."""
+        """Return the values as they are."""
         documents, values = self.index.postings(number)
         return RoughImpacts(documents, values.astype(np.float32, copy=False), 1.0)
 
     @cached_property
     def signed(self) -> bool:
-        """Whether any weight is below zero."""
+        """Return whether any weight is below zero."""
         return bool(len(self.index.values)) and float(self.index.values.min()) < 0
 
     @cached_property
@@ -113,7 +113,7 @@ class ImpactScorer(PostingsScorer):
 
 
 def pruned(index: InvertedIndex, most: int) -> InvertedIndex:
-    """An index in which each document keeps at most so many terms, those that weigh most in it."""
+    """Return an index in which each document keeps at most this many terms, those with the largest weights."""
     numbers = np.repeat(np.arange(len(index.terms), dtype=np.int32), np.diff(index.offsets))
     # By document, then term: within a term documents ascend already.
     order = np.argsort(index.documents, kind="stable")

@@ -5,8 +5,8 @@ among the best any more that is not nearly so already, whatever the common terms
 those are added only for documents still in question. What is left then, little more than the list itself, is summed up
 anew in double precision in one fixed order, so that no score depends on how its document was found.
 
-What a posting weighs is the scorer's: `r2med.lexical.scorers` has BM25, `r2med.lexical.scorers` the weights
-that a learned sparse encoder gave.
+The weight of a posting is up to the scorer: `r2med.lexical.scorers` has BM25 and the weights that a learned sparse
+encoder gave.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from r2med.lexical.ranking import top
 from r2med.settings import thread_count
 
 Weights = Mapping[int, float]
-"""A query: the numbers of its terms, and how much each counts."""
+"""Query: the numbers of its terms, and the weight of each."""
 Places = NDArray[np.integer[Any]]
 _Impacts = tuple[NDArray[np.intp], NDArray[np.float64]]
-"""Where a term occurs, and what it weighs in each of those documents."""
+"""Documents in which a term occurs, and its weight in each."""
 _COMMON = 4
 """A term is common when one document in so many has it; common terms come last in a sum."""
 _SCORES_AT_ONCE = 16_000_000
-"""How many scores a thread holds at a time; queries scored together share the work of weighting a term's postings."""
+"""Scores per thread at a time; queries scored together share the work of weighting a term's postings."""
 _THREADS = 4
 """The most batches that are scored at a time."""
 _FEW = 200_000
 """Among so few documents the sums of all are made in double precision, a batch of queries at a time."""
 _FEW_AT_ONCE = 4_000_000
-"""How many of these sums are held at a time."""
+"""Sums of such collections held at a time."""
 _POSTINGS_AT_ONCE = 1 << 16
-"""How many postings of such collections are weighed at a time: few enough that they stay near the processor."""
+"""Postings of such collections weighted at a time: few enough to stay in the processor's cache."""
 _RARE = 64
-"""Terms that fewer documents have than one in so many are summed up for all documents without a second thought."""
+"""Terms that fewer than one document in so many has are always summed up for all documents."""
 _IN_QUESTION = 256
 """Few enough are left in question when they are fewer than one document in so many."""
 _COMPILED = 200_000
-"""From so many documents on, compiled code is worth the time that it takes to load."""
+"""Documents from which on compiled code is worth its loading time."""
 _ROUNDING = 2.0**-23
 
 
 class BestDocuments(NamedTuple):
-    """A query's best documents by position, best first, and their scores."""
+    """Best documents of a query by position, best first, and their scores."""
 
     places: NDArray[np.intp]
     scores: NDArray[np.float64]
 
 
 class _RowOfSums(NamedTuple):
-    """A query's scores: all of them, or those at some places among which its best are."""
+    """Scores of a query: all of them, or those at some places among which its best are."""
 
     scores: NDArray[np.float64]
     left: NDArray[np.intp] | slice
@@ -73,7 +73,7 @@ class _Scatter(Protocol):
 
 
 class RoughImpacts(NamedTuple):
-    """What a term weighs in the documents that have it, in single precision: `scale` times the values."""
+    """Weights of a term in the documents that have it, in single precision: `scale` times the values."""
 
     documents: Places
     values: NDArray[np.float32]
@@ -82,48 +82,48 @@ class RoughImpacts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PostingsScorer(ABC):
-    """Scores of documents as sums over terms: what the query gives a term times what the term weighs in a document."""
+    """Scores of documents as sums over terms: weight of the term in the query times its weight in the document."""
 
     index: InvertedIndex
 
     @abstractmethod
     def most(self, number: int) -> float:
-        """The most that a term can weigh in any document."""
+        """Return an upper bound of the weight of a term in any document."""
 
     @abstractmethod
     def factor(self, number: int) -> float:
-        """What a term weighs, wherever it stands."""
+        """Return the factor of a term's weight that is equal in all documents."""
 
     @abstractmethod
     def shares(self, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """How much of that any terms weigh in documents at some places, given the values of their postings there."""
+        """Return the factor of weights that depends on the document, given the values of the postings there."""
 
     def impacts(self, number: int, places: Places, values: NDArray[Any]) -> NDArray[np.float64]:
-        """What a term weighs in documents at some places, given the values of its postings there."""
+        """Return the weights of a term in documents at some places, given the values of its postings there."""
         return self.factor(number) * self.shares(places, values)
 
     @abstractmethod
     def rough_impacts(self, number: int) -> RoughImpacts:
-        """The same for all documents that have the term, quickly."""
+        """Return the weights of a term in all documents that have it, in single precision."""
 
     @property
     def signed(self) -> bool:
-        """Whether a term may weigh less than nothing, so that a sum may fall as terms are added."""
+        """Return whether a term may weigh less than zero, so that a sum may fall as terms are added."""
         return False
 
     def holding(self, number: int) -> int:
-        """How many documents have a term."""
+        """Return the document frequency of a term."""
         return int(self.index.offsets[number + 1] - self.index.offsets[number])
 
     def holdings(self, numbers: Sequence[int]) -> NDArray[np.int64]:
-        """The same of several terms."""
+        """Return the document frequencies of several terms."""
         chosen = np.array(numbers, dtype=np.intp)
         return (self.index.offsets.take(chosen + 1) - self.index.offsets.take(chosen)).astype(np.int64)
 
     def best(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
-        """Each query's `depth` best documents by the one rule, of those that have any of its terms.
+        """Yield each query's `depth` best documents by the ranking rule, of those that have any of its terms.
 
-        `hidden` is the document that a query shall not see, -1 for none.
+        `hidden` has the document to exclude for each query, -1 for none.
         """
         documents = len(self.index.lengths)
         if documents <= max(_FEW, 2 * depth) or self._falls(queries):
@@ -139,17 +139,17 @@ class PostingsScorer(ABC):
             columns = zip(batch, in_question, unseen, strict=True)
             return [self._ranked(weights, places, depth, place) for weights, places, place in columns]
 
-        # Long columns are numpy's and scipy's work, which need not wait for each other.
+        # numpy and scipy release the lock while they work on long columns.
         with ThreadPoolExecutor(min(_THREADS, thread_count())) as threads:
             for found in threads.map(of_batch, range(0, len(queries), size)):
                 yield from found
 
     def _falls(self, queries: Sequence[Weights]) -> bool:
-        """Whether adding a term may lower a sum, so that no document can be ruled out before the end."""
+        """Return whether adding a term may lower a sum, so that no document can be ruled out before the end."""
         return self.signed or any(weight < 0 for weights in queries for weight in weights.values())
 
     def _best_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
-        """The best by rows of sums that are exact for every document which may be among them."""
+        """Yield the best by rows of sums that are exact for every document that may be among them."""
         size = max(1, _FEW_AT_ONCE // max(1, len(self.index.lengths)))
         for start in range(0, len(queries), size):
             span = slice(start, start + size)
@@ -160,7 +160,7 @@ class PostingsScorer(ABC):
                 yield BestDocuments(best, row[best])
 
     def _sums_of_few(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> list[_RowOfSums]:
-        """Rare terms are summed up for all documents; what common ones may add then decides for most of them that they
+        """Sum up rare terms for all documents; what common ones may add then decides for most of them that they
         cannot be among the best, so common terms are added only for those still in question."""
         used = sorted(set().union(*queries))
         is_common = _COMMON * self.holdings(used) > len(self.index.lengths)
@@ -182,7 +182,7 @@ class PostingsScorer(ABC):
         return rows
 
     def _summed(self, weights: Weights, impacts: Mapping[int, _Impacts]) -> NDArray[np.float64]:
-        """What the terms of a query give every document, those of them whose impacts are at hand."""
+        """Sum up the terms of a query for every document, as far as their impacts are given."""
         # In the order of terms, so that documents with equal text get equal sums.
         numbers = sorted(impacts.keys() & weights.keys())
         if not numbers:
@@ -198,7 +198,7 @@ class PostingsScorer(ABC):
     def _left(
         self, row: NDArray[np.float64], weights: Weights, depth: int, common: set[int]
     ) -> NDArray[np.intp] | slice:
-        """The documents that may be among the best once common terms are added to a row of sums."""
+        """Return the documents that may be among the best once common terms are added to a row of sums."""
         if depth >= len(row):
             return slice(None)
         to_come = sum(self._most(number, weight) for number, weight in weights.items() if number in common)
@@ -207,7 +207,7 @@ class PostingsScorer(ABC):
         return places if 8 * len(places) < len(row) else slice(None)
 
     def _impacts(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Impacts]]:
-        """For some terms where each occurs, and what it weighs in each of those documents."""
+        """Yield for each term the documents in which it occurs, and its weight in each of them."""
         for part in slices_up_to(self.holdings(numbers), _POSTINGS_AT_ONCE):
             some = numbers[part]
             counts, (documents, values) = self.index.gathered(some)
@@ -225,7 +225,7 @@ class PostingsScorer(ABC):
         return BestDocuments(places[best].astype(np.intp), scores[best])
 
     def _exact(self, weights: Weights, places: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The scores of documents at ascending places, in double precision."""
+        """Return the scores of documents at ascending places, in double precision."""
         scores = np.zeros(len(places))
         if not weights:
             return scores
@@ -236,7 +236,7 @@ class PostingsScorer(ABC):
         return scores
 
     def _values_at(self, number: int, places: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Which of the documents at ascending places have a term, and the values of its postings there."""
+        """Find which of the documents at ascending places have a term, and the values of its postings there."""
         documents, values = self.index.postings(number)
         if 16 * len(places) > len(documents):
             rank = np.searchsorted(places, documents)
@@ -249,7 +249,7 @@ class PostingsScorer(ABC):
     def _in_question(
         self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]
     ) -> Iterator[NDArray[np.int32]]:
-        """For each query the documents, in ascending order, among which its best certainly are."""
+        """Yield for each query the documents, in ascending order, among which its best certainly are."""
         rows = np.zeros((len(queries), len(self.index.lengths)), dtype=np.float32)
         sums = [
             _Sums(row, depth, len(weights), sum(self._most(number, weight) for number, weight in weights.items()))
@@ -277,20 +277,20 @@ class PostingsScorer(ABC):
                 sums[query].to_come -= self._most(number, weight)
 
     def _most(self, number: int, weight: float) -> float:
-        """The most that a term can add to a query's score."""
+        """Return the most that a term can add to a query's score."""
         return weight * self.most(number)
 
     def _is_common(self, number: int) -> bool:
         return _COMMON * self.holding(number) > len(self.index.lengths)
 
     def add_for(self, places: NDArray[np.int32], number: int, weight: float, scores: NDArray[np.float64]) -> None:
-        """Add what a term weighs in the documents at ascending places to their scores."""
+        """Add a term's weight in the documents at ascending places to their scores."""
         here, values = self._values_at(number, places)
         scores[here] += weight * self.impacts(number, places[here], values)
 
 
 def _users(queries: Sequence[Weights]) -> Mapping[int, list[tuple[int, float]]]:
-    """Which queries have each term, by their places, and how much it counts in each."""
+    """Map each term to the queries that have it, by their places, and its weight in each."""
     users: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for query, weights in enumerate(queries):
         for number, weight in weights.items():
@@ -300,7 +300,7 @@ def _users(queries: Sequence[Weights]) -> Mapping[int, list[tuple[int, float]]]:
 
 @dataclass
 class _Sums:
-    """What the rarest terms of a query give each document, and what the others may add."""
+    """Sums of the rarest terms of a query per document, and what the other terms may add."""
 
     row: NDArray[np.float32]
     depth: int
@@ -314,12 +314,12 @@ class _Sums:
 
     @property
     def _slack(self) -> float:
-        """Below the bar by this share a document may still belong to the best: sums are rounded, ranks are compared
+        """Return the share of the bar from which on a document may be among the best: sums are rounded, ranks compared
         in single precision."""
         return 1 - (2 * self.terms + 32) * _ROUNDING - 1e-6
 
     def is_decided(self, holding: int) -> bool:
-        """Whether few enough documents are in question before a term is added that so many have."""
+        """Return whether few enough documents are in question before a term of this document frequency is added."""
         if self._open is None and holding * _RARE > len(self.row) and self.to_come < self._next_look:
             bar = _bar(self.row, self.depth)
             least = bar * self._slack - self.to_come * (1 + _ROUNDING)
@@ -331,7 +331,7 @@ class _Sums:
         return self._open is not None
 
     def candidates(self, scorer: PostingsScorer) -> NDArray[np.int32]:
-        """The documents that may be among the best, in ascending order."""
+        """Return the documents that may be among the best, in ascending order."""
         if self._open is None:
             return _nearly_best(self.row, self.depth, self._slack).astype(np.int32)
         scores = self.row[self._open].astype(np.float64)
@@ -343,15 +343,15 @@ class _Sums:
 
 
 def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
-    """A score that at least `depth` documents reach: they are the best of parts of the collection."""
+    """Return a score that at least `depth` documents reach: they are the best of parts of the collection."""
     width = max(1, min(256, len(row) // (8 * depth)))
-    # Every so many documents are a part: long rows are compared faster than short ones.
+    # Documents at a fixed stride are a part: long rows are compared faster than short ones.
     best = row[: len(row) // width * width].reshape(width, -1).max(axis=0)
     return float(np.partition(best, len(best) - depth)[len(best) - depth])
 
 
 def _nearly_best(row: NDArray[np.floating[Any]], depth: int, slack: float) -> NDArray[np.intp]:
-    """The documents, in ascending order, with a score above zero that may be among the best, up to a small share."""
+    """Return the documents, in ascending order, with a score above zero that may be among the best, with some slack."""
     bar = _bar(row, depth) if depth < len(row) else 0.0
     chosen: NDArray[np.bool_] = row >= row.dtype.type(bar * slack) if bar > 0 else row > 0
     return np.flatnonzero(chosen)
@@ -359,7 +359,7 @@ def _nearly_best(row: NDArray[np.floating[Any]], depth: int, slack: float) -> ND
 
 @cache
 def scatter(documents: int) -> _Scatter:
-    """How values are added to the rows of a collection of this size."""
+    """Return the function that adds values to the rows of a collection of this size."""
     return _compiled_scatter() if documents >= _COMPILED else _plain_scatter
 
 
@@ -368,7 +368,7 @@ def _plain_scatter(row: NDArray[np.float32], places: Places, values: NDArray[np.
 
 
 def _compiled_scatter() -> _Scatter:
-    """scipy's product of a matrix of one column, which adds to a row in place and takes postings as they are."""
+    """Wrap scipy's product of a one-column matrix, which adds to a row in place and takes postings as they are."""
     try:
         from scipy.sparse._sparsetools import csc_matvec  # a heavy import that small collections need not pay for
     except ImportError:

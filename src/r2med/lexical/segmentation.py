@@ -1,4 +1,4 @@
-"""Documents to passages: sentences regrouped to about so many tokens, never across headings, offsets kept."""
+"""Segmentation of texts: words by Unicode's UAX #29 as Lucene cuts them, and sentences for cutting passages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ABBREVIATION = re.compile(
 
 
 def count_tokens(text: str) -> int:
-    """Words and marks.
+    """Count words and marks.
 
     >>> count_tokens("Fever (38.5 °C)?")
     9
@@ -25,7 +25,7 @@ def count_tokens(text: str) -> int:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where each sentence of a text begins and ends; abbreviations do not end one.
+    """Return where each sentence of a text begins and ends; abbreviations do not end one.
 
     >>> [("Dr. Hart saw it. He left."[a:b]) for a, b in sentences("Dr. Hart saw it. He left.")]
     ['Dr. Hart saw it.', 'He left.']
@@ -91,9 +91,9 @@ RUNS = (
     "f-1Pa-1P6b7-2Za6d7-29Z1035-bZde-2Z1682-eZ1d31-c1fZ21e-b05e3X1-1eT5fE1-80Xf0-2fe10"
 )
 MAX_UNITS: Final = 255
-"""The longest token, in UTF-16 code units; Lucene cuts a longer one and goes on behind the cut."""
+"""Longest token, in UTF-16 code units; Lucene cuts a longer one and continues behind the cut."""
 NO_TOKEN: Final = "-"
-"""The class of the characters that no token ever contains, wherever they stand."""
+"""Class of the characters that no token ever contains, wherever they stand."""
 # Class letters: A letter, H Hebrew letter, G Hangul, I letter that is also an emoji, D ASCII digit, N other digit,
 # K Katakana, U Hiragana, Z Han, S South-East Asian, C South-East Asian mark, _ connector, ' single quote,
 # " double quote, : between letters, . between letters or digits, comma between digits, P pictograph, R regional
@@ -150,7 +150,7 @@ _SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class _ClassTable(dict[int, str]):
-    """A table for ``str.translate`` that looks a code point up among the runs when it is first met."""
+    """Table for ``str.translate`` that looks a code point up among the runs when it is first met."""
 
     def __init__(self, runs: str) -> None:
         super().__init__()
@@ -170,8 +170,6 @@ class _ClassTable(dict[int, str]):
 
 @cache
 def _class_table() -> _ClassTable:
-    # MOVED
-
     return _ClassTable(RUNS)
 
 

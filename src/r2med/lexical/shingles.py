@@ -1,6 +1,6 @@
-"""Runs of words as hashes (13-grams, shingles), and how alike texts are by their sets of shingles.
+"""Runs of words as hashes (13-grams, shingles), and the Jaccard similarity of texts by their sets of shingles.
 
-Many texts and many pairs are worked on at a time.
+Many texts and many pairs are processed at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Number = TypeVar("Number", np.int64, np.uint64)
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """Each number once, in ascending order; `np.unique` hashes them first, which takes many times as long.
+    """Return the distinct numbers in ascending order; `np.unique` hashes them first, which takes many times as long.
 
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -38,7 +38,7 @@ class HashTable:
 
     @classmethod
     def of(cls, keys: Hashes, owners: NDArray[np.integer[Any]]) -> HashTable:
-        """A table of hashes in any order; the texts of one hash stay in the order given."""
+        """Build a table of hashes in any order; the texts of one hash stay in the order given."""
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], owners[order].astype(np.int32, copy=False))
 
@@ -46,7 +46,7 @@ class HashTable:
         return len(self.keys)
 
     def find(self, hashes: Hashes) -> tuple[Places, Places]:
-        """Which of the hashes are here, by place, and whose they are; a hash of several texts comes so often.
+        """Find which of the hashes are here, by place, and their texts; a hash of several texts is repeated.
 
         >>> table = HashTable.of(np.array([9, 4, 9], dtype=np.uint64), np.array([0, 1, 2]))
         >>> [found.tolist() for found in table.find(np.array([4, 5, 9], dtype=np.uint64))]
@@ -56,7 +56,7 @@ class HashTable:
         return np.repeat(here, counts), self.texts(starts, counts)
 
     def locate(self, hashes: Hashes) -> tuple[Places, Places, Places]:
-        """Which of the hashes are here, by place; where the texts of each begin, and how many they are."""
+        """Find which of the hashes are here, by place, where the texts of each begin, and how many they are."""
         if not len(self.keys):
             none = np.empty(0, dtype=np.int64)
             return none, none, none
@@ -66,19 +66,19 @@ class HashTable:
         return here, first, np.searchsorted(self.keys, hashes[here], side="right") - first
 
     def texts(self, starts: Places, counts: Places) -> Places:
-        """The texts of some hashes that were located."""
+        """Return the texts of hashes that were located."""
         return self.owners[ragged(starts, counts)].astype(np.int64)
 
 
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)
 _JOIN = np.uint64(0x589965CC75374CC3)
 _AT_ONCE = 1 << 21
-"""How many shingles are worked on at a time."""
+"""Shingles processed at a time."""
 _PAIR_BITS = np.uint64(22)
 
 
 def ngram_hashes(words: Hashes, length: int) -> Hashes:
-    """The hash of the run of `length` words that starts at each word; runs may cross from one text into the next.
+    """Hash the run of `length` words that starts at each word; runs may cross from one text into the next.
 
     Runs of 2, 4 and 8 words are made by joining runs of half the length, and those that make up `length` are joined:
     five steps instead of twelve for 13 words.
@@ -100,7 +100,7 @@ def ngram_hashes(words: Hashes, length: int) -> Hashes:
 
 
 def inside(words: Words, length: int) -> NDArray[np.bool_]:
-    """Which of these runs lie within one text."""
+    """Mark the runs that lie within one text."""
     within = np.ones(max(0, len(words.hashes) - length + 1), dtype=bool)
     for back in range(1, length):
         places = words.offsets[1:][words.counts >= back] - back
@@ -109,12 +109,12 @@ def inside(words: Words, length: int) -> NDArray[np.bool_]:
 
 
 def ngram_counts(words: Words, length: int) -> NDArray[np.int64]:
-    """How many runs of this length lie within each text."""
+    """Count the runs of this length within each text."""
     return np.maximum(words.counts - (length - 1), 0)
 
 
 def ngrams(words: Words, length: int, whole: bool = False) -> Words:
-    """The runs within each text, in the place of its words; with `whole`, all of a shorter text are one run.
+    """Return the runs within each text, in the place of its words; with `whole`, a shorter text is one run.
 
     >>> from r2med.lexical.hashes import hash_words
     >>> ngrams(hash_words(["a b c d", "b c", "x"]), 2).counts.tolist()
@@ -132,7 +132,7 @@ def ngrams(words: Words, length: int, whole: bool = False) -> Words:
 
 
 def without_repeats(shingles: Words) -> Words:
-    """The distinct runs of each text, in ascending order.
+    """Return the distinct runs of each text, in ascending order.
 
     >>> from r2med.lexical.hashes import hash_words
     >>> without_repeats(ngrams(hash_words(["a b a b", "", "a b"]), 2)).counts.tolist()
@@ -147,7 +147,7 @@ def without_repeats(shingles: Words) -> Words:
 
 
 def similarities(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[np.float64]:
-    """The Jaccard similarity of the shingles of each pair, the first of ours and the second of theirs.
+    """Return the Jaccard similarity of the shingles of each pair, the first of `ours` and the second of `theirs`.
 
     >>> from r2med.lexical.hashes import hash_words
     >>> ours, theirs = (ngrams(hash_words([text]), 2) for text in ("gums bleed and teeth fall", "gums bleed and heal"))
@@ -169,7 +169,7 @@ def _some(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[n
 
 
 def _sets(shingles: Words, texts: Places) -> Hashes:
-    """The distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
+    """Return the distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
     chosen = shingles.select(texts)
     numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), chosen.counts)
     return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)

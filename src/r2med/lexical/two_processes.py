@@ -47,13 +47,13 @@ def is_worthwhile(texts: Sequence[str]) -> bool:
 
 
 class TextQueue:
-    """Texts that are taken in blocks from both ends until none is left."""
+    """Queue of texts that are taken in blocks from both ends until none is left."""
 
     def __init__(self, texts: Sequence[str], start: int = 0) -> None:
         self._texts, self.start, self.stop = texts, start, len(texts)
 
     def blocks(self, characters: int) -> Iterator[TextBlock]:
-        """Take blocks of about so many characters from the front."""
+        """Take blocks of about this many characters from the front."""
         while self.start < self.stop:
             first = self.start
             yield TextBlock(first, join_texts(self._take(characters, back=False)))
@@ -82,7 +82,7 @@ class TextQueue:
 
 
 class SecondIndexer:
-    """A process that indexes blocks from the back of a queue."""
+    """Process that indexes blocks from the back of a queue."""
 
     def __init__(self, queue: TextQueue, folder: Path, memory: int) -> None:
         self._queue, self._block = queue, block_size(memory)
@@ -117,7 +117,7 @@ class SecondIndexer:
         return documents
 
     def finish(self) -> None:
-        """Have the worker write what it holds after the blocks that wait."""
+        """Make the worker write what it holds after the blocks that wait."""
         with suppress(futures.BrokenExecutor, OSError):
             self._result = self._pool.submit(_finish)
 
@@ -133,7 +133,7 @@ class SecondIndexer:
 
 @contextmanager
 def _hidden_script() -> Iterator[None]:
-    """Keep a process that is started meanwhile from running the caller's script, which need not be guarded."""
+    """Keep a process that is started in the block from running the caller's script, which need not be guarded."""
     with _START:
         main = sys.modules["__main__"]
         hidden = {name: value for name, value in vars(main).items() if name in ("__spec__", "__file__")}
@@ -149,7 +149,7 @@ _builder: TextBuilder
 
 
 def _start(folder: Path, memory: int) -> None:
-    """Prepare the worker, and have it end as soon as its caller does."""
+    """Prepare the worker, and make it exit as soon as its caller does."""
     global _builder
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_caller, daemon=True).start()

@@ -20,20 +20,20 @@ class SparseVectors:
     """
 
     offsets: NDArray[np.int64]
-    """Where each vector starts; one more than there are vectors."""
+    """Offsets at which each vector starts; one more than there are vectors."""
     dimensions: NDArray[np.int32]
     weights: NDArray[np.float32]
 
     @classmethod
     def from_rows(cls, rows: NDArray[np.float32]) -> SparseVectors:
-        """The same vectors without their zeros."""
+        """Build the vectors from dense rows, without their zeros."""
         owners, dimensions = np.nonzero(rows)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(rows)))])
         return cls(offsets.astype(np.int64), dimensions.astype(np.int32), rows[owners, dimensions].astype(np.float32))
 
     @classmethod
     def joined(cls, parts: Iterable[SparseVectors]) -> SparseVectors:
-        """Several sets of vectors as one."""
+        """Join several sets of vectors."""
         found = [cls(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)), *parts]
         counts = np.concatenate([part.counts for part in found])
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
@@ -45,21 +45,21 @@ class SparseVectors:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many terms each vector has."""
+        """Return the number of terms of each vector."""
         return np.diff(self.offsets)
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """The vector that each weight belongs to."""
+        """Return the vector that each weight belongs to."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     def terms(self, place: int) -> dict[int, float]:
-        """One vector, as its dimensions and their weights."""
+        """Return one vector as its dimensions and their weights."""
         span = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
         return dict(zip(self.dimensions[span].tolist(), self.weights[span].tolist(), strict=True))
 
     def heaviest(self, most: int) -> SparseVectors:
-        """Each vector with at most so many terms, those of the largest weights; of equal ones the first dimension."""
+        """Keep at most this many terms per vector, those of the largest weights; of equal ones the first dimension."""
         if not most or not len(self.weights) or self.counts.max() <= most:
             return self
         order = np.lexsort((self.dimensions, -np.abs(self.weights), self.owners))
@@ -70,7 +70,7 @@ class SparseVectors:
         return SparseVectors(offsets, self.dimensions[kept], self.weights[kept])
 
     def unit(self) -> SparseVectors:
-        """The vectors at length 1; one without terms stays so."""
+        """Scale the vectors to length 1; one without terms stays as it is."""
         lengths = np.sqrt(np.bincount(self.owners, self.weights.astype(np.float64) ** 2, minlength=len(self)))
         scale = np.repeat(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0), self.counts)
         return SparseVectors(self.offsets, self.dimensions, (self.weights * scale).astype(np.float32))

@@ -1,8 +1,8 @@
-"""How far raters agree: raw agreement, kappas, Krippendorff's alpha and Gwet's AC, with a bootstrap over questions.
+"""Agreement of raters: raw agreement, kappas, Krippendorff's alpha and Gwet's AC, with a bootstrap over questions.
 
 Every coefficient is a function of sums over items, so that each question gives one row of sums, a resample of questions
 is a product with its row of counts, and all resamples are computed at once. Gaps are allowed: a coefficient uses the
-items that two raters at least have judged. Where it is not defined (nobody disagrees because one grade is all there is)
+items that two raters at least have judged. If it is not defined (disagreement is impossible with a single grade)
 it is not a number.
 """
 
@@ -23,7 +23,7 @@ from r2med.measure.bootstrap import percentile_ends, weights
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 MOST_GRADES = 32
-"""What has more grades than this is a score and no scale: its table is too large to read, and to resample."""
+"""Grades of a scale at most; with more it is a score, and its table too large to read and to resample."""
 _NUMBERS = 1 << 20
 """Numbers in memory at a time while questions are resampled."""
 
@@ -38,7 +38,7 @@ class Ratings:
     """
 
     grades: Floats
-    """A row an item, a column a rater; not a number where there is no grade."""
+    """A row per item, a column per rater; not a number where there is no grade."""
     questions: Places
     """The question of each item, counted from 0."""
     scale: Floats
@@ -46,7 +46,7 @@ class Ratings:
 
     @classmethod
     def of(cls, grades: ArrayLike, questions: ArrayLike | None = None, scale: Sequence[float] | None = None) -> Ratings:
-        """A table of grades; every item is a question of its own, and the scale holds what was given, unless told."""
+        """Build a table of grades; by default every item is its own question, and the scale holds the grades given."""
         table = np.asarray(grades, dtype=np.float64)
         if table.ndim != 2 or table.shape[1] < 2:
             raise R2medError("agreement needs the grades of two raters at least")
@@ -61,20 +61,20 @@ class Ratings:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Every pair of raters."""
+        """Return every pair of raters."""
         return list(combinations(range(self.grades.shape[1]), 2))
 
     @property
     def shared(self) -> int:
-        """How many items two raters at least have judged."""
+        """Count the items that at least two raters have judged."""
         return int((self._given.sum(axis=1) > 1).sum())
 
     def select(self, items: NDArray[np.bool_] | Places) -> Ratings:
-        """Some of the items, on the same scale."""
+        """Return some of the items, on the same scale."""
         return Ratings.of(self.grades[items], self.questions[items], self.scale.tolist())
 
     def confusion(self, pair: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
-        """How often one rater gave the grade of the row and the other that of the column."""
+        """Count how often one rater gave the grade of the row and the other that of the column."""
         found = self._cells(pair, np.ones(len(self.grades))).sum(axis=0)
         return np.asarray(found, dtype=np.int64)
 
@@ -84,11 +84,11 @@ class Ratings:
 
     @cached_property
     def _steps(self) -> Places:
-        """Each grade's place on the scale; meaningless where there is none."""
+        """Return each grade's place on the scale; meaningless where there is no grade."""
         return np.searchsorted(self.scale, np.nan_to_num(self.grades)).clip(max=max(0, len(self.scale) - 1))
 
     def _cells(self, pair: tuple[int, int], worth: Floats) -> Floats:
-        """The table of two raters for each question, every item counted for what it is worth."""
+        """Return the table of two raters for each question, every item counted by its weight."""
         one, other = pair
         both = self._given[:, one] & self._given[:, other]
         size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
@@ -97,7 +97,7 @@ class Ratings:
         return np.asarray(found, dtype=np.float64).reshape(count, size, size)
 
     def sums(self) -> Sums:
-        """What the coefficients are made of, a row a question."""
+        """Return the sums from which the coefficients are computed, a row per question."""
         judged = self._given.sum(axis=1)
         tables = np.stack([self._cells(pair, np.ones(len(judged))) for pair in self.pairs], axis=1)
         coincidences = self._both_ways(1 / np.maximum(1, judged - 1))
@@ -105,12 +105,12 @@ class Ratings:
         return Sums(self.scale, tables, coincidences, agreements, self._marginals(judged))
 
     def _both_ways(self, worth: Floats) -> Floats:
-        """The tables of all pairs of raters, either of whom may come first."""
+        """Return the tables of all pairs of raters, in both orders."""
         found = np.sum([self._cells(pair, worth) for pair in self.pairs], axis=0)
         return np.asarray(found + found.swapaxes(-1, -2))
 
     def _marginals(self, judged: NDArray[np.intp]) -> Floats:
-        """For each question the shares of the grades, summed over its items."""
+        """Return for each question the shares of the grades, summed over its items."""
         size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
         places = (self.questions[:, None] * size + self._steps)[self._given]
         worth = np.broadcast_to((1 / np.maximum(1, judged))[:, None], self.grades.shape)[self._given]
@@ -120,11 +120,11 @@ class Ratings:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What all coefficients are made of; the first axis of each table is that of questions or of resamples."""
+    """Sums from which all coefficients are computed; the first axis of each table is that of questions or resamples."""
 
     scale: Floats
     tables: Floats
-    """For each pair of raters how often they gave which grades."""
+    """Counts of the pairs of grades, for each pair of raters."""
     coincidences: Floats
     """Krippendorff's: pairs of grades within items, an item counted by its number of grades."""
     agreements: Floats
@@ -133,11 +133,11 @@ class Sums:
     """The shares of the grades within items, every item counted once."""
 
     def total(self) -> Sums:
-        """The sums of all questions, as one row."""
+        """Return the sums of all questions, as one row."""
         return self._weighted(np.ones((1, len(self.marginals))))
 
     def resampled(self) -> Iterator[Sums]:
-        """The sums of resampled questions, a block of resamples at a time."""
+        """Yield the sums of resampled questions, a block of resamples at a time."""
         count = len(self.marginals)
         at_once = max(1, _NUMBERS // sum(part[0].size for part in self._parts))
         for block in weights(count):
@@ -153,7 +153,7 @@ class Sums:
 
 
 def agreement_weights(scale: ArrayLike, kind: str) -> Floats:
-    """How much two grades agree, from 0 to 1: `identity`, `linear` or `quadratic` in their distance.
+    """Return the agreement of two grades, from 0 to 1: `identity`, `linear` or `quadratic` in their distance.
 
     >>> agreement_weights([0, 1, 2], "quadratic").tolist()
     [[1.0, 0.75, 0.0], [0.75, 1.0, 0.75], [0.0, 0.75, 1.0]]
@@ -167,12 +167,12 @@ def agreement_weights(scale: ArrayLike, kind: str) -> Floats:
 
 
 def raw_agreement(sums: Sums) -> Floats:
-    """The share of pairs of grades that are equal, the mean over items."""
+    """Return the share of pairs of grades that are equal, the mean over items."""
     return _ratio(np.trace(sums.agreements, axis1=-2, axis2=-1), sums.agreements.sum(axis=(-1, -2)))
 
 
 def cohen_kappa(sums: Sums, kind: str = "identity") -> Floats:
-    """Cohen's kappa over the items that both judged; for more raters the mean over their pairs (Light's)."""
+    """Return Cohen's kappa over the items that both judged; for more raters the mean over their pairs (Light's)."""
     apart = 1 - agreement_weights(sums.scale, kind)
     rows, columns = sums.tables.sum(axis=-1), sums.tables.sum(axis=-2)
     observed = (sums.tables * apart).sum(axis=(-1, -2)) * rows.sum(axis=-1)
@@ -183,7 +183,7 @@ def cohen_kappa(sums: Sums, kind: str = "identity") -> Floats:
 
 
 def krippendorff_alpha(sums: Sums, level: str = "ordinal") -> Floats:
-    """Krippendorff's alpha for `nominal`, `ordinal` or `interval` grades."""
+    """Return Krippendorff's alpha for `nominal`, `ordinal` or `interval` grades."""
     totals = sums.coincidences.sum(axis=-1)
     distances = _distances(sums.scale, totals, level)
     observed = (sums.coincidences * distances).sum(axis=(-1, -2)) * (totals.sum(axis=-1) - 1)
@@ -201,7 +201,7 @@ def _distances(scale: Floats, totals: Floats, level: str) -> Floats:
 
 
 def gwet_ac(sums: Sums, kind: str = "identity") -> Floats:
-    """Gwet's AC1, or with weights AC2: chance agreement is that of the items on which a guess is made."""
+    """Return Gwet's AC1, or with weights AC2: chance agreement is that of the items on which a guess is made."""
     grades = len(sums.scale)
     if grades < 2:
         return np.full(len(sums.marginals), np.nan)
@@ -233,7 +233,7 @@ COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A coefficient with its 95% interval; None where it is not defined, or questions are too few."""
+    """Coefficient with its 95% interval; None if it is not defined, or questions are too few."""
 
     name: str
     value: float | None
@@ -241,12 +241,12 @@ class Coefficient:
     high: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the coefficient for `--json`."""
         return asdict(self)
 
 
 def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Coefficient]:
-    """Some coefficients of a table of ratings, with intervals by drawing its questions with replacement.
+    """Compute coefficients of a table of ratings, with intervals by drawing its questions with replacement.
 
     >>> found = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
     >>> found["raw"].value, round(found["kappa"].value, 3)

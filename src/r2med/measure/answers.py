@@ -1,4 +1,4 @@
-"""Whether an answer has the words of the gold answer: compared for free, in any case, without articles and signs."""
+"""Comparison of an answer's words with the gold answer's: without a model, in any case, without articles and signs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ARTICLES = {"a", "an", "the"}
 
 
 def normalised(text: str) -> str:
-    """A text's words in lower case without articles and punctuation, to be compared.
+    """Return a text's words in lower case without articles and punctuation, for comparison.
 
     >>> normalised("The Addison's disease (autoimmune).")
     'addison s disease autoimmune'
@@ -21,9 +21,9 @@ def normalised(text: str) -> str:
 
 
 def matches(answer: str, gold: str, synonyms: Iterable[str] = ()) -> tuple[bool, bool]:
-    """Whether the words of both are the same, and whether the answer holds those of the gold one after another.
+    """Return whether the words of both are equal, and whether the answer contains those of the gold in sequence.
 
-    What the gold answer has in brackets may be missing. A synonym is as good as the gold answer.
+    Words in brackets of the gold answer may be missing. A synonym is as good as the gold answer.
 
     >>> matches("It is Wilson disease.", "Wilson disease (hepatolenticular degeneration)")
     (False, True)
@@ -39,7 +39,7 @@ _HEDGES = set("not no nor neither none without or versus vs unlikely exclude exc
 
 
 def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bool:
-    """Whether an answer holds the gold answer and neither denies it nor names it among others.
+    """Return whether an answer contains the gold answer and neither denies it nor names it among others.
 
     >>> [plainly_contains(text, "gout") for text in ("It is gout.", "It is not gout.", "gout or pseudogout")]
     [True, False, False]
@@ -51,7 +51,7 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
 
 @lru_cache(4096)
 def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
-    """Every wording of the gold answer, with and without what stands in brackets."""
+    """Return every wording of the gold answer, with and without the parts in brackets."""
     texts = [wording for text in (gold, *synonyms) for wording in (text, _unbracketed(text))]
     return frozenset({normalised(text) for text in texts} - {""})
 

@@ -1,11 +1,11 @@
-"""Intervals: how far a mean could be from the truth, by resampling the queries.
+"""Intervals of means, by resampling the queries.
 
-A resample of n queries is a row of counts, how often each query is drawn. All systems share the rows, so that matrix
+A resample of n queries is a row of counts, one per query. All systems share the rows, so that matrix
 products give every system's resampled means at once, and their differences are paired by query. Rows are made a block
 at a time, so that memory does not grow with the number of queries.
 
 Percentiles of resampled means are too narrow for few queries, by the factor between the two estimates of a standard
-deviation and by that between the normal and the t distribution. The tails are taken further out by just that
+deviation and by that between the normal and the t distribution. The tails are moved outwards by the same factor
 ("expanded percentiles", Hesterberg 2015); `benchmarks/intervals.py` prints the coverage of this and other intervals.
 """
 
@@ -23,18 +23,18 @@ Floats = NDArray[np.float64]
 Name = TypeVar("Name")
 RESAMPLES = 10_000
 SEED = 20250514
-"""The one seed of everything that is drawn by chance in measuring."""
+"""The seed of all random draws in measuring."""
 LEVEL = 0.95
 _BLOCK = 1 << 20
 """Numbers in memory at a time."""
 _BITS = 26
-"""Of a number in each half: with 27 more for how often numbers are added, a sum fits a double's 53."""
+"""Bits of a number in each half: with 27 more for the count of the summands, a sum fits a double's 53."""
 _KEPT = 1024
-"""Queries up to which a task's resamples are kept for the next call."""
+"""Queries up to which a task's resamples are cached for the next call."""
 
 
 class Interval(NamedTuple):
-    """A mean and where the true one lies with the given probability."""
+    """Mean, with the ends of its interval."""
 
     mean: float
     low: float
@@ -45,7 +45,7 @@ class Interval(NamedTuple):
 
 
 def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
-    """The resamples of a task with so many queries, in blocks: a row each, summing to 1.
+    """Yield the resamples of a task with this many queries, in blocks: a row each, summing to 1.
 
     Each stratum has its own draws, the same every time.
     """
@@ -63,7 +63,7 @@ def _kept_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
 
 
 def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
-    """How often each query is drawn in each resample."""
+    """Yield the counts of each query in each resample, in blocks."""
     generator = np.random.default_rng([SEED, stratum, queries])
     block = min(RESAMPLES, max(1, _BLOCK // queries))
     for start in range(0, RESAMPLES, block):
@@ -71,12 +71,12 @@ def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
         drawn = generator.integers(0, queries, size=(rows, queries))
         drawn += np.arange(rows)[:, None] * queries
         counts = np.bincount(drawn.ravel(), minlength=rows * queries).reshape(rows, queries)
-        # A query that is drawn 256 times of so many has never been seen; it would be cut to 255.
+        # A query drawn 256 times is practically impossible; it would be cut to 255.
         yield np.minimum(counts, 255).astype(np.uint8)
 
 
 def task_intervals(values: Floats) -> list[Interval]:
-    """Each system's interval on one task, from a table of systems x queries.
+    """Return each system's interval on one task, from a table of systems x queries.
 
     >>> task_intervals(np.array([[0.0, 1.0, 0.0, 1.0]]))[0].mean
     0.5
@@ -86,13 +86,13 @@ def task_intervals(values: Floats) -> list[Interval]:
 
 
 def average_intervals(tasks: Sequence[Floats]) -> list[Interval]:
-    """Each system's interval for the mean over tasks: queries are resampled within each task, never across."""
+    """Return each system's interval for the mean over tasks: queries are resampled within each task, never across."""
     means, drawn = _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
     return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
 
 
 def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Interval]], list[Interval]]:
-    """The intervals of a whole board: by task, and of the average; rows are the same systems in every task."""
+    """Return the intervals of a whole board, by task and of the average; rows are the same systems in every task."""
     drawn = [resampled_means(values, place) for place, values in enumerate(board.values())]
     by_task = {
         task: _intervals(values.mean(axis=1), means, [values.shape[1]])
@@ -103,7 +103,7 @@ def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Inter
 
 
 def resampled_means(values: Floats, stratum: int = 0) -> Floats:
-    """Systems x queries in, systems x resamples out."""
+    """Return the resampled means: systems x queries in, systems x resamples out."""
     table = np.atleast_2d(values)
     parts, queries = split_table(table), table.shape[1]
     drawn = [exact_sums(counts.astype(np.float64), parts) / queries for counts in _drawn_counts(queries, stratum)]
@@ -111,18 +111,18 @@ def resampled_means(values: Floats, stratum: int = 0) -> Floats:
 
 
 class SplitTable(NamedTuple):
-    """A table of systems x queries as whole numbers below 2^27, which are summed without rounding in any order."""
+    """Table of systems x queries as whole numbers below 2^27, which are summed without rounding in any order."""
 
     upper: Floats
     """Queries x systems: the first 26 bits of each number."""
     lower: Floats
     """The next 26."""
     scales: Floats
-    """What a system's sums are multiplied with again."""
+    """Factors that restore the scale of each system's sums."""
 
 
 def split_table(table: Floats) -> SplitTable:
-    """A table in two halves of its bits, each system by its own largest number."""
+    """Split a table in two halves of its bits, each system by its largest number."""
     exponents = np.frexp(np.abs(table).max(axis=1, initial=0.0))[1] - _BITS
     raised = np.ldexp(table, -exponents[:, None])
     upper = np.floor(raised)
@@ -131,9 +131,9 @@ def split_table(table: Floats) -> SplitTable:
 
 
 def exact_sums(counts: Floats, table: SplitTable) -> Floats:
-    """Rows of small whole numbers times a table: resamples x systems, rounded once.
+    """Multiply rows of small whole numbers with a table: resamples x systems, rounded once.
 
-    However many threads or systems share the work, the bits are the same.
+    The bits are the same for any number of threads or systems that share the work.
 
     >>> exact_sums(np.array([[1.0, 2.0]]), split_table(np.array([[0.1, 0.2], [3.0, -1.5]]))).tolist()
     [[0.5, 0.0]]
@@ -152,7 +152,7 @@ def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Int
 
 
 def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float] | None:
-    """The ends of the interval of a resampled statistic; None where it is not defined in most resamples.
+    """Return the ends of the interval of a resampled statistic; None if it is undefined in most resamples.
 
     >>> percentile_ends(np.full(10, 0.5), [8]), percentile_ends(np.full(10, np.nan), [8])
     ((0.5, 0.5), None)
@@ -166,7 +166,7 @@ def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float
 
 
 def expanded_tail(queries: Sequence[int]) -> float:
-    """The share of resamples beyond each end of an interval of a mean over tasks with so many queries.
+    """Return the share of resamples beyond each end of the interval of a mean over tasks with these numbers of queries.
 
     >>> round(expanded_tail([1000]), 4), round(expanded_tail([9]), 4)
     (0.0248, 0.0072)
@@ -180,7 +180,7 @@ def expanded_tail(queries: Sequence[int]) -> float:
 
 
 def normal_share(value: float) -> float:
-    """The share of the normal distribution below a value.
+    """Return the share of the normal distribution below a value.
 
     >>> round(normal_share(1.96), 4)
     0.975
@@ -189,7 +189,7 @@ def normal_share(value: float) -> float:
 
 
 def normal_quantile(share: float) -> float:
-    """The value below which a share, at least a half, of the normal distribution lies.
+    """Return the value below which a share, at least a half, of the normal distribution lies.
 
     >>> normal_quantile(0.5), round(normal_quantile(0.975), 9)
     (0.0, 1.959963985)
@@ -203,7 +203,7 @@ def normal_quantile(share: float) -> float:
 
 
 def t_quantile(share: float, freedom: int) -> float:
-    """The value below which a share, more than a half, of a t distribution lies; as scipy's, without its import.
+    """Return the value below which a share, more than a half, of a t distribution lies; as scipy's, without its import.
 
     >>> [round(t_quantile(0.975, freedom), 2) for freedom in (1, 2, 3, 8, 100)]
     [12.71, 4.3, 3.18, 2.31, 1.98]

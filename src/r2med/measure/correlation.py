@@ -1,4 +1,4 @@
-"""How two columns go together: Pearson's, Spearman's and Kendall's coefficients, and who changes places.
+"""Relations of two columns: correlation coefficients, changes of order, areas under the curve, and slopes.
 
 Columns run along the first axis; further axes are computed at once, so that a bootstrap is one call. Values that differ
 by a last digit are equal: sums of the same values in another order do.
@@ -18,7 +18,7 @@ from r2med.measure.bootstrap import percentile_ends, resampled_means, weights
 
 _PAIRS_AT_ONCE = 1 << 20
 _LEAST = 4
-"""Points below which an interval says nothing."""
+"""Points below which an interval is meaningless."""
 _EQUAL = 1e-9
 """Values that differ by less are the same."""
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Correlation:
-    """Coefficients with 95% intervals; None where a column does not vary or there are too few points."""
+    """Coefficients with 95% intervals; None if a column does not vary or there are too few points."""
 
     points: int
     pearson: float | None = None
@@ -36,12 +36,12 @@ class Correlation:
     spearman_interval: Interval | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the coefficients for `--json`."""
         return asdict(self)
 
 
 def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
-    """Both coefficients of two columns; intervals by drawing points with replacement, the same draws every time.
+    """Compute both coefficients of two columns; intervals draw points with replacement, the same draws every time.
 
     >>> found = correlate([1, 2, 3, 4], [2, 4, 6, 20])
     >>> round(found.pearson, 3), found.spearman
@@ -62,7 +62,7 @@ def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
 
 
 def ranks(values: ArrayLike) -> Floats:
-    """Each value's rank from 1 in its column, equal values sharing the mean of theirs.
+    """Return each value's rank from 1 in its column, equal values sharing the mean of their ranks.
 
     >>> ranks([10, 30, 10, 20]).tolist()
     [1.5, 4.0, 1.5, 3.0]
@@ -71,7 +71,7 @@ def ranks(values: ArrayLike) -> Floats:
 
 
 def _codes(values: Floats) -> NDArray[np.intp]:
-    """The place of each value among the different ones of its column."""
+    """Return the place of each value among the distinct ones of its column."""
     order = np.argsort(values, axis=0, kind="stable")
     larger = np.diff(np.take_along_axis(values, order, axis=0), axis=0, prepend=np.nan) > _EQUAL
     codes = np.empty(values.shape, dtype=np.intp)
@@ -80,7 +80,7 @@ def _codes(values: Floats) -> NDArray[np.intp]:
 
 
 def _mean_ranks(codes: NDArray[np.intp]) -> Floats:
-    """The ranks of codes in their columns. Counting is twice as fast as scipy's sorting, and spares its import."""
+    """Return the mean ranks of codes by column. Counting is twice as fast as scipy's sort, and avoids its import."""
     rows = codes.reshape(len(codes), -1).T
     count, kinds = len(rows), int(codes.max()) + 1
     places = rows + kinds * np.arange(count)[:, None]
@@ -91,7 +91,7 @@ def _mean_ranks(codes: NDArray[np.intp]) -> Floats:
 
 
 def pearson(one: ArrayLike, other: ArrayLike) -> Floats:
-    """Pearson's correlation; not a number when a side is constant.
+    """Return Pearson's correlation; not a number if a side is constant.
 
     >>> round(pearson([1, 2, 3, 4], [2, 4, 6, 20]).item(), 3)
     0.885
@@ -103,7 +103,7 @@ def pearson(one: ArrayLike, other: ArrayLike) -> Floats:
 
 
 def spearman(one: ArrayLike, other: ArrayLike) -> Floats:
-    """Spearman's rank correlation; not a number when a side is constant.
+    """Return Spearman's rank correlation; not a number if a side is constant.
 
     >>> spearman([1, 2, 3], [10, 30, 20]).item(), spearman([1, 1], [1, 2]).item()
     (0.5, nan)
@@ -112,7 +112,7 @@ def spearman(one: ArrayLike, other: ArrayLike) -> Floats:
 
 
 def kendall(one: ArrayLike, other: ArrayLike) -> Floats:
-    """Kendall's tau-b, which allows for ties; not a number when a side is constant.
+    """Return Kendall's tau-b, which allows for ties; not a number if a side is constant.
 
     >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]).item(), 3)
     0.667
@@ -122,7 +122,7 @@ def kendall(one: ArrayLike, other: ArrayLike) -> Floats:
 
 
 def kendalls(one: Floats, other: Floats) -> Floats:
-    """Kendall's tau-b of many columns, a block at a time: each compares all pairs of its values.
+    """Return Kendall's tau-b of many columns, a block at a time: each compares all pairs of its values.
 
     >>> kendalls(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
     [1.0, -1.0]
@@ -133,7 +133,7 @@ def kendalls(one: Floats, other: Floats) -> Floats:
 
 
 def above(values: ArrayLike) -> NDArray[np.int8]:
-    """Who stands above whom: 1 where the value of the row is larger than that of the column, -1 where it is smaller.
+    """Compare all pairs of values: 1 where that of the row is larger than that of the column, -1 where it is smaller.
 
     >>> above([0.2, 0.1, 0.2]).tolist()
     [[0, 1, 0], [-1, 0, -1], [0, 1, 0]]
@@ -144,7 +144,7 @@ def above(values: ArrayLike) -> NDArray[np.int8]:
 
 
 def flipped(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
-    """The pairs whose order differs; a tie on either side is no flip.
+    """Return the pairs whose order differs; a tie on either side is not a flip.
 
     >>> flipped([3, 2, 1], [3, 1, 2])
     [(1, 2)]
@@ -159,18 +159,18 @@ def _cosine(a: Floats, b: Floats) -> Floats:
 
 
 def _resampled(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Both coefficients in every resample, a block of them at a time; not a number where a side is constant."""
+    """Compute both coefficients in every resample, a block at a time; not a number where a side is constant."""
     x_codes, y_codes = _codes(x), _codes(y)
     linear, ranked = [], []
     for shares in weights(len(x)):
         ranked.append(_weighted(shares, _drawn_ranks(shares, x_codes), _drawn_ranks(shares, y_codes)))
-        # Sums of one value seldom come out as that value, so only the ranks tell for sure that a column is constant.
+        # Sums of one value are rounded, so only the ranks show for certain that a column is constant.
         linear.append(np.where(np.isnan(ranked[-1]), np.nan, _weighted(shares, x, y, 0.0)))
     return np.concatenate(linear), np.concatenate(ranked)
 
 
 def _drawn_ranks(shares: Floats, codes: NDArray[np.intp]) -> Floats:
-    """The ranks of all points among those of each resample, as shares of it: the resamples are rows."""
+    """Return the ranks of all points among those of each resample, as shares of it: the resamples are rows."""
     order = np.argsort(codes, kind="stable")
     held = np.add.reduceat(shares[:, order], np.searchsorted(codes[order], np.arange(codes.max() + 1)), axis=1)
     found: Floats = (np.cumsum(held, axis=1) - held / 2)[:, codes]
@@ -178,7 +178,7 @@ def _drawn_ranks(shares: Floats, codes: NDArray[np.intp]) -> Floats:
 
 
 def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) -> Floats:
-    """Pearson's correlation in each resample; not a number where the product of deviations is not above the least."""
+    """Return Pearson's correlation in each resample; not a number where the product of deviations is too small."""
     x, y = (side - (shares * side).sum(axis=1, keepdims=True) for side in (one, other))
     products = [np.einsum("ij,ij,ij->i", shares, a, b) for a, b in ((x, y), (x, x), (y, y))]
     size = np.sqrt(products[1] * products[2])
@@ -187,23 +187,23 @@ def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) 
 
 @dataclass(frozen=True)
 class Discrimination:
-    """How often a value is lower where something happened than where it did not; a tie counts half."""
+    """Area under the curve: how often a value is lower for an event than for a non-event; a tie counts half."""
 
     events: int
-    """How often it happened."""
+    """Number of events."""
     others: int
     auc: float | None = None
-    """None where it always happened, or never."""
+    """None if all are events, or none is."""
     low: float | None = None
     high: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the figures for `--json`."""
         return asdict(self)
 
 
 def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrimination:
-    """The area under the curve of low values as a warning, from each task's values and what happened.
+    """Compute the area under the curve of low values as a warning, from each task's values and events.
 
     >>> found = discrimination([(np.array([0.1, 0.9, 0.3, 0.8]), np.array([True, False, True, False]))])
     >>> found.auc, found.events, found.others
@@ -225,7 +225,7 @@ def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrim
 
 
 def _resampled_systems(values: Floats, happened: NDArray[np.bool_], stratum: int) -> tuple[Floats, Floats]:
-    """Pairs in which the event has the lower value, and all pairs: first as observed, then in every resample."""
+    """Count pairs in which the event has the lower value, and all pairs: first as observed, then in every resample."""
     below = values[happened][:, None] - values[~happened][None]
     wins = np.where(below < 0, 1.0, np.where(below == 0, 0.5, 0.0))
     won, pairs = [np.array([wins.sum()])], [np.array([float(wins.size)])]
@@ -239,7 +239,7 @@ def _resampled_systems(values: Floats, happened: NDArray[np.bool_], stratum: int
 
 @dataclass(frozen=True)
 class Slope:
-    """The rise of y for a rise of x by 1; None where x does not vary."""
+    """Rise of y for a rise of x by 1; None if x does not vary."""
 
     points: int
     slope: float | None = None
@@ -247,12 +247,12 @@ class Slope:
     high: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the figures for `--json`."""
         return asdict(self)
 
 
 def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
-    """The slope through the systems' means over tasks, from a table of systems x queries for each task.
+    """Compute the slope through the systems' means over tasks, from a table of systems x queries for each task.
 
     >>> found = slope_over_systems([np.array([[0.2, 0.4], [0.4, 0.6]])], [np.array([[0.0, 0.0], [1.0, 0.0]])])
     >>> found.points, round(found.slope, 2)
@@ -267,7 +267,7 @@ def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
 
 
 def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
-    """The slope over the systems of each query, pooled over all queries of all tasks.
+    """Compute the slope over the systems of each query, pooled over all queries of all tasks.
 
     >>> found = slope_within_queries([np.array([[0.0, 0.5], [1.0, 0.5]])], [np.array([[0.0, 1.0], [1.0, 1.0]])])
     >>> found.points, found.slope
@@ -283,7 +283,7 @@ def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
 
 
 def _products(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """For each query the sum over systems of x times y and of x times x, each about the query's own mean."""
+    """Sum up x times y and x times x over the systems for each query, each about the query's own mean."""
     a, b = (side - side.mean(axis=0) for side in (x, y))
     return (a * b).sum(axis=0), (a * a).sum(axis=0)
 
@@ -294,7 +294,7 @@ def _drawn(sums: Floats, stratum: int) -> Floats:
 
 
 def _fit(x: Floats, y: Floats) -> Floats:
-    """The least-squares slope through the points of each column."""
+    """Return the least-squares slope through the points of each column."""
     a, b = (side - side.mean(axis=0) for side in (x, y))
     return _ratio((a * b).sum(axis=0), (a * a).sum(axis=0))
 

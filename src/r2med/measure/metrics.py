@@ -1,7 +1,7 @@
 """Measures as values: `nDCG@10` parses from and prints to the same string, in the command line, tables and JSON alike.
 
 All of them follow trec_eval: a document is relevant from grade 1 on, nDCG's gain is the grade itself over
-log2(rank + 1), average precision divides by all relevant documents, precision divides by its cutoff even where the
+log2(rank + 1), average precision divides by all relevant documents, precision divides by its cutoff even if the
 list is shorter. Unjudged and negatively judged documents gain nothing.
 """
 
@@ -21,17 +21,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What the ranked lists of some queries gained, a row a query: all that a measure needs to know."""
+    """Gains of the ranked lists of queries, a row per query: all that a measure needs to know."""
 
     found: Floats
     """Grade of the document at each rank, 0 where it is not relevant or the list has ended."""
     ideal: Floats
     """Grades of all relevant documents, best first, padded with 0."""
     relevant: NDArray[np.int64]
-    """How many relevant documents there are, 1 at least."""
+    """Number of relevant documents, at least 1."""
 
     def cut(self, depth: int | None) -> Gains:
-        """The same, with only the first `depth` ranks of both the list and the ideal list."""
+        """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
         return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant)
 
 
@@ -74,12 +74,12 @@ def _hit(gains: Gains, _: int | None) -> Floats:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A measure without its cutoff."""
+    """Measure without its cutoff."""
 
     compute: Callable[[Gains, int | None], Floats]
     aliases: tuple[str, ...]
     whole: bool = False
-    """Whether it is also meant without a cutoff, over the whole list."""
+    """Whether it is also defined without a cutoff, over the whole list."""
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -95,7 +95,7 @@ _NAMES: Mapping[str, str] = {alias: name for name, kind in _KINDS.items() for al
 
 @dataclass(frozen=True, repr=False)
 class Measure:
-    """A measure and its cutoff.
+    """Measure and its cutoff.
 
     >>> Measure("nDCG@10"), Measure.parse("ndcg_cut_10"), Measure("Recall", 5)
     (Measure('nDCG@10'), Measure('nDCG@10'), Measure('Recall@5'))
@@ -105,7 +105,7 @@ class Measure:
 
     name: str
     cutoff: int | None = None
-    """How many documents of each list count; None for all of them."""
+    """Number of documents of each list that count; None for all of them."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -123,7 +123,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """A measure from its name in any usual spelling: nDCG@10, ndcg_at_10, ndcg_cut.10, recip_rank, Success@5."""
+        """Parse a measure in any usual spelling: nDCG@10, ndcg_at_10, ndcg_cut.10, recip_rank, Success@5."""
         plain = text.strip().lower()
         if plain in _NAMES:
             return cls(_NAMES[plain])
@@ -143,19 +143,19 @@ class Measure:
         return f"Measure({str(self)!r})"
 
     def values(self, gains: Gains) -> Floats:
-        """Its value for each query."""
+        """Return its value for each query."""
         return _KINDS[self.name].compute(gains.cut(self.cutoff), self.cutoff)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Name and cutoff of a spelling: at the @ where there is one, else at the last mark between words."""
+    """Split a spelling into name and cutoff: at the @ if there is one, else at the last mark between words."""
     match = re.fullmatch(r"([^@]*)@(.*)", text) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", text)
     name, cutoff = match.groups() if match else (text, "")
     return name.strip(), cutoff.strip()
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
-    """Measures in the order they are named, each once.
+    """Parse measures in the order they are named, each once.
 
     >>> parse_all(["ndcg@10", "MAP", "nDCG@10"])
     (Measure('nDCG@10'), Measure('MAP'))
@@ -171,4 +171,4 @@ DEFAULT: tuple[Measure, ...] = (
     Measure("Hit", 10),
     Measure("P", 10),
 )
-"""What is measured unless one says otherwise; the first is the headline."""
+"""The default measures; the first is the headline."""

@@ -1,13 +1,13 @@
-"""How many were never found: capture-recapture over searchers, and shares with Wilson's interval.
+"""Estimates for what was not observed: population sizes by capture-recapture, shares, and prediction-powered means.
 
-Several searchers each find some of a population. From how far their findings overlap follows how many nobody found, if
+Several searchers each find some of a population. The overlap of their findings shows how many items all missed, if
 they find independently of each other: Chapman's estimator for two, the maximum of the likelihood for more (Darroch
 1958, the independence model among the log-linear ones). The interval holds the sizes that a likelihood-ratio test does
 not reject (profile likelihood, Cormack 1992), which keeps its level for small samples too; `benchmarks/capture.py`
 prints its coverage.
 
 Searchers that find the same easy items are positively dependent, and then the estimate is too low. Chao's (1987) lower
-bound, from those found once and twice, allows for items that are hard for everybody.
+bound, from those found once and twice, allows for items that are hard for all searchers.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from r2med.measure.bootstrap import LEVEL, Interval, normal_quantile
 _CHI = 3.841458820694124
 """The 95% point of the chi-square distribution with one degree of freedom."""
 _LARGEST = 10_000
-"""A population that may be so many times as large as what was seen of it is not bounded at all."""
+"""Ratio to the items seen from which on a population counts as unbounded."""
 
 
 @dataclass(frozen=True)
 class PopulationEstimate:
-    """How large a population probably is, from what several searchers found of it."""
+    """Estimate of the size of a population, from what several searchers found of it."""
 
     searchers: int
-    """Those that found anything."""
+    """Number of searchers that found anything."""
     seen: int
-    """Found by one of them at least."""
+    """Items found by at least one of them."""
     once: int
-    """Found by exactly one."""
+    """Items found by exactly one."""
     twice: int
     total: float | None
     """The estimated size; None where fewer than two searchers found anything, or none of them found the same."""
     low: int | None
     high: int | None
-    """The ends of the 95% interval; None where there is no end."""
+    """The ends of the 95% interval; None if unbounded."""
     lower_bound: float | None
     """Chao's lower bound of the size, of three searchers or more."""
 
     @property
     def complete(self) -> float | None:
-        """The share that was found."""
+        """Return the share that was found."""
         return self.seen / self.total if self.total else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the estimate for `--json`."""
         return asdict(self) | {"complete": self.complete}
 
 
 def estimate_population(found: ArrayLike) -> PopulationEstimate:
-    """From a table of items x searchers that says who found what; items that nobody found are not in it.
+    """Estimate a population from a table of items x searchers of what each found, without items that none found.
 
     >>> both, one, other = [[1, 1]] * 30, [[1, 0]] * 30, [[0, 1]] * 10
     >>> estimate = estimate_population([*both, *one, *other])
@@ -80,10 +80,10 @@ def estimate_population(found: ArrayLike) -> PopulationEstimate:
 
 
 def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | None, int | None]:
-    """The size of the population and the ends of its interval, if searchers find independently."""
+    """Return the size of the population and the ends of its interval, if searchers find independently."""
 
     def likelihood(size: int) -> float:
-        """Of a size, with each searcher's chance to find an item at its best value."""
+        """Return the log-likelihood of a size, with each searcher's best chance to find an item."""
         arrangements = math.lgamma(size + 1) - math.lgamma(size - seen + 1)
         return arrangements + sum(_entropy(count, size) for count in counts)
 
@@ -109,7 +109,7 @@ def _entropy(count: int, size: int) -> float:
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:
-    """The last step up to `most` for which something holds that holds up to a point and not beyond; 0 for none."""
+    """Return the last step up to `most` for which a condition holds that holds up to a point only; 0 for none."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -118,7 +118,7 @@ def _last(holds: Callable[[int], bool], most: int) -> int:
 
 
 class CaughtShare(NamedTuple):
-    """A share of a count, with Wilson's 95% interval."""
+    """Share of a count, with Wilson's 95% interval."""
 
     part: int
     whole: int
@@ -127,12 +127,12 @@ class CaughtShare(NamedTuple):
     high: float
 
     def as_dict(self) -> dict[str, float]:
-        """The shape of `--json`."""
+        """Return the share for `--json`."""
         return self._asdict()
 
 
 def share(part: int, whole: int) -> CaughtShare | None:
-    """A share with its interval; None of nothing.
+    """Return a share with its interval; None if the whole is 0.
 
     >>> found = share(45, 50)
     >>> found.value, round(found.low, 3), round(found.high, 3)
@@ -152,10 +152,10 @@ Floats = NDArray[np.float64]
 def prediction_powered_mean(
     human: ArrayLike, predicted: ArrayLike, further: ArrayLike, trust: float | None = None
 ) -> Interval:
-    """The mean of what humans would say, with its 95% interval.
+    """Return the mean of the labels that humans would give, with its 95% interval.
 
-    `human` and `predicted` are labels of the same items, `further` the predictions for all other items. `trust` says
-    how much predictions count, from 0 (not at all) to 1; by default as much as makes the interval narrowest.
+    `human` and `predicted` are labels of the same items, `further` the predictions for all other items. `trust` is
+    the weight of predictions, from 0 (none) to 1; by default the one that makes the interval narrowest.
 
     >>> found = prediction_powered_mean([1, 0, 1, 1, 0, 1], [1, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1, 1, 0, 0, 1])
     >>> [round(end, 3) for end in found]
@@ -175,7 +175,7 @@ def prediction_powered_mean(
 
 
 def best_trust(human: Floats, predicted: Floats, further: Floats) -> float:
-    """How much predictions should count for the narrowest interval, from 0 to 1.
+    """Return the weight of predictions for the narrowest interval, from 0 to 1.
 
     >>> best_trust(np.array([1.0, 0.0, 1.0]), np.zeros(3), np.zeros(9))
     0.0

@@ -1,4 +1,4 @@
-"""Scores of a run against judgements, query by query.
+"""Scores of a run against judgements, query by query, and tertiles of per-query values.
 
 Averages are over every query that has at least one relevant document in the judgements, in their order: one that
 is missing from the run scores 0 (trec_eval's `-c`). A query whose judgements are all 0 or negative cannot be
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores:
-    """Per-query values of some measures, as columns aligned with `queries`."""
+    """Per-query values of measures, as columns aligned with `queries`."""
 
     queries: tuple[str, ...]
     """Every query with a relevant document, in the order of the judgements."""
     columns: Mapping[Measure, Floats]
-    """Measure to one value a query."""
+    """One value per query, by measure."""
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """What was measured, in the order it was asked for."""
+        """Return the measures, in the order they were asked for."""
         return tuple(self.columns)
 
     def values(self, measure: Measure) -> Floats:
-        """One value a query, aligned with `queries`."""
+        """Return one value per query, aligned with `queries`."""
         return self.columns[measure]
 
     def mean(self, measure: Measure) -> float:
-        """The mean over all queries."""
+        """Return the mean over all queries."""
         return float(self.columns[measure].mean())
 
     def as_dict(self) -> dict[str, float]:
-        """The means by the measures' names, as results and JSON have them."""
+        """Return the means by the measures' names, as results and JSON have them."""
         return {str(measure): self.mean(measure) for measure in self.columns}
 
     def per_query(self) -> dict[str, dict[str, float]]:
-        """Query id to each measure's value."""
+        """Return each measure's value by query id."""
         rows = zip(*(column.tolist() for column in self.columns.values()), strict=True)
         names = [str(measure) for measure in self.columns]
         return {query: dict(zip(names, row, strict=True)) for query, row in zip(self.queries, rows, strict=True)}
@@ -77,7 +77,7 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """The relevant documents of each query that has any, with their grades.
+    """Return the relevant documents of each query that has any, with their grades.
 
     >>> positive({"q1": {"d1": 2, "d2": 0, "d3": -1}, "q2": {"d1": 0}})
     {'q1': {'d1': 2}}
@@ -87,7 +87,7 @@ def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
 
 
 def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | None) -> Gains:
-    """Grades along each list and of the ideal lists, down to `depth`."""
+    """Collect grades along each list and of the ideal lists, down to `depth`."""
     places: list[tuple[int, int, int]] = []
     longest = 0
     for row, (query, grades) in enumerate(positives.items()):
@@ -107,11 +107,11 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
 
 
 Place = tuple[int, str]
-"""Which third, and its name."""
+"""Number and label of a tertile."""
 
 
 def thirds(values: Sequence[float], unit: str) -> Callable[[float], Place]:
-    """A namer of thirds.
+    """Return a function that maps a value to its tertile and its label.
 
     >>> name = thirds([1, 2, 3, 4, 5, 6], "{:.0f} words")
     >>> name(1), name(3), name(9)

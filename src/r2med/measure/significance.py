@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired by query, within tasks, averaged over tasks.
+"""Tests of the difference of two systems: paired by query, within tasks, averaged over tasks.
 
 The statistic is the headline's: the mean over tasks of the mean difference over queries. The randomisation test flips
 the sign of each query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds
@@ -22,19 +22,19 @@ Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000
 """Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
 _FEWER = 10_000
-"""Flips of an interval of which many are drawn, and of a first look at many systems."""
+"""Flips if many intervals are computed, and in the first pass over many systems."""
 _CLEAR = (0.0005, 0.2)
-"""Outside of these, a first look at many systems tells enough."""
+"""P-values outside of these are settled by the first pass over many systems."""
 ALPHA = 0.05
 POWER = 0.8
 EXACT = 16
-"""Up to how many queries all ways to flip signs are tried."""
+"""Queries up to which all ways to flip signs are tried."""
 _BLOCK = 2_000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a comparison of two systems says about B minus A, over one task or several."""
+    """Comparison of two systems, B minus A, over one task or several."""
 
     queries: int
     mean: float
@@ -45,21 +45,21 @@ class Difference:
     randomisation: float
     """The two-sided p-value of the randomisation test."""
     at_floor: bool
-    """Whether that is the smallest p-value which so many random flips can give, so that the true one may be smaller."""
+    """Whether that is the smallest p-value that this many random flips can give, so the true one may be smaller."""
     t_test: float
     """The two-sided p-value of the paired t-test; 1 when all differences are equal to 0."""
     effect: float
     """The mean over the standard deviation of the differences within tasks (Cohen's d for paired data)."""
     detectable: float | None
     """The smallest difference that these queries would show with 80% power at the 5% level; None where all
-    differences are equal, whose spread says nothing of other queries."""
+    differences are equal, whose spread tells nothing about other queries."""
     wins: int
     """Queries on which B is better."""
     ties: int
     losses: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The comparison for JSON."""
+        """Return the comparison for JSON."""
         return asdict(self)
 
 
@@ -96,7 +96,7 @@ def _mean(tasks: Sequence[Floats]) -> float:
 
 
 def randomisation_test(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
-    """How often a choice of signs gives a mean at least as far from 0: the two-sided p-value.
+    """Return the share of sign choices with a mean at least as far from 0: the two-sided p-value.
 
     >>> randomisation_test([np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.2, 0.1, 0.4])]) == 2 / 2**9
     True
@@ -105,7 +105,7 @@ def randomisation_test(tasks: Sequence[Floats], permutations: int = PERMUTATIONS
 
 
 def randomisation_tests(several: Sequence[Sequence[Floats]], permutations: int = PERMUTATIONS) -> list[float]:
-    """The p-values of many comparisons over the same queries: all go through the same flips at once.
+    """Return the p-values of many comparisons over the same queries: all go through the same flips at once.
 
     >>> ones, none = [np.full(9, 0.1)], [np.zeros(9)]
     >>> randomisation_tests([ones, none]) == [randomisation_test(ones), randomisation_test(none)]
@@ -137,27 +137,27 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
 
 
 def _shares(tasks: Sequence[Floats]) -> Floats:
-    """Each query's share in the mean over tasks."""
+    """Return each query's share in the mean over tasks."""
     return np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
 
 
 @dataclass(frozen=True)
 class Flips:
-    """What flipping the signs of queries' differences gives: all ways of doing so, or a random choice of them."""
+    """Means under flips of the signs of queries' differences: all flips, or a random choice of them."""
 
     mean: float
-    """The observed one."""
+    """The observed mean."""
     size: float
     """The largest difference of a query."""
     means: Floats
     """The mean under each flip."""
     balances: Floats
-    """The mean of the signs themselves under each flip: by how much a shift of all differences would move its mean."""
+    """The mean of the signs under each flip: the change of its mean per shift of all differences."""
     exact: bool
 
     @classmethod
     def of(cls, tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> Flips:
-        """Flip all differences of some tasks, each task with the same weight."""
+        """Flip all differences of the tasks, each task with the same weight."""
         queries = sum(map(len, tasks))
         exact = queries <= EXACT
         shares = _shares(tasks)
@@ -171,22 +171,22 @@ class Flips:
 
     @property
     def probability(self) -> float:
-        """The two-sided p-value; a random choice counts the observed arrangement as one more."""
-        # A hair's breadth of slack, so that arrangements which are equal but for rounding count as reached.
+        """Return the two-sided p-value; a random choice counts the observed arrangement as one more."""
+        # With slack, so that arrangements that are equal but for rounding count as reached.
         reached = int((np.abs(self.means) >= abs(self.mean) - 1e-12 * self.size).sum())
         return reached / len(self.means) if self.exact else (reached + 1) / (len(self.means) + 1)
 
     @property
     def at_floor(self) -> bool:
-        """Whether no random flip reached the observed mean."""
+        """Return whether no random flip reached the observed mean."""
         return not self.exact and self.probability <= 1 / (len(self.means) + 1)
 
     def interval(self) -> tuple[float, float]:
-        """The shifts of all differences that the test would not reject at the 5% level.
+        """Return the shifts of all differences that the test would not reject at the 5% level.
 
         Under a shift the flipped mean is `means - shift * balances`, and the observed one `mean - shift`. The first is
         as far from 0 as the second up to a largest shift above the mean and a smallest one below, which are solved for
-        every flip. So few queries that no shift is ever rejected tell nothing: the interval is all that is possible.
+        every flip. With too few queries to reject any shift, the interval is all that is possible.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.stack(
@@ -202,19 +202,19 @@ class Flips:
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
 
     def _needed(self) -> int:
-        """How many flips must reach a mean for the p-value to be 5% at least."""
+        """Return how many flips must reach a mean for a p-value of at least 5%."""
         count = len(self.means)
         return math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
 
 
 def _every_sign(queries: int) -> Iterator[Floats]:
-    """All ways to flip signs but for flipping all at once, which changes no distance from 0."""
+    """Yield all ways to flip signs but for flipping all at once, which changes no distance from 0."""
     numbers = np.arange(1 << max(0, queries - 1))[:, None]
     yield (1 - 2 * ((numbers >> np.arange(queries)) & 1)).astype(np.float64)
 
 
 def _random_bits(queries: int, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """Random flips, a row each, eight queries a byte: the highest bit is the first of them, and 1 leaves a sign."""
+    """Yield random flips, a row each, eight queries per byte: the highest bit is the first of them, 1 leaves a sign."""
     generator = np.random.default_rng(seed)
     block, width = max(1, min(_BLOCK, (1 << 21) // queries)), -(-queries // 8)
     for start in range(0, permutations, block):
@@ -223,13 +223,13 @@ def _random_bits(queries: int, permutations: int, seed: int) -> Iterator[NDArray
 
 
 def _random_signs(queries: int, permutations: int, seed: int) -> Iterator[Floats]:
-    """The same flips as signs."""
+    """Yield the same flips as signs."""
     for bits in _random_bits(queries, permutations, seed):
         yield np.unpackbits(bits, axis=1, count=queries).astype(np.float64) * 2 - 1
 
 
 def _flipped(bits: NDArray[np.uint8], columns: Floats) -> Floats:
-    """The sums of columns under flips; those of eight queries are looked up among their 256 ways to be flipped."""
+    """Return the sums of columns under flips; those of eight queries are looked up among their 256 possible flips."""
     padded = np.zeros((8 * bits.shape[1], columns.shape[1]))
     padded[: len(columns)] = columns
     sums = np.zeros((len(bits), columns.shape[1]))
@@ -243,7 +243,7 @@ _EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 
 
 
 def difference_interval(tasks: Sequence[Floats]) -> Interval:
-    """The mean difference with the interval of `difference`.
+    """Return the mean difference with the interval of `difference`.
 
     >>> difference_interval([np.zeros(30)])
     Interval(mean=0.0, low=0.0, high=0.0)
@@ -253,14 +253,14 @@ def difference_interval(tasks: Sequence[Floats]) -> Interval:
 
 
 def shown_words(found: Difference, lead: str = "") -> str:
-    """What a comparison without a difference says of those that so many queries would show."""
+    """Return the words about the differences that these queries would show, for a comparison without a difference."""
     if found.detectable is None:
         return ""
     return f"; these queries would show {lead}{100 * found.detectable:.1f} points with {POWER:.0%} power"
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """P-values corrected for having looked at several comparisons, after Holm.
+    """Correct p-values for several comparisons, after Holm.
 
     >>> [round(p, 4) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -275,7 +275,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 
 def _standard_error(tasks: Sequence[Floats]) -> tuple[float, float]:
-    """The standard error of the mean over tasks, and its degrees of freedom."""
+    """Return the standard error of the mean over tasks, and its degrees of freedom."""
     parts = [(float(v.var(ddof=1)) / len(v) / len(tasks) ** 2, len(v) - 1) for v in tasks if len(v) > 1]
     total = sum(part for part, _ in parts)
     if total == 0.0:

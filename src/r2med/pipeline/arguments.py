@@ -1,4 +1,4 @@
-"""What the arguments of stages may be: the same for a spec and for Python, and one sentence where they are not."""
+"""Types of stages' arguments: the same for a spec and for Python, with one sentence if a value does not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from r2med.errors import SpecError
 
 
 class Kind(NamedTuple):
-    """A kind of plain value: what a person calls it, and how it is known."""
+    """Kind of plain value: its name in messages, and its test."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -29,7 +29,7 @@ _NAMES = {kind.__name__: known for kind, known in KINDS.items()}
 
 
 class StageType(ABCMeta):
-    """The type of all stages: arguments of r2med's own that cannot be right are refused in one sentence.
+    """Metaclass of all stages: invalid arguments of built-in stages are refused in one sentence.
 
     >>> from r2med import BM25
     >>> BM25(k1="high")
@@ -38,7 +38,7 @@ class StageType(ABCMeta):
     """
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
-        """Make a stage."""
+        """Build a stage."""
         if cls.__module__.startswith("r2med."):
             _check(cls, args, options)
         return super().__call__(*args, **options)
@@ -58,14 +58,14 @@ def _check(cls: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> None
 
 @cache
 def _signature(cls: type) -> Signature:
-    """Of the constructor; that of the class would be the one above, which takes anything."""
-    whole = signature(cls.__init__)  # type: ignore[misc]  # it is asked for what it says, and never called
+    """Return the signature of the constructor; that of the class would be the metaclass's, which takes anything."""
+    whole = signature(cls.__init__)  # type: ignore[misc]  # only its signature is read, it is never called
     return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
 @cache
 def _kinds(cls: type) -> dict[str, Kind]:
-    """The arguments that are plain values, perhaps None: those of the constructor, or fields that it passes on."""
+    """Return the arguments that are plain values or None: those of the constructor, or fields that it passes on."""
     fields = {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
     hints = fields | {name: each.annotation for name, each in _signature(cls).parameters.items()}
     plain = {name: _NAMES.get(str(hint).removesuffix(" | None")) for name, hint in hints.items()}
@@ -76,12 +76,12 @@ Changed = TypeVar("Changed")
 
 
 def settings_of(stage: Any) -> list[Field[Any]]:
-    """The fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
+    """Return the fields of a stage, or of its class, that a spec may set: every stage is a dataclass."""
     return [field for field in fields(stage) if field.init]
 
 
 def with_fields(stage: Changed, changes: Mapping[str, Any]) -> Changed:
-    """The same stage with other values in some of its fields."""
+    """Return the same stage with other values in some of its fields."""
     if not changes:
         return stage
     declared = settings_of(stage)

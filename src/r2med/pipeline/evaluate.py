@@ -1,4 +1,4 @@
-"""Run systems over tasks, measure them, and keep every finished run in the ledger."""
+"""Run systems over tasks, measure them, and store every finished run in the ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from r2med.store.sqlite import DamagedError, StoreError, warn
 
 
 def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> list[str]:
-    """The sentence about measures that look deeper than lists of a depth; lists of all documents are as deep as can be.
+    """Return the sentence about measures deeper than the lists; lists of all documents are as deep as possible.
 
     >>> shallow_lists([Measure("nDCG", 10), Measure("Recall", 1000)], depth=100, documents=5000)
     ['Recall@1000 measured on lists of 100 documents; give the retriever depth=...']
@@ -44,13 +44,13 @@ def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> li
 
 
 def shallow_run(measure: Measure, entry: Entry) -> list[str]:
-    """The same for a run of the ledger; nothing where it does not say how deep its lists or how many the documents."""
+    """Return the same sentence for a run of the ledger; empty if it does not state its depth or number of documents."""
     depth, documents = _depth(entry), entry.record.documents
     return [] if depth is None or documents is None else shallow_lists([measure], depth, documents)
 
 
 def _depth(entry: Entry) -> int | None:
-    """The depth of the one retriever that is not inside another stage."""
+    """Return the depth of the one retriever that is not inside another stage."""
     outer = {str(call) for call in parse(entry.system).calls}
     stages = [stage for stage in entry.record.stages or () if stage.kind == "retriever" and stage.spec in outer]
     depth = stages[-1].settings.get("depth") if stages else None
@@ -59,7 +59,7 @@ def _depth(entry: Entry) -> int | None:
 
 @dataclass(frozen=True)
 class Options:
-    """How to evaluate: what to measure, whether to recompute, and where the work runs.
+    """Options of an evaluation: what to measure, whether to recompute, and where the work runs.
 
     >>> evaluate("bm25", "sample/Biology", Options(measures=[Measure("MAP")], strict=True)).measures
     ['MAP']
@@ -69,11 +69,11 @@ class Options:
     fresh: bool = False
     """Recompute what the ledger already has."""
     shown: Sequence[Measure] | None = None
-    """Those among the measures that somebody will look at, which a warning is about; None for all."""
+    """Those among the measures that will be shown, to which warnings apply; None for all."""
     split: str | None = None
-    """Which judgements to use where data has several sets of them."""
+    """The judgements to use if data has several sets of them."""
     strict: bool = False
-    """Whether a query for which a stage could not do its work is an error, and data of which something is left out."""
+    """Whether it is an error if a stage fails for a query, or if a part of the data is left out."""
     executor: Executor = field(default_factory=quiet)
 
 
@@ -84,9 +84,9 @@ def evaluate(
     *,
     measures: Sequence[str | Measure] = (),
 ) -> Report:
-    """Measure systems on tasks; what the ledger already has is taken from there. `measures` come before the usual ones.
+    """Measure systems on tasks; runs of the ledger are reused. `measures` come before the default ones.
 
-    A system may also be a function of the user's own, `search(queries, k)`, or an object with such a method.
+    A system may also be a user's function, `search(queries, k)`, or an object with such a method.
 
     >>> report = evaluate("bm25", "sample/Biology")
     >>> report.results[0].metrics["nDCG@10"] > 0
@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _tell(result: Result) -> None:
-    """Tell who looks on that a system is done with a task."""
+    """Publish that a system is done with a task."""
     score = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
     state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
     account.finish(result.system, result.task, state, score=score, run=result.run_id, seconds=seconds)
@@ -155,7 +155,7 @@ def _system(value: System | Stage | str | Callable[..., Any]) -> System:
 
 
 def _named(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> list[Dataset | Task]:
-    """What every name stands for; nothing is loaded yet."""
+    """Resolve every name to tasks; nothing is loaded yet."""
     named: list[Dataset | Task] = []
     for task in tasks:
         named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
@@ -169,10 +169,10 @@ def _of_split(dataset: Dataset, split: str | None) -> Dataset:
 
 
 def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Result:
-    """One system on one dataset, from the ledger or anew."""
+    """Run one system on one dataset, or take the run from the ledger."""
     key = run_key(system, dataset)
     entry = None if options.fresh else ledger.find(key)
-    # What failed may succeed now, and what was answered is kept: a run that is not complete is tried again.
+    # Failed queries may succeed now, and replies are cached: a run that is not complete is tried again.
     if entry is not None and not entry.incomplete:
         try:
             return _remembered(entry, system, dataset, options, ledger)
@@ -191,13 +191,13 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     try:
         return _result(ledger.add(entry, finished), values, shallow, cached=False)
     except StoreError as error:
-        # What was computed is shown all the same; only its place in the ledger is missing.
+        # The result is returned all the same; only its place in the ledger is missing.
         unkept = _result(entry, values, shallow, cached=False)
         return replace(unkept, run_id="", warnings=(*unkept.warnings, f"not kept in the ledger: {error}"))
 
 
 def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
-    """A run of the ledger, with measures it was not asked for before computed from its ranked lists."""
+    """Return a run of the ledger, with missing measures computed from its ranked lists."""
     known = ledger.scores(entry)
     missing = [measure for measure in options.measures if str(measure) not in known]
     added: dict[str, Any] = {}
@@ -231,7 +231,7 @@ def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cac
 
 
 def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
-    """Everything that could change the result, for the ledger."""
+    """Build the record of everything that could change the result, for the ledger."""
     return RunRecord(
         data=identity_of(dataset),
         documents=len(dataset.collection.documents),
@@ -247,13 +247,13 @@ def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
 
 
 def identity_of(dataset: Dataset) -> DataIdentity:
-    """The data that a run on a dataset sees."""
+    """Return the fingerprints of the data that a run on a dataset sees."""
     documents, queries = dataset.collection.documents, dataset.collection.queries
     parts = (documents.fingerprint, queries.fingerprint, dataset.gold.fingerprint)
     return DataIdentity(dataset.fingerprint, *parts, dataset.revision)
 
 
 def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:
-    """What to say of measures that look deeper than the lists."""
+    """Return the sentence about measures that are deeper than the lists."""
     measures = options.measures if options.shown is None else options.shown
     return shallow_lists(measures, system.retriever.depth, len(dataset.collection.documents))

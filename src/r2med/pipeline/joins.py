@@ -1,8 +1,8 @@
-"""How generated texts join the query: the published protocol as a table, and what an expander may ask for instead.
+"""Joins of generated texts and the query: the published protocol as a table, and the joins that an expander may set.
 
 A join is written `replace` (the texts alone), `concat` (the query, then the texts) or `repeat(n)` (the query n times,
-then the texts). `mean`, the average of embeddings, has a meaning for dense retrievers only. How a join is done is the
-retriever's business.
+then the texts). `mean`, the average of embeddings, is defined for dense retrievers only. The retriever carries out
+the join.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TEXT_JOINS: Mapping[str, str] = MappingProxyType(
         "replay": "replace",
     }
 )
-"""How a retriever that searches with words joins each method's text, as published; any other method replaces."""
+"""Joins of a lexical retriever for each method's text, as published; any other method replaces."""
 DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
-"""How a dense retriever joins each method's text, as published; any other method's is averaged with the query's."""
+"""Joins of a dense retriever for each method's text, as published; any other is averaged with the query's."""
 _REPEAT = re.compile(r"repeat\(([1-9]\d{0,2})\)")
 
 
 def query_copies(join: str) -> int:
-    """How many times a join puts the query before the texts.
+    """Return how many times a join puts the query before the texts.
 
     >>> [query_copies(join) for join in ("replace", "concat", "repeat(3)")]
     [0, 1, 3]
@@ -50,7 +50,7 @@ def query_copies(join: str) -> int:
 
 
 def check_join(stage: str, join: str) -> None:
-    """Refuse a join that no retriever knows; whether the retriever that follows knows it is its own business."""
+    """Refuse a join that no retriever knows; the retriever that follows checks if it knows it."""
     if join not in ("", "mean"):
         try:
             query_copies(join)
@@ -63,17 +63,17 @@ _REWRITTEN = "replay"  # the method of a text that is the whole query
 
 
 def usable(generations: Iterable[Generation]) -> list[Generation]:
-    """The generations that a query can be searched with: complete, and not blank."""
+    """Return the generations that a query can be searched with: complete, and not blank."""
     return [generation for generation in generations if not generation.incomplete and generation.text.strip()]
 
 
 def join_of(generation: Generation, override: str, protocol: Mapping[str, str], default: str = "replace") -> str:
-    """The join for a generation: the stage's own, else the one it was made with, else the protocol's for its method."""
+    """Return the join of a generation: the stage's, else the one stored with it, else its method's in the protocol."""
     return override or generation.join or protocol.get(generation.method, default)
 
 
 def joined_text(query: str, generations: Iterable[Generation], override: str = "") -> str:
-    """The text to search with for a query and what was generated for it.
+    """Return the text to search with for a query and its generations.
 
     Generations that ask for different joins share the query's most frequent use. With none usable, the query stands
     for itself.
@@ -89,7 +89,7 @@ def joined_text(query: str, generations: Iterable[Generation], override: str = "
 
 
 def search_texts(collection: Collection, override: str = "") -> list[str]:
-    """The text to search with for each query of a collection."""
+    """Return the text to search with for each query of a collection."""
     queries = collection.queries.texts
     if not collection.generations:
         return list(queries)
@@ -97,16 +97,16 @@ def search_texts(collection: Collection, override: str = "") -> list[str]:
 
 
 class TextParts(NamedTuple):
-    """The texts whose embeddings are averaged for a query."""
+    """Texts whose embeddings are averaged for a query."""
 
     query: str
-    """The query, with what is read in one go with it; empty where generated texts replace it."""
+    """The query, with the texts encoded together with it; empty if generated texts replace it."""
     passages: tuple[str, ...] = ()
-    """Generated texts with an embedding of their own."""
+    """Generated texts that are encoded separately."""
 
 
 def parts(query: str, generations: Iterable[Generation], override: str = "") -> TextParts:
-    """What a dense retriever encodes for a query and what was generated for it.
+    """Return the texts that a dense retriever encodes for a query and its generations.
 
     A replayed text that replaces the query is a query, with a query's prompt; any other text that does so is a
     passage.

@@ -1,4 +1,4 @@
-"""Runs of the ledger opened beside the data they were made on, one task in memory at a time."""
+"""Runs of the ledger loaded with the data they were made on, one task in memory at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from r2med.runs.selection import Shared, check_data
 
 
 def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | None = None) -> dict[str, float]:
-    """A run by a measure, query by query; what it was not measured by yet is computed from its ranked lists."""
+    """Return a run's values of a measure by query, computed from its ranked lists if they are not stored."""
     known = ledger.scores(entry).get(measure)
     if known is None:
         judged = load(entry.task) if dataset is None else dataset
@@ -27,14 +27,14 @@ def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | 
 
 
 TOP = 10
-"""A document counts as found when it is among so many."""
+"""Rank down to which a document counts as found."""
 HEADLINE = Measure("nDCG", 10)
 
 
 def deep_cutoff(documents: int) -> int:
-    """How deep a document may stand and still count as reached: 100, or a fifth of a collection that is small.
+    """Return the rank down to which a document counts as reached: 100, or a fifth of a small collection.
 
-    Among the first 100 of 64 documents there is everything, which would say nothing.
+    The first 100 of 64 documents contain everything, which would be meaningless.
 
     >>> deep_cutoff(57_359), deep_cutoff(300), deep_cutoff(64), deep_cutoff(3)
     (100, 60, 12, 10)
@@ -44,7 +44,7 @@ def deep_cutoff(documents: int) -> int:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run with its data, its scores by query and what was generated."""
+    """Run with its data, its scores by query and its generations."""
 
     entry: Entry
     dataset: Dataset
@@ -55,33 +55,33 @@ class LoadedRun:
 
     @property
     def system(self) -> str:
-        """The name of the system: its spec, and what tells it from others of that spec."""
+        """Return the name of the system: its spec, and the mark that distinguishes it from others of that spec."""
         return self.entry.name
 
     @property
     def incomplete(self) -> Mapping[str, str]:
-        """Queries for which a stage did not do what it should have, and why."""
+        """Return the queries that a stage did not fully process, with the reasons."""
         return self.entry.incomplete
 
     @cached_property
     def positives(self) -> Mapping[str, Mapping[str, int]]:
-        """The relevant documents of every query that has any."""
+        """Return the relevant documents of every query that has any."""
         return positive(self.dataset.gold.qrels)
 
     @property
     def deep(self) -> int:
-        """The deep cutoff of this task."""
+        """Return the deep cutoff of this task."""
         return deep_cutoff(len(self.dataset.collection.documents))
 
     def found(self, query: str, depth: int) -> Sequence[str]:
-        """The first documents of a query's list; none for a query that the run lacks."""
+        """Return the first documents of a query's list; none for a query that the run lacks."""
         return self.run[query].documents[:depth] if query in self.run else ()
 
 
 def load_runs(
     ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE
 ) -> Iterator[tuple[LoadedRun, ...]]:
-    """For each task that all the named systems were run on, their runs, in the order of the names.
+    """Yield, for each task that all the named systems were run on, their runs in the order of the names.
 
     Names are those of `selection.select`. Tasks of one group only, and only runs made on the data as it is now.
     """
@@ -89,7 +89,7 @@ def load_runs(
 
 
 def open_shared(ledger: Ledger, shared: Shared, measure: Measure = HEADLINE) -> Iterator[tuple[LoadedRun, ...]]:
-    """The same for systems that were chosen already."""
+    """Yield the same for systems that were already selected."""
     for task in shared.tasks:
         dataset = load(task)
         yield tuple(_open(ledger, entry, dataset, measure) for entry in shared.on(task))

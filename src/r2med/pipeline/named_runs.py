@@ -1,4 +1,4 @@
-"""What a person typed, turned into runs of the ledger: specs in any spelling, ids, experiment files, tasks."""
+"""Names as users type them, resolved to runs of the ledger: specs in any spelling, ids, experiment files, tasks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from r2med.settings import names_under, read_toml
 
 @dataclass(frozen=True)
 class Experiment:
-    """A named set of systems over tasks, as a researcher keeps one for a paper."""
+    """Named set of systems over tasks, such as those of a paper."""
 
     systems: Mapping[str, str]
-    """The name of each row and its system."""
+    """The name of each row with its system."""
     tasks: tuple[str, ...] = ()
-    """Empty where the file has none."""
+    """Names of tasks; empty if the file has none."""
     metrics: tuple[str, ...] = ()
     path: Path = field(default_factory=Path)
 
@@ -62,11 +62,11 @@ def read_experiment(path: Path) -> Experiment:
 
 
 _LONG_ENOUGH = 4
-"""So many signs of an id are taken for one before a spec is thought of: `e5` is a model."""
+"""Characters from which on a name is tried as an id before a spec: `e5` is a model."""
 
 
 def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> list[Chosen]:
-    """The current runs that names stand for, all of them or those on some tasks.
+    """Select the current runs that names stand for, all of them or those on some tasks.
 
     A name is the spec of a system in any spelling, an alias, the id of a run or the start of one, an experiment file
     (all its systems) or one system of it, `FILE.toml:NAME`.
@@ -77,7 +77,7 @@ def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> l
 
 
 def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> list[Chosen]:
-    """The runs of a name on all tasks; of an experiment on its own tasks, unless others are asked for."""
+    """Return the runs of a name on all tasks; of an experiment on its tasks, unless others are asked for."""
     systems = {entry.system for entry in entries}
     recorded = [entry for entry in entries if entry.name == name]
     if recorded and (isinstance(name, RecordedName) or name not in systems):
@@ -99,9 +99,9 @@ def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> li
 
 
 def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Chosen:
-    """Return the runs of a spec that were made with what the files that it names hold here.
+    """Return the runs of a spec that were made with the files that it names, in their state here.
 
-    A spec whose files are not here stands for its runs if they were all made with the same files.
+    A spec whose files are missing here stands for its runs if they were all made with the same files.
     """
     runs = [entry for entry in entries if entry.system == system]
     here = _read_here(system) if any(entry.record.local for entry in runs) else None
@@ -118,7 +118,7 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
 
 
 def _read_here(system: str) -> System | None:
-    """Return the system of a spec that names files, folders or code which can be read here, otherwise None."""
+    """Return the system of a spec that names files, folders or code that can be read here, otherwise None."""
     try:
         built = System.parse(system)
         return built if built.local_content() else None
@@ -132,7 +132,7 @@ def _made_with(system: System, entry: Entry) -> bool:
 
 
 def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:
-    """The systems of an experiment file, or one of them."""
+    """Return the systems of an experiment file, or one of them."""
     specs = read_experiment(path).systems
     if inner and inner not in specs:
         raise R2medError(f"{path}: no system {inner!r}{suggest(inner, specs)}")
@@ -152,7 +152,7 @@ def _on_own_tasks(path: Path, chosen: Sequence[Chosen]) -> list[Chosen]:
 
 
 def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
-    """The run whose id starts with a name."""
+    """Return the run whose id starts with a name, or None."""
     matches = [entry for entry in entries if name and entry.id.startswith(name)]
     if len(matches) > 1:
         raise R2medError(f"several runs start with {name!r}; give more of the id")
@@ -160,7 +160,7 @@ def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
 
 
 def _unknown(name: str, system: str, known: Collection[str]) -> str:
-    """Why a name stands for nothing, and what to do that can work."""
+    """Return why a name stands for no run, and advice that can work."""
     if Path(name).is_file():
         return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --task TASK` measures it"
     near = suggest(name, known) if known else ""
@@ -169,7 +169,7 @@ def _unknown(name: str, system: str, known: Collection[str]) -> str:
 
 
 def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
-    """The same on the tasks that were asked for; nothing left is an error."""
+    """Return the runs on the tasks that were asked for; raise an error if there are none."""
     if not tasks:
         return chosen
     runs = {task: entry for task, entry in chosen.runs.items() if task in tasks}
@@ -180,7 +180,7 @@ def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
 
 
 def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Labels that differ: two runs of one system that were named by their ids are shown with these."""
+    """Make labels distinct: two runs of one system that were named by their ids are shown with these."""
     labels = [each.label for each in chosen]
     return [
         replace(each, label=f"{each.label} [{next(iter(each.runs.values())).id}]")
@@ -192,7 +192,7 @@ def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which runs of the ledger are looked for, current or not; nothing named means all."""
+    """Filter of runs of the ledger, current or not; an empty one selects all."""
 
     systems: Sequence[str] = ()
     """Specs in any spelling."""
@@ -202,7 +202,7 @@ class Filter:
 
 
 def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
-    """The runs that a filter lets through, the last one used first."""
+    """Return the runs that match a filter, the last one used first."""
     entries = ledger.entries(group=wanted.group or "")
     names = {name for entry in entries for name in (entry.system, entry.name)}
     systems = {_known(name, canonical_spec(name), names, "system") for name in wanted.systems}
@@ -215,7 +215,7 @@ def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
 
 
 def _known(name: str, spec: str, known: Iterable[str], what: str) -> str:
-    """A name or what it stands for, whichever is in the ledger."""
+    """Return a name or its spec, whichever is in the ledger."""
     there = set(known)
     if name not in there and spec not in there:
         raise R2medError(f"no run of the {what} {name!r} in the ledger{suggest(name, there) if there else ''}")
@@ -223,7 +223,7 @@ def _known(name: str, spec: str, known: Iterable[str], what: str) -> str:
 
 
 def _known_tasks(name: str, known: set[str]) -> list[str]:
-    """The tasks of a name, a group or a folder, which may be gone."""
+    """Return the tasks of a name, a group or a folder, which may no longer exist."""
     place = str(place_of_folder(Path(name)))
     if name in known or place in known:
         return [name, place]
@@ -242,10 +242,10 @@ def name_here(ledger: Ledger, name: str) -> str:
 
 
 def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
-    """What was asked for by name and has no run, a sentence a system."""
+    """Return a sentence per system that was asked for by name and has no run."""
     return [each.lack for each in select(ledger, names, tasks) if each.lack] if names else []
 
 
 def share(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> Shared:
-    """The named systems on the tasks that all of them were run on; runs that saw different data are refused."""
+    """Return the named systems on the tasks that all of them were run on; refuse runs that saw different data."""
     return on_shared_tasks(select(ledger, names, tasks))

@@ -1,4 +1,4 @@
-"""What a command would do, resolved before anything is done: the plan that `--dry-run` prints."""
+"""The plan of a command, resolved before anything is computed, which `--dry-run` prints."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from r2med.store.hashes import cache_key
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """One stage of a system, with its settings resolved."""
+    """Stage of a system, with its settings resolved."""
 
     spec: str
     kind: str
     settings: Mapping[str, Any]
     needs: Mapping[str, Any]
-    """What must be at hand: an extra, a key, hub repositories, a GPU."""
+    """Requirements: an extra, a key, hub repositories, a GPU."""
 
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """One system on one task."""
+    """System on a task."""
 
     task: str
     state: str
-    """`in the ledger`, `to compute`, or why that cannot be told yet."""
+    """`in the ledger`, `to compute`, or the reason why that is not known yet."""
     forecast: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What each stage would compute, and what it has already."""
+    """Work that each stage would do, and results that it has already."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One system: its stages, and what is left to do on each task."""
+    """Plan of one system: its stages, and what is left to do on each task."""
 
     system: str
     stages: Sequence[PlannedStage]
     tasks: Sequence[PlannedTask]
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan for JSON."""
+        """Return the plan for JSON."""
         return asdict(self)
 
 
@@ -63,9 +63,9 @@ def plan(
     fresh: bool = False,
     strict: bool = False,
 ) -> list[Plan]:
-    """Resolve systems and tasks; reads data that is on this machine, downloads and computes nothing.
+    """Resolve systems and tasks; read data that is on this machine, download and compute nothing.
 
-    With `fresh`, what the ledger has is to be computed again; `strict` is as in `load`.
+    With `fresh`, runs of the ledger are to be computed again; `strict` is as in `load`.
     """
     found = [(task, _at_hand(task, strict=strict)) for task in resolve(tasks, split=split)]
     errors = [data for _, data in found if isinstance(data, Exception)]
@@ -129,7 +129,7 @@ def _local_task(system: System, task: Task, dataset: Dataset, ledger: Ledger | N
 
 
 def run_key(system: System, dataset: Dataset) -> str:
-    """The key of a system's run on a dataset: a hash of everything the run depends on."""
+    """Return the key of a system's run on a dataset: a hash of everything the run depends on."""
     task = dataset.task
     return cache_key(
         system=system.key(),

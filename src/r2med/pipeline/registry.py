@@ -1,4 +1,4 @@
-"""Names to stages: one table, one way to bind arguments, one place for "did you mean".
+"""Names of stages: one table, one way to bind arguments, one place for "did you mean".
 
 A stage is a frozen dataclass whose fields are its arguments, so that the spec, the Python constructor and the
 error about a wrong option all come from the same declaration.
@@ -56,7 +56,7 @@ STAGES: Mapping[str, str] = {
     "pointwise": "r2med.rerank.pointwise:Pointwise",
     "api-rerank": "r2med.rerank.api:ApiRerank",
 }
-"""Every stage that is known by a name of its own, and where it lives; nothing is imported until it is used."""
+"""Every stage with a name, and its address; nothing is imported until it is used."""
 FAMILIES = (
     "r2med.rerank.cards:find_reranker",
     "r2med.engines.user:find_engine",
@@ -65,11 +65,11 @@ FAMILIES = (
     "r2med.retrieve.colbert:find_late",
     "r2med.retrieve.dense:find_dense",
 )
-"""Who is asked about any other name, in turn: functions from a call to a stage, or to None when it is not theirs."""
+"""Families tried for any other name, in turn: functions from a call to a stage, or to None if it is not theirs."""
 _FROM_OBJECT = "r2med.engines.user:from_object"
-"""Who makes a stage of a user's own function or object."""
+"""The function that makes a stage of a user's function or object."""
 _ENCODER = "r2med.retrieve.dense:Dense"
-"""What searches with an object that encodes."""
+"""The stage that searches with an object that encodes."""
 _CARDS = ("r2med.rerank.cards:cards", "r2med.encode.cards:cards")
 Bound = TypeVar("Bound", bound=Stage)
 _WHOLE = 1e15
@@ -77,7 +77,7 @@ _WHOLE = 1e15
 
 
 def build_stage(call: Call) -> Stage:
-    """The stage that a call describes: one with a name of its own, or a model that a family of stages knows."""
+    """Build the stage of a call: one with a name in the table, or a model that a family of stages knows."""
     if call.name in STAGES:
         kind: type[Stage] = named(STAGES[call.name])
         return bind(kind, call)
@@ -92,18 +92,18 @@ def build_stage(call: Call) -> Stage:
 
 
 def model_names() -> list[str]:
-    """Every model that has a card, rerankers and encoders."""
+    """Return every model that has a card, rerankers and encoders."""
     return [name for cards in _CARDS for name in named(cards)()]
 
 
 def named(address: str) -> Any:
-    """What stands at `module:name`, imported now: a stage's code is loaded when the stage is asked for."""
+    """Import the object at `module:name`: a stage's code is loaded only when the stage is used."""
     module, _, attribute = address.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def build_system(value: Any) -> System:
-    """A system from its spec in any form: text, a call, a chain, a lone stage, a search function, an encoder."""
+    """Build a system from its spec in any form: text, a call, a chain, a lone stage, a search function, an encoder."""
     if isinstance(value, System):
         return value
     if isinstance(value, Stage):
@@ -125,7 +125,7 @@ def build_system(value: Any) -> System:
 
 
 def _aliases() -> Mapping[str, str]:
-    """The user's aliases; one that hides a stage or a model would run something else under its name."""
+    """Return the user's aliases; raise an error if one has the name of a stage or a model."""
     known = aliases()
     hidden = known.keys() & {*STAGES, *model_names()} if known else set()
     if hidden:
@@ -135,7 +135,7 @@ def _aliases() -> Mapping[str, str]:
 
 
 def check_free(name: str) -> None:
-    """Refuse a name for something of the user's own that no spec can hold, or that stands for something else."""
+    """Refuse a name of a user's object that no spec can contain, or that stands for something else."""
     try:
         plain = parse(f"x({name})") == Chain((Call("x", (name,)),))
     except SpecError:
@@ -149,7 +149,7 @@ def check_free(name: str) -> None:
 
 
 def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:
-    """The chain with every alias replaced by what it stands for.
+    """Replace every alias in a chain by its definition.
 
     >>> str(expand_aliases(parse("x >> best"), {"best": "bm25 >> y"}))
     'x >> bm25 >> y'
@@ -168,7 +168,7 @@ def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...]
 
 
 def bind(cls: type[Bound], call: Call) -> Bound:
-    """Construct a stage from a call, with errors that name the right arguments."""
+    """Build a stage from a call, with errors that name the right arguments."""
     declared = {field.name: field for field in settings_of(cls)}
     hints = get_type_hints(cls)
     given: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def bind(cls: type[Bound], call: Call) -> Bound:
 
 
 def spec_of(stage: Stage, name: str) -> Call:
-    """The call that builds this stage again: its fields, less those at their defaults."""
+    """Return the call that builds this stage again: its fields, without those at their defaults."""
     args: list[Value] = []
     options: list[tuple[str, Value]] = []
     for field in settings_of(stage):
@@ -232,7 +232,7 @@ def _usage(declared: Mapping[str, Field[Any]]) -> str:
 
 
 def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:
-    """A value of the spec as the field wants it."""
+    """Convert a value of the spec to the type of the field."""
     if hint is System:
         return build_system(value)
     if get_origin(hint) is tuple:

@@ -1,4 +1,4 @@
-"""One question put to one system: the best documents of a task, with their texts."""
+"""Search of one system with one question: the best documents of a task, with their texts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BEGINNING = 70  # characters of a text in a printed list
 
 @dataclass(frozen=True)
 class Hit:
-    """A document of a ranked list."""
+    """Document of a ranked list."""
 
     rank: int
     document: str
-    """Its id."""
+    """The id of the document."""
     score: float
     text: str
 
@@ -34,7 +34,7 @@ class Hit:
 
 @dataclass(frozen=True, repr=False)
 class Hits(Sequence[Hit]):
-    """What a search found, best first: a sequence of `Hit`, which prints as a list."""
+    """Hits of a search, best first: a sequence of `Hit`, which prints as a list."""
 
     system: str
     query: str

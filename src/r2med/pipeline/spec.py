@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 _BARE = re.compile(rf"(?!\.\d){_NAME}\Z")
 _DEEPEST = 50
 _LARGEST = 2**63 - 1
-"""What a result can record of a whole number."""
+"""The largest whole number that a result can record."""
 _LONGEST = 255
 """Bytes of a name: no file and no model has a longer one."""
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
@@ -43,7 +43,7 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 @dataclass(frozen=True)
 class Call:
-    """A name with arguments: one stage, or a value shaped like one.
+    """Name with arguments: one stage, or a value shaped like one.
 
     >>> str(Call("bm25", (), (("k1", 1.2),)))
     'bm25(k1=1.2)'
@@ -75,7 +75,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Condition:
-    """A quantity above or below a number: a condition.
+    """Condition: a quantity above or below a number.
 
     >>> str(Condition("score-gap", ">", 0.3))
     'score-gap>0.3'
@@ -94,7 +94,7 @@ class Condition:
 
 
 def parse(text: str) -> Chain:
-    """Read a whole system; the inverse of `str`."""
+    """Parse a whole system; the inverse of `str`."""
     reader = _Reader(text)
     chain = reader.chain()
     reader.end()
@@ -116,7 +116,7 @@ def _show(value: Value) -> str:
 
 
 class _Reader:
-    """A recursive-descent parser over the tokens of one spec."""
+    """Recursive-descent parser over the tokens of one spec."""
 
     def __init__(self, text: str) -> None:
         self.source = text

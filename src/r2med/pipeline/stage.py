@@ -1,7 +1,7 @@
-"""The contract of a stage: what it is, what its output depends on, what it needs, and the one thing it does.
+"""The contract of a stage: its spec, the dependencies of its output, its requirements, and its one method.
 
 A system is stages in a row: any number of expanders, one retriever, any number of rerankers. A stage knows the
-one before it only through the data handed over, and it never sees judgements; an `Oracle` is the one exception,
+one before it only through the data passed on, and it never sees judgements; an `Oracle` is the one exception,
 says so by its type, and marks every result it touches.
 """
 
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What must be at hand before a stage can run; `--dry-run` and `doctor` show it."""
+    """Requirements of a stage before it can run, shown by `--dry-run` and `doctor`."""
 
     extra: str = ""
     """The optional dependency group, as in `pip install 'r2med[extra]'`."""
     key: str = ""
     """The environment variable that must hold an API key."""
     hub: tuple[str, ...] = ()
-    """Repositories that are fetched from the hub when they are not cached."""
+    """Repositories that are fetched from the hub if they are not cached."""
     gpu: bool = False
-    """Whether it is out of reach without an accelerator."""
+    """Whether it needs an accelerator."""
 
 
 class Timing:
-    """Where a stage's time went: `load` a model, `index` the documents, `ask` a model and wait, or `search`.
+    """Timing of a stage: `load` a model, `index` the documents, `ask` a model and wait, or `search`.
 
-    A moment belongs to one of them. What the systems inside a stage take (`inside`) is in their own timings, and what
-    it takes to `check` an approximate search against the exact one is nobody's who only searches.
+    A moment belongs to one of them. Seconds of the systems inside a stage (`inside`) are in their timings, and those
+    to `check` an approximate search against the exact one do not count as search.
 
     >>> timing = Timing()
     >>> with timing.spent_on("index"), timing.spent_on("load"):
@@ -67,7 +67,7 @@ class Timing:
 
     @contextmanager
     def spent_on(self, name: str) -> Iterator[None]:
-        """Count the time of the block under a name; a block inside it counts under its own."""
+        """Count the time of the block under a name; a block inside it counts under its own name."""
         before = self._current
         self._switch(name)
         try:
@@ -87,24 +87,24 @@ class Timing:
 
 @dataclass
 class Notes:
-    """What happened while a stage worked, for the result to remember."""
+    """Notes of a stage while it worked, stored with the result."""
 
     warnings: list[str] = field(default_factory=list)
-    """Sentences for the person, shown with the result."""
+    """Sentences for the user, shown with the result."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Truncation, tokens, requests, index bytes, first prompts, ..."""
     incomplete: dict[str, str] = field(default_factory=dict)
-    """Query id to the reason why the stage did not do for it what it should have."""
+    """Reason why the stage did not fully process a query, by query id."""
 
     written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
-    """Query id to what was generated for it, also inside the systems that a stage is made of."""
+    """Generations by query id, also those inside the systems that a stage is made of."""
 
     work: dict[str, StepRecord] = field(default_factory=dict)
-    """What each step took (seconds by phase, a model's account), those inside a stage too; a shared step is here once,
-    whichever system of the command computed it."""
+    """Usage of each step (seconds by phase, a model's account), also inside a stage; a shared step is here once,
+    no matter which system of the command computed it."""
 
     reused: list[str] = field(default_factory=list)
-    """What was not computed for the queries but taken from the cache, so that the time is not all that it takes."""
+    """Parts that were taken from the cache instead of computed for the queries, so that their time is missing."""
 
     def absorb(self, label: str, other: Notes) -> None:
         """Add another stage's notes, its facts under its label."""
@@ -120,7 +120,7 @@ class Notes:
 
 @dataclass
 class Context:
-    """What a stage may use while it works: the cache, the executor, and a place to note what happened."""
+    """Context in which a stage works: the cache, the executor, and a place for notes."""
 
     cache: Cache
     executor: Executor
@@ -128,20 +128,20 @@ class Context:
     memo: dict[Any, Any] = field(default_factory=dict)
     """Stages already computed in this command, shared by its systems."""
     strict: bool = False
-    """Whether a query that a stage could not do what it should for is an error instead of a count."""
+    """Whether a query that a stage cannot fully process is an error instead of a count."""
     fresh: bool = False
-    """Whether what an engine of somebody else answered before is asked for again."""
+    """Whether cached replies of external engines are requested again."""
     timing: Timing = field(default_factory=Timing)
 
     def for_stage(self) -> Context:
-        """The same context with notes of its own."""
+        """Return the same context with separate notes."""
         return replace(self, notes=Notes())
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Count the time of the block as loading a model (`load`), preparing the documents (`index`), or `check`.
 
-        All else that a stage does counts as searching.
+        All other time of a stage counts as searching.
         """
         with self.timing.spent_on(name):
             yield
@@ -157,31 +157,31 @@ class Context:
         self.notes.facts["account"] = (bill if before is None else Account.from_json(before).plus(bill)).as_json()
 
     def reuse(self, what: str) -> None:
-        """Note that a part of the queries' work was taken from the cache: the time is not all that it takes."""
+        """Note that a part of the queries' work was taken from the cache, so that its time is missing."""
         if what not in self.notes.reused:
             self.notes.reused.append(what)
 
     def warn(self, sentence: str) -> None:
-        """Tell the person something, once."""
+        """Warn the user, once per sentence."""
         if sentence not in self.notes.warnings:
             self.notes.warnings.append(sentence)
             account.warn(sentence)
 
 
 class Stage(metaclass=StageType):
-    """One step of a system. Construction is cheap and offline; the work happens in the one method of each kind."""
+    """Step of a system. Construction is cheap and offline; the work happens in the one method of each kind."""
 
     kind: ClassVar[str]
 
     @property
     @abstractmethod
     def spec(self) -> Call:
-        """The stage in the spec language, with every argument that is not at its default."""
+        """Return the stage in the spec language, with every argument that is not at its default."""
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What the output depends on beyond the spec: code version, model revision, prompt text, file content.
+        """Return what the output depends on beyond the spec: code version, model revision, prompt text, file content.
 
-        Of a class outside this package, the code is part of it, here and in `key` whatever a subclass says.
+        For a class outside this package, its code is part of it, and always part of `key`.
         """
         return self._code()
 
@@ -190,7 +190,7 @@ class Stage(metaclass=StageType):
         return {"code": code} if code else {}
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the files, folders and code on this machine that the spec names: where they are, and a hash of each.
+        """Return the files, folders and code on this machine that the spec names: their paths, and a hash of each.
 
         Two runs of one spec are runs of one system only if these hashes are the same.
         """
@@ -198,45 +198,45 @@ class Stage(metaclass=StageType):
 
     @property
     def requirements(self) -> Requirements:
-        """What must be at hand before this stage can run."""
+        """Return the requirements of this stage."""
         return Requirements()
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows of this stage: the resolved settings, defaults included."""
+        """Return the settings that a plan shows of this stage, defaults included."""
         return {}
 
     @property
     def billed(self) -> bool:
-        """Whether it asks servers that may bill what they are asked: what it takes is foreseen and booked."""
+        """Return whether it asks servers that may bill requests: its usage is then forecast and recorded."""
         return False
 
     @property
     def user_options(self) -> frozenset[str]:
-        """The options that go to a user's own function or class, which are kept in the field `options`."""
+        """Return the options that go to a user's function or class, which are kept in the field `options`."""
         return frozenset()
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
-        """What the output depends on that lies beside the data and is not part of it, such as published generations."""
+        """Return what the output depends on beside the data, such as published generations."""
         return {}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """What running would compute (requests, tokens, texts to encode) and what is there; computes nothing."""
+        """Return what running would compute (requests, tokens, texts to encode) and what is cached; compute nothing."""
         return {}
 
     def is_ready(self, collection: Collection, context: Context) -> bool:
-        """Return whether nothing has to be made of the documents before a query can be answered."""
+        """Return whether no document has to be processed before a query can be answered."""
         return not self.forecast(collection, context).get("documents to encode")
 
     def passes(self, inner: System, collection: Collection) -> Collection:
-        """What a system inside this stage is handed of a collection at the most; all of it unless the stage chooses."""
+        """Return the largest collection that a system inside this stage may receive: all of it unless overridden."""
         return collection
 
     def key(self) -> str:
-        """A hash of everything the output depends on, apart from the input."""
+        """Return a hash of everything the output depends on, apart from the input."""
         return cache_key(spec=str(self.spec), parts=sorted({**self._code(), **self.fingerprint()}.items()))
 
     def check_files(self) -> None:
-        """Refuse a stage whose files are not there, where that can be told without a network."""
+        """Refuse a stage whose files are missing, if that can be checked without a network."""
 
     def __rshift__(self, other: Stage | System | str) -> System:
         return self._alone() >> other
@@ -245,7 +245,7 @@ class Stage(metaclass=StageType):
         return other >> self._alone()
 
     def _alone(self) -> System:
-        """The stage as a system; a system is made of stages."""
+        """Wrap the stage in a system."""
         from r2med.pipeline.system import System
 
         return System((self,))
@@ -255,43 +255,43 @@ class Stage(metaclass=StageType):
 
 
 class Expander(Stage):
-    """Queries in, queries out: adds generations to each query."""
+    """Expander: queries in, queries out; adds generations to each query."""
 
     kind = "expander"
 
     @abstractmethod
     def expand(self, collection: Collection, context: Context) -> Collection:
-        """The collection with this stage's generations added."""
+        """Return the collection with this stage's generations added."""
 
 
 class Oracle(Expander):
-    """An expander that is shown the gold: a ceiling, never a system."""
+    """Expander that is shown the gold: a ceiling, never a system."""
 
     def expand(self, collection: Collection, context: Context) -> Collection:
-        """Not possible: an oracle works only with the gold."""
+        """Raise an error: an oracle works only with the gold."""
         raise TypeError(f"{self} needs gold answers")
 
     @abstractmethod
     def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
-        """The collection with generations made from the gold."""
+        """Return the collection with generations made from the gold."""
 
 
 class Retriever(Stage):
-    """Queries in, run out."""
+    """Retriever: queries in, run out."""
 
     kind = "retriever"
     searches: ClassVar[bool] = True
-    """Whether it finds documents for any text; stored lists are there for a task's own queries only."""
+    """Whether it finds documents for any text; stored lists exist for a task's queries only."""
     vectors: ClassVar[bool] = False
-    """Whether it compares what a trained model makes of the texts, so that a task's rule for dense systems holds."""
+    """Whether it compares vectors of a trained model, so that a task's rule for dense systems applies."""
     depth: int
-    """How many documents a list holds at the most."""
+    """Documents in a list at most."""
     drop_self: bool | None = None
     """Whether the document with the query's own id is left out of its list; None leaves it to the task."""
 
     @property
     def self_rule(self) -> object:
-        """The setting `drop_self` as a plan shows it."""
+        """Return the setting `drop_self` as a plan shows it."""
         return "as the task says" if self.drop_self is None else self.drop_self
 
     def dropped_copies(self, collection: Collection) -> frozenset[str]:
@@ -301,7 +301,7 @@ class Retriever(Stage):
         return collection.shared_ids if drops else frozenset()
 
     def drop_copies(self, collection: Collection, context: Context) -> frozenset[str]:
-        """Return the same, and say how many there are."""
+        """Return the same queries, and warn how many there are."""
         dropped = self.dropped_copies(collection)
         if dropped:
             why = "as the task says" if self.drop_self is None else "as asked"
@@ -309,16 +309,16 @@ class Retriever(Stage):
         return dropped
 
     def as_reranker(self) -> Reranker | None:
-        """The same model as a reranker, for a place after another retriever; None for one that only searches."""
+        """Return the same model as a reranker, for a place after another retriever; None if it can only search."""
         return None
 
     @abstractmethod
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's best documents, `depth` of them at most; every query of the collection has a list."""
+        """Return each query's best documents, at most `depth`; every query of the collection has a list."""
 
 
 def own_documents(count: int) -> str:
-    """Name documents that have the id of a query.
+    """Return the words for documents that have the id of a query.
 
     >>> own_documents(1)
     "1 document with the query's own id"
@@ -327,31 +327,31 @@ def own_documents(count: int) -> str:
 
 
 class Reranker(Stage):
-    """Run in, run out."""
+    """Reranker: run in, run out."""
 
     kind = "reranker"
 
     @abstractmethod
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
-        """The same documents in a better order; what lies below the depth keeps its order under it."""
+        """Return the same documents in a better order; those below the depth keep their order."""
 
 
 class Signal(Stage):
-    """Queries and their lists in, a number a query out: how hard each query seems, told without judgements."""
+    """Query performance predictor: queries and their lists in, one number per query out, without judgements."""
 
     kind = "signal"
     harder: ClassVar[str] = "low"
-    """Which end of the scale is the hard one: `low` or `high`."""
+    """The hard end of the scale: `low` or `high`."""
 
     @abstractmethod
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
-        """A number for each query of the collection, in its order; not a number where there is nothing to tell by."""
+        """Return a number per query of the collection, in its order; not a number if there is no basis for one."""
 
 
 def note_incomplete(
     stage: Stage, reasons: Mapping[str, str], queries: int, context: Context, kept: str = "keep the order they had"
 ) -> None:
-    """Count queries that a stage did not do all it should for; an error where the context is strict."""
+    """Count queries that a stage did not fully process; raise an error if the context is strict."""
     if not reasons:
         return
     query, reason = next(iter(reasons.items()))

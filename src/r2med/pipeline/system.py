@@ -1,4 +1,4 @@
-"""`System`: stages in a row, checked before anything runs, and run over a dataset."""
+"""`System`: a chain of stages, checked before anything runs, and run over a dataset."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _ADDRESS = re.compile(r"(?!hf:)[\w.]+:[A-Za-z_]\w*")
-"""How a class or function of the user's own is named."""
+"""Address of a user's class or function."""
 _QUESTION = "question"
-"""The id of a question that is searched with by itself."""
+"""Id of a single question."""
 
 
 @dataclass(frozen=True, repr=False)
 class System:
-    """Any number of expanders, one retriever, any number of rerankers.
+    """Chain of any number of expanders, one retriever, any number of rerankers.
 
     >>> str(System.parse("bm25(k1=1.2)"))
     'bm25(k1=1.2)'
@@ -44,7 +44,7 @@ class System:
 
     @classmethod
     def parse(cls, text: str) -> System:
-        """A system from its spec, checked."""
+        """Build a system from its spec, and check it."""
         system = _built(text)
         system.check()
         return system
@@ -57,12 +57,12 @@ class System:
 
     @property
     def chain(self) -> Chain:
-        """The spec as a tree."""
+        """Return the spec as a tree."""
         return Chain(tuple(stage.spec for stage in self.stages))
 
     @property
     def spec(self) -> str:
-        """The spec as a line: the key of this system's results and the label of its row."""
+        """Return the spec as a line: the key of this system's results and the label of its row."""
         return str(self.chain)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class System:
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
 
     def _refuse_unscored(self) -> None:
-        """Refuse a class in a reranker's place that cannot score, by its name."""
+        """Refuse a class in a reranker's place that cannot score, and name it."""
         searching = [stage for stage in self.stages if isinstance(stage, Retriever)]
         for stage in searching[1:]:
             if _ADDRESS.fullmatch(stage.spec.name):
@@ -99,16 +99,16 @@ class System:
 
     @property
     def retriever(self) -> Retriever:
-        """The one stage that searches."""
+        """Return the one stage that searches."""
         return next(stage for stage in self.stages if isinstance(stage, Retriever))
 
     def with_option(self, option: str, value: object) -> System:
-        """The same system with an option set in every stage that has it, those inside other stages too."""
+        """Set an option in every stage that has it, including those inside other stages."""
         return System(tuple(with_fields(stage, _inner(stage, option, value)) for stage in self.stages))
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The options that `with_option` can set in one stage or another."""
+        """Return the options that `with_option` can set in any stage."""
         return frozenset(
             name
             for stage in self.walk()
@@ -118,25 +118,25 @@ class System:
 
     @property
     def oracle(self) -> bool:
-        """Whether any stage is shown the gold."""
+        """Return whether any stage is shown the gold."""
         return any(isinstance(stage, Oracle) for stage in self.walk())
 
     def walk(self) -> Iterator[Stage]:
-        """Every stage, those inside other stages' arguments too."""
+        """Yield every stage, including those inside other stages' arguments."""
         for stage in self.stages:
             yield stage
             for inner in _inside(stage):
                 yield from inner.walk()
 
     def handed(self, collection: Collection) -> Iterator[tuple[Stage, Collection]]:
-        """Every stage with what it would be handed at the most, as far as can be told before anything runs."""
+        """Yield every stage with the largest collection that it may receive, as far as known before anything runs."""
         for stage in self.stages:
             yield stage, collection
             for inner in _inside(stage):
                 yield from inner.handed(stage.passes(inner, collection))
 
     def key(self) -> str:
-        """A hash of everything this system's output depends on, apart from the data."""
+        """Return a hash of everything this system's output depends on, apart from the data."""
         return cache_key(spec=self.spec, stages=[stage.key() for stage in self.walk()])
 
     def local_content(self) -> dict[str, str]:
@@ -144,18 +144,18 @@ class System:
         return {place: digest for stage in self.walk() for place, digest in stage.local_content().items()}
 
     def search(self, collection: Collection, question: str, context: Context) -> Ranking:
-        """The ranked list of a question of one's own over a collection's documents."""
+        """Return the ranked list of a single question over a collection's documents."""
         if self.oracle:
             raise R2medError(f"{self} searches with gold answers, and a question of your own has none")
         asked = replace(collection, queries=Texts([_QUESTION], [question]), generations=(), copies=frozenset())
         return self.run(asked, context)[_QUESTION]
 
     def run(self, collection: Collection, context: Context) -> Run:
-        """The ranked lists of a collection's queries."""
+        """Return the ranked lists of a collection's queries."""
         return self.work(collection, context).ranked
 
     def work(self, collection: Collection, context: Context, gold: Gold | None = None) -> State:
-        """Run every stage; what another system of this command computed already is taken over."""
+        """Run every stage; reuse what another system of this command has already computed."""
         state = State(collection)
         done: tuple[str, ...] = (collection.state,)
         for stage in self.stages:
@@ -166,7 +166,7 @@ class System:
 
 
 def _placed(stages: tuple[Stage, ...]) -> Iterator[Stage]:
-    """The stages, where a retriever that can also rerank does so after another retriever."""
+    """Yield the stages; a retriever that can also rerank does so after another retriever."""
     found = False
     for stage in stages:
         placed = stage.as_reranker() if found and isinstance(stage, Retriever) else None
@@ -175,14 +175,14 @@ def _placed(stages: tuple[Stage, ...]) -> Iterator[Stage]:
 
 
 def _built(value: Any) -> System:
-    """A system from its spec; the registry makes systems, and systems are put together from specs."""
+    """Build a system from its spec, with the registry."""
     from r2med.pipeline.registry import build_system
 
     return build_system(value)
 
 
 def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[[Context], Value]) -> Value:
-    """Do a stage's work with notes and a time of its own, or take over what this command computed already.
+    """Run a stage's work with separate notes and timing, or reuse what this command has already computed.
 
     `done` names all that the outcome depends on.
     """
@@ -198,7 +198,7 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
 
 
 def foreseeing(stage: Stage, collection: Collection, context: Context, do: Callable[[], Value]) -> Value:
-    """Do a stage's work, and note what its forecast was where servers may bill it."""
+    """Run a stage's work, and note its forecast if servers may bill it."""
     foreseen = Spending.from_forecast(stage.forecast(collection, context)) if stage.billed else None
     outcome = do()
     if foreseen is not None and "account" in context.notes.facts:
@@ -207,7 +207,7 @@ def foreseeing(stage: Stage, collection: Collection, context: Context, do: Calla
 
 
 def canonical_spec(name: str) -> str:
-    """The spec of a system in any spelling; empty when there is no such system.
+    """Return the canonical spec of a system in any spelling; empty if there is no such system.
 
     >>> canonical_spec("bm25( k1 = 1.20 )"), canonical_spec("bm52")
     ('bm25(k1=1.2)', '')
@@ -219,7 +219,7 @@ def canonical_spec(name: str) -> str:
 
 
 _NOT_OPTIONS = frozenset(("address", "options", "target", "made"))
-"""Fields that say whose code a stage runs."""
+"""Fields that define the user's code that a stage runs."""
 
 
 def _systems_of(stage: Stage) -> set[str]:
@@ -229,7 +229,7 @@ def _systems_of(stage: Stage) -> set[str]:
 
 
 def _inside(stage: Stage) -> Iterator[System]:
-    """The systems that a stage is made of."""
+    """Yield the systems that a stage is made of."""
     for value in vars(stage).values():
         for inner in value if isinstance(value, tuple) else (value,):
             if isinstance(inner, System):
@@ -237,7 +237,7 @@ def _inside(stage: Stage) -> Iterator[System]:
 
 
 def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
-    """The fields of a stage that setting an option everywhere changes."""
+    """Return the fields of a stage that change if an option is set everywhere."""
     found: dict[str, Any] = {}
     made = {each.name for each in fields(cast("Any", stage)) if not each.init}
     for name, current in vars(stage).items():
@@ -255,7 +255,7 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
 
 
 def _work(stage: Stage, context: Context) -> StepRecord:
-    """What a step took: seconds by phase, and the account of the model that it asked."""
+    """Build the usage of a step: seconds by phase, and the account of the model that it asked."""
     seconds = {phase: max(0.0, context.timing.seconds.get(phase, 0.0)) for phase in PHASES}
     account = context.notes.facts.get("account")
     asked = None if account is None else Account.from_json(account)
@@ -265,7 +265,7 @@ def _work(stage: Stage, context: Context) -> StepRecord:
 
 
 def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
-    """What an expander wrote for each query."""
+    """Return the generations that an expander added for each query."""
     if after.generations is before.generations:
         return {}
     known = map(len, before.generations) if before.generations else repeat(0)
@@ -274,22 +274,22 @@ def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation,
 
 
 class State(NamedTuple):
-    """What is handed from stage to stage, and what a whole system leaves behind."""
+    """Data passed from stage to stage, and the output of a whole system."""
 
     collection: Collection
-    """With everything that expanders wrote."""
+    """The collection with all generations."""
     run: Run | None = None
 
     @property
     def ranked(self) -> Run:
-        """The run, which is there once a retriever has worked."""
+        """Return the run, which exists once a retriever has worked."""
         if self.run is None:
             raise SpecError("nothing has been retrieved yet")
         return self.run
 
 
 def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) -> State:
-    """A stage's work on what the one before left, with what it wrote in the notes."""
+    """Run a stage on the state that the one before left, and note its generations."""
     after = foreseeing(stage, state.collection, context, lambda: _step(stage, state, context, gold))
     context.notes.written |= _added(state.collection, after.collection)
     return after

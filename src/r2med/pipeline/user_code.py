@@ -1,4 +1,4 @@
-"""The code of a user's own classes, by its hash: a run is made again when it was changed."""
+"""Hashes of users' code: a run is made again if a class, function or object that it used has changed."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _PACKAGED = {"r2med", *sys.stdlib_module_names}
 
 
 def source_hash(kind: Any) -> str:
-    """A hash of the file that a class or a function is in, or of its code where it is in none, as in a notebook."""
+    """Hash the file that a class or function is in, or its code if it has no file, as in a notebook."""
     file = source_file(kind)
     data = file.read_bytes() if file else "\n".join(_code_of(kind)).encode()
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def whole_hash(kind: Any) -> str:
-    """As `source_hash`, with all files of the user's own that the file imports, and those that they import."""
+    """Hash as `source_hash`, with all of the user's files that the file imports, directly or not."""
     file = source_file(kind)
     return source_hash(kind) if file is None else files_hash(file)
 
 
 def files_hash(file: Path) -> str:
-    """A hash of a file and of the user's own files that it imports; where it imports none, that of the file."""
+    """Hash a file with the user's files that it imports; if it imports none, the file alone."""
     found: dict[Path, str] = {}
     waiting = [file]
     while waiting:
@@ -53,7 +53,7 @@ def files_hash(file: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _imported_files(path: Path, digest: str) -> tuple[Path, ...]:
-    """The user's own files that a file of that content imports."""
+    """Return the user's files that a file of that content imports."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -63,7 +63,7 @@ def _imported_files(path: Path, digest: str) -> tuple[Path, ...]:
 
 
 def _named_by(step: ast.Import | ast.ImportFrom, path: Path) -> Iterator[Path]:
-    """The files that one import names: modules, the packages around them, and what is taken out of a package."""
+    """Yield the files that one import names: modules, the packages around them, and modules imported from a package."""
     if isinstance(step, ast.Import):
         names, folder = [alias.name for alias in step.names], path.parent
     else:
@@ -79,7 +79,7 @@ def _named_by(step: ast.Import | ast.ImportFrom, path: Path) -> Iterator[Path]:
 
 
 def _module_file(name: str, folder: Path, *, relative: bool) -> Path | None:
-    """The file of a module if it is the user's own: as it was loaded, or else where it would be found."""
+    """Return the file of a module if it is the user's: as it was loaded, or else where it would be found."""
     loaded = None if relative else sys.modules.get(name)
     if loaded is not None:
         known = getattr(loaded, "__file__", None) or ""
@@ -91,7 +91,7 @@ def _module_file(name: str, folder: Path, *, relative: bool) -> Path | None:
 
 
 def source_file(kind: Any) -> Path | None:
-    """The file that a class or a function is in; None where it is in none."""
+    """Return the file that a class or a function is in; None if there is none."""
     try:
         file = inspect.getsourcefile(kind)
     except (TypeError, OSError):
@@ -100,7 +100,7 @@ def source_file(kind: Any) -> Path | None:
 
 
 def _code_of(kind: Any) -> Iterator[str]:
-    """What a class or a function does, as text that is the same in every process."""
+    """Yield the code of a class or a function as text that is the same in every process."""
     yield getattr(kind, "__qualname__", type(kind).__qualname__)
     for name, value in sorted({**getattr(kind, "__dict__", {}), "": kind}.items()):
         code = getattr(getattr(value, "fget", None) or getattr(value, "__func__", value), "__code__", None)
@@ -108,19 +108,19 @@ def _code_of(kind: Any) -> Iterator[str]:
 
 
 def instructions(code: CodeType) -> Iterator[str]:
-    """What a function does, as text that is the same in every process."""
+    """Yield the code of a function as text that is the same in every process."""
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
     for constant in code.co_consts:
         yield from instructions(constant) if isinstance(constant, CodeType) else (_constant(constant),)
 
 
 def _constant(value: Any) -> str:
-    """A constant as text; the order in which a set shows its members is chance."""
+    """Return a constant as text, with the members of a set sorted."""
     return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 def user_code(kind: type) -> str:
-    """A hash of all code that a class has from outside this package: the version it states, or its files."""
+    """Hash all code of a class from outside this package: the version it states, or its files."""
     outside = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _PACKAGED]
     if not outside:
         return ""
@@ -133,7 +133,7 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def is_class(name: str) -> bool:
-    """Whether a name is that of a user's own class.
+    """Return whether a name is that of a user's class.
 
     >>> is_class("my.module:MyEncoder"), is_class("hf:BAAI/bge-m3"), is_class("bge")
     (True, False, False)
@@ -142,7 +142,7 @@ def is_class(name: str) -> bool:
 
 
 def import_class(address: str) -> Any:
-    """What `module:Class` or `module:function` names; modules beside where the command was started are found too."""
+    """Import `module:Class` or `module:function`; modules in the working directory are found too."""
     module_name, _, attribute = address.partition(":")
     here = str(Path.cwd())
     added = here not in sys.path
@@ -166,7 +166,7 @@ def import_class(address: str) -> Any:
 
 
 def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
-    """What the constructor of a user's class takes."""
+    """Return the parameters of the constructor of a user's class."""
     try:
         return inspect.signature(kind).parameters
     except (TypeError, ValueError) as error:
@@ -190,7 +190,7 @@ def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None
 
 
 def construct(address: str, kind: Any, options: Mapping[str, Any]) -> Any:
-    """An object of a user's class."""
+    """Build an object of a user's class."""
     try:
         with foreign_output.apart():
             return kind(**options)
@@ -201,26 +201,26 @@ def construct(address: str, kind: Any, options: Mapping[str, Any]) -> Any:
 
 
 def class_content(address: str, kind: Any, version: str = "") -> dict[str, str]:
-    """Return the file that a class or a function is in, or its name where it is in none, with what names its code."""
+    """Return the file of a class or a function, or its name if it has none, with its version or hash."""
     file = source_file(kind)
     return {str(file.resolve()) if file else address: version or class_version(kind)}
 
 
 def class_version(kind: Any) -> str:
-    """The version that a class states, or else a hash of the file it is in and of what that imports."""
+    """Return the version that a class states, or else a hash of its file and of that file's imports."""
     return str(getattr(kind, "version", "") or whole_hash(kind))
 
 
 _SESSION: dict[int, tuple[Any, str]] = {}
-"""Objects whose content nobody can tell, each with a mark of this process; kept, so that no id is given twice."""
+"""Objects of unknown content, each with a mark of this process; kept, so that no id is given twice."""
 
 
 def live_hash(target: Any, version: str = "") -> str:
-    """A hash of a function, a class or an object: its file, its code and the values that it holds.
+    """Hash a function, a class or an object: its file, its code and the values that it holds.
 
     What holds something that cannot be compared (a connection, a model) is different in every process, unless a
-    `version` is stated for it, by which its owner says when it changes. Of globals that cannot be compared, the file
-    that made them counts where there is one.
+    `version` is stated for it, which its author raises if it changes. Of globals that cannot be compared, the file
+    that made them counts if there is one.
     """
     kind = target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
     reader = _Reader(stated=bool(version), in_file=source_file(kind) is not None)
@@ -229,14 +229,14 @@ def live_hash(target: Any, version: str = "") -> str:
 
 
 class _Reader:
-    """Values as text that is the same in every process, each object once."""
+    """Reader of values as text that is the same in every process, each object once."""
 
     def __init__(self, *, stated: bool, in_file: bool) -> None:
         self.stated, self.in_file = stated, in_file
         self.seen: set[int] = set()
 
     def parts(self, target: Any, kind: Any) -> Iterator[str]:
-        """What the target consists of beside its file."""
+        """Yield the parts of the target beside its file."""
         if isinstance(target, FunctionType | MethodType):
             yield from self.function(target)
         elif target is not kind:
@@ -260,7 +260,7 @@ class _Reader:
             yield f"{name}={self.text(used[name], lenient=self.in_file)}"
 
     def text(self, value: Any, *, lenient: bool = False) -> str:
-        """A value as text."""
+        """Return a value as text."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path | np.generic):
             return repr(value)
         if id(value) in self.seen:
@@ -296,13 +296,13 @@ class _Reader:
 
 
 def _is_own(module: ModuleType) -> bool:
-    """Whether a module is the user's own, so that it may be edited."""
+    """Return whether a module is the user's, so that it may be edited."""
     file = getattr(module, "__file__", None) or ""
     return file.endswith(".py") and not file.startswith(code_of_others())
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Every name that a function uses, the functions inside it included."""
+    """Yield every name that a function uses, including those of functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

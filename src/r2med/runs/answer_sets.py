@@ -1,7 +1,7 @@
-"""Answers in the ledger: one set for what a model answered to one task's questions under one condition.
+"""Answers in the ledger: one set for a model's answers to one task's questions under one condition.
 
 A set is written in one transaction when it is finished. The ledger knows it by the key of everything it depends on, and
-by the study whose sets may be compared; what is inside is the business of the floor that made it.
+by the study whose sets may be compared; its rows are interpreted by the study alone.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ CREATE TABLE answer_sets (
 );
 CREATE INDEX answer_sets_by_study ON answer_sets (study, task);
 """
-"""What the ledger's format has for answers."""
+"""The ledger's tables for answers."""
 _COLUMNS = "key, study, arm, task, created, settings, data"
 
 
 @dataclass(frozen=True)
 class AnswerSet:
-    """The answers to one task's questions under one condition."""
+    """Answers to one task's questions under one condition."""
 
     key: str
     """Hash of everything the answers depend on."""
     study: str
-    """Hash of what all sets share that may be compared: model, prompt, numbers, judge."""
+    """Hash of the settings that comparable sets share: model, prompt, numbers, judge."""
     arm: str
     task: str
     settings: Mapping[str, Any]
-    """What a reader must know of how they were made; free in form."""
+    """Facts about how they were made; free in form."""
     rows: Sequence[Mapping[str, Any]]
-    """One a question."""
+    """One per question."""
     created: str = ""
 
 
 class AnswerSets:
-    """The answer sets of a ledger."""
+    """Answer sets of a ledger."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -71,22 +71,22 @@ class AnswerSets:
         return AnswerSet(found.key, found.study, found.arm, found.task, found.settings, found.rows, created)
 
     def find(self, key: str) -> AnswerSet | None:
-        """The set with exactly this key."""
+        """Return the set with exactly this key."""
         return next(iter(self._read("WHERE key = ?", (key,))), None)
 
     def of_study(self, study: str = "", task: str = "") -> list[AnswerSet]:
-        """The newest set of each arm and task, of one study or task where that is asked; in the order of making."""
+        """Return the newest set of each arm and task, of one study or task if given, in the order of writing."""
         rows = self._read("WHERE (?1 = '' OR study = ?1) AND (?2 = '' OR task = ?2) ORDER BY number", (study, task))
         newest = {(row.study, row.arm, row.task): row for row in rows}
         return list(newest.values())
 
     def newest(self, study: str, arm: str, task: str) -> str:
-        """The key of the set that was written last; empty where there is none."""
+        """Return the key of the set that was written last; empty if there is none."""
         query = "SELECT key FROM answer_sets WHERE study = ? AND arm = ? AND task = ? ORDER BY number DESC LIMIT 1"
         return next((str(key) for (key,) in self._db.rows(query, (study, arm, task))), "")
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Forget sets."""
+        """Remove sets."""
         with self._db.transaction() as db:
             db.executemany("DELETE FROM answer_sets WHERE key = ?", [(key,) for key in keys])
 

@@ -1,4 +1,4 @@
-"""What a system took: requests, tokens and money of the models it asked, and its time, of one run or of several.
+"""Cost of a system: requests, tokens and money of the models it asked, and its time, of one run or of several.
 
 Everything comes from a run's record. A step that two branches of a system share is recorded once and counts once. What
 a record does not say is unknown (None), and a sum with an unknown part is unknown: never zero.
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
 
 UNKNOWN = "?"
-"""How an unknown cost is shown, everywhere."""
+"""The text of an unknown cost, everywhere."""
 COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")
-"""The headings of what a system took."""
+"""Column headings of a system's costs."""
 _STORED = ("replay", "candidates")
-"""Stages that read what was made elsewhere, in a time that nobody recorded."""
+"""Stages that read results of other tools, whose time is not recorded."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a system took; None where the records do not say.
+    """Costs of a system; None if the records do not state them.
 
     >>> cost = Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3)
     >>> (cost + Cost(queries=1)).dollars is None, cost.seconds_per_query
@@ -39,32 +39,32 @@ class Cost:
     completion_tokens: int | None = 0
     reasoning_tokens: int | None = 0
     dollars: float | None = 0.0
-    """None when a price is unknown."""
+    """US dollars; None if a price is unknown."""
     seconds: float = 0.0
-    """Of the whole run on the clock, when it was made."""
+    """Wall-clock time of the whole run."""
     loading: float | None = 0.0
-    """Of these, to bring models into memory."""
+    """Of these, seconds to load models."""
     indexing: float | None = 0.0
-    """Of these, to encode or index the documents."""
+    """Of these, seconds to encode or index the documents."""
     searching: float | None = 0.0
-    """To answer the queries, each request to a model counted as long as it took when it was first answered; None where
-    a part of it was taken from an earlier run's cache, or was not stated."""
+    """Seconds to answer the queries, each request to a model counted as long as it took when first answered; None if
+    a part of it was taken from an earlier run's cache, or is not recorded."""
     queries: int = 0
 
     @classmethod
     def of(cls, record: RunRecord, seconds: float, queries: int) -> Self:
-        """What a run took, by its record."""
+        """Compute the costs of a run from its record."""
         return cls._of([record], seconds, queries)
 
     @classmethod
     def of_runs(cls, entries: Sequence[Entry]) -> Self:
-        """What some runs took together."""
+        """Compute the costs of several runs together."""
         seconds, queries = sum(entry.seconds for entry in entries), sum(len(entry.queries) for entry in entries)
         return cls._of([entry.record for entry in entries], seconds, queries)
 
     @classmethod
     def _of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
-        """What is unknown of one record is unknown of all together."""
+        """Sum up records; what is unknown in one record is unknown in the sum."""
         accounts = [account for record in records for account in record.accounts]
         works = [record.work for record in records]
         steps = None if None in works else [step for work in works if work for step in work]
@@ -102,21 +102,21 @@ class Cost:
 
     @property
     def tokens(self) -> int | None:
-        """Read and written, reasoning included."""
+        """Return the tokens read and written, reasoning included."""
         known = self.prompt_tokens is not None and self.completion_tokens is not None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
 
     @property
     def seconds_per_query(self) -> float | None:
-        """How long answering a query took on average, models loaded and documents indexed."""
+        """Return the average seconds to answer a query, with models loaded and documents indexed."""
         return None if self.searching is None else self.searching / self.queries if self.queries else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The cost for JSON."""
+        """Return the cost for JSON."""
         return {**asdict(self), "seconds_per_query": self.seconds_per_query}
 
     def cells(self) -> list[str]:
-        """The cost as a table shows it, under `COST_HEADINGS`; a dash where no model was asked.
+        """Return the cost as cells of a table, under `COST_HEADINGS`; a dash if no model was asked.
 
         >>> Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3).cells()
         ['12', '3,000', '0', '?', '2.000']
@@ -134,7 +134,7 @@ class Cost:
 
 
 def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> float | None:
-    """Add what the hours of the user's own hardware cost, where they have a price."""
+    """Add the costs of the hours of the user's hardware, if they have a price."""
     hour = prices().hour
     if hour is None or dollars is None:
         return dollars
@@ -142,7 +142,7 @@ def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> fl
 
 
 def _unpriced(record: RunRecord) -> bool:
-    """Whether a record does not say what was asked for and paid: another tool's lists, stored texts, sold vectors."""
+    """Return whether requests and prices are missing in a record: another tool's lists, stored texts, sold vectors."""
     billed = {step.stage for step in record.work or () if step.account is not None}
     return record.stages is None or any(
         stage.imported or stage.name == "replay" or (_served(stage) and stage.spec not in billed)
@@ -151,14 +151,14 @@ def _unpriced(record: RunRecord) -> bool:
 
 
 def _partial(record: RunRecord) -> bool:
-    """Whether a record's time is not all that answering the queries takes."""
+    """Return whether a record's time lacks a part of answering the queries."""
     stages, work = record.stages, record.work
     foreign = stages is None or any(stage.imported or stage.name in _STORED for stage in stages)
     return foreign or any(step.reused for step in work or ())
 
 
 def _served(stage: StageRecord) -> bool:
-    """Whether a stage asks a server that sells vectors, scores or searches."""
+    """Return whether a stage asks a server that sells vectors, scores or searches."""
     encoder = stage.settings.get("encoder")
     backend = encoder.get("backend") if isinstance(encoder, dict) else stage.settings.get("backend")
     return stage.name == "api-rerank" or backend == "api"

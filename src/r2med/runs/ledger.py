@@ -1,12 +1,11 @@
-"""A run as a few bytes, exact and with the precision of its scores kept: how the ledger stores it.
-
-A JSON head (queries, distinct documents, precision), then the columns: list lengths, document numbers, scores.
-The columns are stored byte plane by byte plane, in which neighbours resemble each other, and all of it is deflated.
-
-The ledger: every run ever made, in one SQLite file, readable at any moment and by several processes at once.
+"""The ledger: every run ever made, in one SQLite file, readable at any moment and by several processes at once.
 
 A row is one system on one task. It is written in one transaction after the task is finished, so whatever stops a
 process, the ledger holds all finished tasks whole and nothing of the unfinished one.
+
+A run is packed into few bytes, exactly and in the precision of its scores: a JSON head (queries, distinct documents,
+precision), then the columns: list lengths, document numbers, scores. The columns are stored byte plane by byte plane,
+in which neighbours resemble each other, and all of it is deflated.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _COUNT = np.dtype("<u4")
 
 
 def pack(run: Run) -> bytes:
-    """The bytes of a run; `unpack` gives an equal run back.
+    """Pack a run into bytes; `unpack` gives an equal run back.
 
     >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.5, 0.7]), "q2": ([], [])})
     >>> unpack(pack(run)) == run
@@ -54,7 +53,7 @@ def pack(run: Run) -> bytes:
 
 
 def unpack(data: bytes) -> Run:
-    """The run that `pack` made these bytes of."""
+    """Unpack the run from the bytes of `pack`."""
     if not data.startswith(_MAGIC):
         raise DataError("the stored run was made by another version of r2med; run it again with --fresh")
     try:
@@ -83,12 +82,12 @@ def _rebuilt(head: dict[str, Any], body: bytes) -> Run:
 
 
 def _planes(column: NDArray[Any]) -> bytes:
-    """A column's first bytes, then all its second bytes, and so on."""
+    """Return a column's first bytes, then all its second bytes, and so on."""
     return np.ascontiguousarray(column).view(np.uint8).reshape(-1, column.itemsize).T.tobytes()
 
 
 def _values(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The inverse of `_planes`."""
+    """Restore a column from the bytes of `_planes`."""
     planes = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
     return np.ascontiguousarray(planes.T).view(dtype).reshape(-1)
 
@@ -136,14 +135,14 @@ _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
 
 
 class RecordedName(str):
-    """The name of a system that was read from the ledger: it stands for its runs, whatever its files hold now."""
+    """Name of a system that was read from the ledger: it stands for its runs, whatever its files hold now."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One system on one task, as the ledger remembers it."""
+    """Run of a system on a task, as stored in the ledger."""
 
     key: str
     """Hash of everything the run depends on: system, data, version."""
@@ -152,23 +151,23 @@ class Entry:
     task: str
     """The task's name, or the path of a user's own data."""
     group: str
-    """full, nano, sample or custom: scores of different groups are never put together."""
+    """`full`, `nano`, `sample` or `custom`: scores of different groups are never combined."""
     queries: tuple[str, ...]
     """The queries that were measured, in the order of the per-query scores."""
     seconds: float
-    """How long the system took, reading the data not included."""
+    """Seconds of the system, without those of reading the data."""
     record: RunRecord = field(default_factory=RunRecord)
     """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
     created: str = ""
-    """When, in UTC."""
+    """Date and time in UTC."""
     used: int = 0
-    """Its place in the order in which runs were made or taken from the ledger again; no clock has a part in it."""
+    """Its place in the order in which runs were made or reused; independent of any clock."""
     variant: str = ""
-    """What tells its system from others of the same spec, whose files held something else; mostly empty."""
+    """Mark that distinguishes its system from others of the same spec but other files; mostly empty."""
 
     @property
     def name(self) -> str:
-        """The system as a table shows it: the spec, and the content of its files where the ledger has several.
+        """Return the system as a table shows it: the spec, and the mark of its files if the ledger has several.
 
         >>> Entry("k", "./mine", "t", "custom", (), 0.0, variant="3f2a91").name
         './mine [3f2a91]'
@@ -177,54 +176,54 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The short name of the run, as `r2med runs show ID` takes it."""
+        """Return the short name of the run, as `r2med runs show ID` takes it."""
         return self.key[:10]
 
     @property
     def data(self) -> str:
-        """The fingerprint of the data that it was made on: documents, queries and gold."""
+        """Return the fingerprint of the data that it was made on: documents, queries and gold."""
         return self.record.data.fingerprint or ""
 
     @property
     def incomplete(self) -> Mapping[str, str]:
-        """Queries for which the system did not do all it should have, and why."""
+        """Return the queries that the system did not fully process, with the reasons."""
         return self.record.incomplete
 
     @property
     def oracle(self) -> bool:
-        """Whether the system was shown gold answers."""
+        """Return whether the system was shown gold answers."""
         return self.record.oracle
 
 
 Written = Mapping[str, Sequence[Generation]]
-"""Query id to what was generated for it."""
+"""Generated texts by query id."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run leaves behind, to be kept in one piece."""
+    """Output of a run, stored as a whole."""
 
     run: Run
     scores: Mapping[str, NDArray[np.float64]]
-    """Measure to one value a query, in the order of the entry's queries."""
+    """One value per query by measure, in the order of the entry's queries."""
     generations: Written = field(default_factory=dict)
 
 
 class Ledger:
-    """The SQLite file in `R2MED_HOME`. One object a thread; any number of processes.
+    """Ledger in a SQLite file in `R2MED_HOME`. One object per thread; any number of processes.
 
-    What turns out damaged is named by a `StoreWarning` and left out, or an error where it was asked for by name.
+    Damaged rows are reported by a `StoreWarning` and left out, or are an error if they were asked for by name.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or home() / "ledger.sqlite"
         self._db = Database(self.path, _FORMAT)
         self.answers = AnswerSets(self._db)
-        """What models answered with and without passages."""
+        """Answers of models with and without passages."""
         self._counted: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def __enter__(self) -> Ledger:
@@ -235,13 +234,13 @@ class Ledger:
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[int, ...]]:
-        """See the ledger as it is at one moment, whatever others write meanwhile; gives back its `state`."""
+        """Show the ledger in one state within the block, even if other processes write meanwhile; yield its `state`."""
         with self._db.reading():
             yield self.state()
 
     def state(self) -> tuple[int, ...]:
-        """Counts that change with what is written: runs, their last use, scores."""
-        # Counting is dear, and whether anybody has written since is known without.
+        """Return counts that change with what is written: runs, their last use, scores."""
+        # Counting is expensive, and SQLite tells whether anything was written since.
         mark = (*self._db.rows("PRAGMA data_version")[0], self._db.connection.total_changes)
         if mark != self._counted[0]:
             query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
@@ -249,7 +248,7 @@ class Ledger:
         return self._counted[1]
 
     def add(self, entry: Entry, finished: Finished) -> Entry:
-        """Write a finished run, in place of one with the same key; returns it, dated and the last one used."""
+        """Write a finished run, in place of one with the same key; return it, dated and as the last one used."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
         row = (
             entry.id,
@@ -283,7 +282,7 @@ class Ledger:
     def use(self, entry: Entry) -> None:
         """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
 
-        Data, a prompt or a model that was changed and changed back thus has its own runs shown again.
+        Thus data, a prompt or a model that was changed and changed back gets its earlier runs back.
         """
         query = f"SELECT {_SEALED} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
         last, last_own = (self._sound(self._db.rows(query, (entry.task, system))) for system in ("", entry.system))
@@ -294,11 +293,11 @@ class Ledger:
                 db.execute("UPDATE runs SET used = ?, used_seal = ? WHERE id = ?", row)
 
     def find(self, key: str) -> Entry | None:
-        """The run with exactly this key, if it was ever made."""
+        """Return the run with exactly this key, or None."""
         return next(iter(self._sound(self._db.rows(f"SELECT {_SEALED} FROM runs WHERE key = ?", (key,)))), None)
 
     def get(self, name: str) -> Entry:
-        """The run whose id starts with `name`."""
+        """Return the run whose id starts with `name`."""
         pattern = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         rows = self._db.rows(f"SELECT {_SEALED} FROM runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2", (pattern,))
         if not rows or not name:
@@ -310,7 +309,7 @@ class Ledger:
         return self._told_apart([self._entry(rows[0])])[0]
 
     def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
-        """The runs, the last one used first, of one system or one group where that is asked."""
+        """Return the runs, the last one used first, of one system or one group if given."""
         query = (
             f"SELECT {_SEALED} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
             " ORDER BY used DESC LIMIT ?3"
@@ -318,7 +317,7 @@ class Ledger:
         return self._told_apart(self._sound(self._db.rows(query, (system, group, limit))))
 
     def _told_apart(self, entries: list[Entry]) -> list[Entry]:
-        """Return the runs, with a variant where the ledger has runs of the same spec with other files."""
+        """Return the runs, with a variant if the ledger has runs of the same spec with other files."""
         contents: dict[str, set[str]] = {}
         for system in {entry.system for entry in entries if entry.record.local}:
             query = "SELECT DISTINCT record ->> '$.local' FROM runs WHERE system = ?"
@@ -328,14 +327,14 @@ class Ledger:
         return [replace(e, variant=e.record.content) if e.system in several else e for e in entries]
 
     def run(self, entry: Entry) -> Run:
-        """The ranked lists of a run."""
+        """Return the ranked lists of a run."""
         data = self._data("rankings", entry)
         if data is None:
             raise R2medError(f"run {entry.id} has no ranked lists; run it again with --fresh")
         return unpack(data)
 
     def generations(self, entry: Entry) -> dict[str, list[Generation]]:
-        """What was generated for each query of a run; empty for a run without expanders."""
+        """Return the texts generated for each query of a run; empty for a run without expanders."""
         data = self._data("generations", entry)
         texts = orjson.loads(zlib.decompress(data)) if data is not None else {}
         return {query: [Generation(**each) for each in found] for query, found in texts.items()}
@@ -350,7 +349,7 @@ class Ledger:
         return bytes(data)
 
     def add_scores(self, entry: Entry, scores: Mapping[str, NDArray[np.float64]]) -> None:
-        """Remember further measures of a run, one value a query in the order of `entry.queries`."""
+        """Store further measures of a run, one value per query in the order of `entry.queries`."""
         with self._db.transaction() as db:
             self._write_scores(db, entry, scores)
 
@@ -364,12 +363,12 @@ class Ledger:
             db.execute("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", (*row, seal(*row)))
 
     def scores(self, entry: Entry) -> dict[str, NDArray[np.float64]]:
-        """Each measure's per-query values."""
+        """Return each measure's per-query values."""
         rows = self._scores("SELECT run, measure, mean, per_query, seal FROM scores WHERE run = ?", (entry.id,))
         return {measure: np.frombuffer(data, dtype="<f8") for _, measure, _, data in rows}
 
     def means(self, measure: str = "") -> dict[str, dict[str, float]]:
-        """Every run's means, by run id and measure; of one measure alone where that is asked."""
+        """Return every run's means, by run id and measure; of one measure alone if given."""
         found: dict[str, dict[str, float]] = {}
         query = "SELECT run, measure, mean, per_query, seal FROM scores WHERE ?1 IN ('', measure)"
         for run, name, mean, _ in self._scores(query, (measure,)):
@@ -384,12 +383,12 @@ class Ledger:
                 warn(f"the {measure} of run {run} is damaged in the ledger and left out; run it again")
 
     def remove(self, entries: Sequence[Entry]) -> None:
-        """Forget runs, their scores and their ranked lists."""
+        """Remove runs, their scores and their ranked lists."""
         with self._db.transaction() as db:
             db.executemany("DELETE FROM runs WHERE id = ?", [(entry.id,) for entry in entries])
 
     def _sound(self, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
-        """The runs whose rows are what was written; the others are named."""
+        """Return the runs whose rows are intact, and warn of the others."""
         entries: list[Entry] = []
         for row in rows:
             if _is_sound(row):
@@ -407,7 +406,7 @@ class Ledger:
 
 @lru_cache(maxsize=256)
 def _names(queries: str) -> tuple[str, ...]:
-    """The queries of a run; all runs on one task have the same."""
+    """Return the queries of a run; all runs on one task have the same."""
     return tuple(orjson.loads(queries))
 
 

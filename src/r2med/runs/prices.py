@@ -1,4 +1,4 @@
-"""Prices that no card knows: of servers of the user's own choice, and of an hour of their hardware."""
+"""Prices that no card has: of servers that the user chose, and of an hour of the user's hardware."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _KEYS = ("hour", "tokens", "requests")
 
 @dataclass(frozen=True)
 class Prices:
-    """What `[prices]` of the files says, in US dollars."""
+    """Prices under `[prices]` of the files, in US dollars."""
 
     hour: float | None = None
-    """Of the user's own hardware."""
+    """Price of an hour of the user's hardware."""
     tokens: dict[str, float] = field(default_factory=dict)
-    """A million tokens, by the name that the server knows a model by."""
+    """Price of a million tokens, by the server's name of the model."""
     requests: dict[str, float] = field(default_factory=dict)
-    """A thousand requests, by the model's name or the server's host."""
+    """Price of a thousand requests, by the model's name or the server's host."""
 
     def of_tokens(self, model: str, card: float | None = None) -> float | None:
         """Return the price of a million tokens of a model: the user's, or else the card's."""

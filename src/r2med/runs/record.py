@@ -1,7 +1,7 @@
-"""The record of a finished run: everything that could change its result, and what it took.
+"""The record of a finished run: everything that could change its result, and its costs.
 
-It is read from JSON and written to JSON here, its steps in `r2med.runs.usage`, and nowhere else. What a
-submission does not state of a run is None: unknown, and not zero.
+It is read from JSON and written to JSON here, its steps in `r2med.runs.usage`, and nowhere else. Facts that a
+submission does not state are None: unknown, not zero.
 """
 
 from __future__ import annotations
@@ -22,52 +22,52 @@ from r2med.runs.usage import Account, Json, Spending, StepRecord, known_fields
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """The data that a run saw, by the hashes of its parts."""
+    """Fingerprints of the data of a run, by part."""
 
     fingerprint: str | None = None
-    """Of all of it."""
+    """Fingerprint of all of it."""
     documents: str | None = None
     queries: str | None = None
     gold: str | None = None
-    """Of judgements and answers."""
+    """Fingerprint of judgements and answers."""
     revision: str | None = None
-    """The commit it was downloaded at; empty for files that were not."""
+    """The commit it was downloaded at; empty for local files."""
 
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of the system, those inside other stages too."""
+    """Stage of the system, including those inside other stages."""
 
     spec: str
     kind: str = ""
-    """expander, retriever or reranker."""
+    """`expander`, `retriever` or `reranker`."""
     settings: Json = field(default_factory=dict)
-    """What it says of itself, and what its output depends on; free in form."""
+    """Its description and what its output depends on; free in form."""
 
     @property
     def name(self) -> str:
-        """The stage without its arguments."""
+        """Return the stage without its arguments."""
         return self.spec.partition("(")[0]
 
     @property
     def imported(self) -> bool:
-        """Whether it hands over lists that another tool made."""
+        """Return whether its lists are those of another tool."""
         return bool(self.settings.get("imported", False))
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """A stage as a record has it."""
+        """Build a stage from a record."""
         settings = dict(content)
         return cls(str(settings.pop("spec")), settings.pop("kind", ""), settings)
 
     def as_json(self) -> dict[str, Any]:
-        """The stage for a record."""
+        """Return the stage for a record."""
         return {"spec": self.spec, "kind": self.kind, **self.settings}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run was made."""
+    """Machine on which a run was made."""
 
     platform: str | None = None
     architecture: str | None = None
@@ -75,7 +75,7 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """As far as it tells a machine from others.
+        """Return its facts as far as they distinguish machines.
 
         >>> Machine("linux", "x86_64", 2).name
         'linux x86_64 2'
@@ -85,17 +85,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Provenance:
-    """With what, and where, a run was made."""
+    """Versions and machine with which a run was made."""
 
     r2med: str | None = None
     python: str | None = None
     packages: Mapping[str, str] | None = None
-    """The versions of what computes the scores."""
+    """The versions of the packages that compute the scores."""
     machine: Machine | None = None
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """The part of a record that says it."""
+        """Build the provenance from a record."""
         known, machine = content.get, content.get("machine")
         return cls(
             known("r2med"), known("python"), known("packages"), machine and _machine(**known_fields(Machine, machine))
@@ -104,28 +104,28 @@ class Provenance:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """All that is remembered of a run beside its lists and scores."""
+    """Facts about a run beside its lists and scores."""
 
     data: DataIdentity = field(default_factory=DataIdentity)
     documents: int | None = None
-    """How many there were to search."""
+    """Number of documents searched."""
     stages: tuple[StageRecord, ...] | None = None
     oracle: bool = False
     """Whether the system was shown gold answers."""
     warnings: tuple[str, ...] = ()
     incomplete: Mapping[str, str] = field(default_factory=dict)
-    """Queries for which the system did not do all it should have, and why."""
+    """Queries that the system did not fully process, with the reasons."""
     notes: Json = field(default_factory=dict)
-    """Stage to the facts that it noted while it worked; free in form."""
+    """Facts noted while working, by stage; free in form."""
     work: tuple[StepRecord, ...] | None = None
-    """Every step once, those that several branches share too."""
+    """Every step once, including those that several branches share."""
     provenance: Provenance = field(default_factory=Provenance)
     local: Mapping[str, str] = field(default_factory=dict)
-    """The files, folders and code of the user's own that the spec names: where they were, and a hash of each."""
+    """The user's files, folders and code that the spec names: their paths, and a hash of each."""
 
     @property
     def content(self) -> str:
-        """A short name of what the user's own files held, wherever they were; empty for a system without any.
+        """Return a short name of the content of the user's files, at any path; empty for a system without any.
 
         >>> RunRecord(local={"/a/my-encoder": "12"}).content == RunRecord(local={"/b/copy": "12"}).content
         True
@@ -136,12 +136,12 @@ class RunRecord:
 
     @property
     def accounts(self) -> list[Account]:
-        """The bills of all language models that were asked."""
+        """Return the bills of all language models that were asked."""
         return [step.account for step in self.work or () if step.account is not None]
 
     @property
     def foreseen_and_used(self) -> tuple[Spending, Spending] | None:
-        """What steps were foreseen to take and what they took; None where nothing was asked, or some was known."""
+        """Return the forecast and the actual spending of the steps; None if nothing was asked or they are not comparable."""
         steps = [(step.foreseen, step.account) for step in self.work or () if step.account is not None]
         foreseen, used = Spending(), Spending()
         for before, bill in steps:
@@ -153,7 +153,7 @@ class RunRecord:
 
     @property
     def recall_lost(self) -> float | None:
-        """The share of the exact lists that an approximate search did not find, the worst of several; None of none.
+        """Return the share of the exact lists that an approximate search missed, the worst of several; None if exact.
 
         >>> RunRecord(notes={"rrf": {"minilm": {"recall_lost": 0.02}}}).recall_lost
         0.02
@@ -162,7 +162,7 @@ class RunRecord:
 
     @property
     def latency(self) -> Mapping[str, float] | None:
-        """Percentiles of how long an engine took to answer a query, in seconds, the slowest of several; None of none.
+        """Return percentiles of an engine's seconds per query, the slowest of several; None without engines.
 
         >>> RunRecord(notes={"mine": {"latency": {"p50": 0.1, "p95": 0.2, "p99": 0.4}}}).latency["p99"]
         0.4
@@ -171,7 +171,7 @@ class RunRecord:
 
     @property
     def failed_attempts(self) -> Mapping[str, int] | None:
-        """How many requests to engines ended in an error or a time-out, of all engines; None where none was asked.
+        """Count requests to engines that ended in an error or a time-out, of all engines; None if none was asked.
 
         >>> RunRecord(notes={"rrf": {"mine": {"errors": 2, "timeouts": 1}, "bm25": {}}}).failed_attempts
         {'errors': 2, 'timeouts': 1}
@@ -181,13 +181,13 @@ class RunRecord:
 
     @property
     def unsearched(self) -> set[str]:
-        """Queries that a retriever could not search with, as it noted."""
+        """Return the queries that a retriever could not search with, as it noted."""
         noted = [facts.get("unsearched", ()) for facts in self.notes.values() if isinstance(facts, Mapping)]
         return {query for queries in noted for query in queries}
 
     @property
     def imported(self) -> bool:
-        """Whether the lists are those of a file that another tool made, and nothing was computed."""
+        """Return whether the lists are those of a file of another tool, and nothing was computed."""
         return self.stages is not None and len(self.stages) == 1 and self.stages[0].imported
 
     @classmethod
@@ -213,7 +213,7 @@ class RunRecord:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The record for JSON; what is not known is left out."""
+        """Return the record for JSON, without what is unknown."""
         return {
             **_stated(asdict(self.provenance)),
             "data": _stated(asdict(self.data)),
@@ -234,7 +234,7 @@ _data = lru_cache(maxsize=256)(DataIdentity)
 
 
 def _stated(content: Json) -> dict[str, Any]:
-    """What is known, at every depth."""
+    """Return what is known, at every depth."""
     return {
         name: _stated(value) if isinstance(value, Mapping) else value
         for name, value in content.items()
@@ -243,7 +243,7 @@ def _stated(content: Json) -> dict[str, Any]:
 
 
 def _under(name: str, notes: Any) -> Iterator[Any]:
-    """What stages noted under a name, however deep."""
+    """Yield the facts that stages noted under a name, at any depth."""
     if isinstance(notes, dict):
         for each, value in notes.items():
             if each == name and value is not None:
@@ -259,7 +259,7 @@ _WATCHED = (
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of a package, or None."""
+    """Return the installed version of a package, or None."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -268,7 +268,7 @@ def version_of(package: str) -> str | None:
 
 @cache
 def provenance() -> Provenance:
-    """Versions of r2med, Python and what computes the scores, and the machine, for a result's record."""
+    """Return the versions of r2med, Python and the packages that compute the scores, and the machine."""
     found = {package: version_of(package) for package in _WATCHED}
     return Provenance(
         r2med.__version__,

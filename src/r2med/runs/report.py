@@ -1,4 +1,4 @@
-"""What an evaluation gives back: results by system and task, their averages, and what failed."""
+"""Results of an evaluation: by system and task, their averages, and what failed."""
 
 from __future__ import annotations
 
@@ -24,49 +24,49 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """One system on one task."""
+    """Result of a system on a task."""
 
     system: str
     """The system's spec, or the name of a run file."""
     task: str
     group: str
-    """full, nano, sample or custom."""
+    """`full`, `nano`, `sample` or `custom`."""
     query_ids: tuple[str, ...]
     documents: int | None
-    """How many there were to search; None where no run says it."""
+    """Number of documents searched; None if no run states it."""
     scores: Mapping[str, NDArray[np.float64]]
-    """Measure to per-query values, in the order of `query_ids`."""
+    """Per-query values by measure, in the order of `query_ids`."""
     seconds: float
     warnings: tuple[str, ...] = ()
     run_id: str = ""
-    """The run's id in the ledger; empty when it was not kept."""
+    """The run's id in the ledger; empty if it was not stored."""
     cached: bool = False
     """Whether it came from the ledger."""
     record: RunRecord = field(default_factory=RunRecord)
-    """Everything remembered with the run."""
+    """The record stored with the run."""
 
     @cached_property
     def metrics(self) -> dict[str, float]:
-        """Means over all queries with judgements."""
+        """Return the means over all queries with judgements."""
         return {measure: float(values.mean()) if len(values) else 0.0 for measure, values in self.scores.items()}
 
     @property
     def cost(self) -> Cost:
-        """What the run took."""
+        """Return the costs of the run."""
         return Cost.of(self.record, self.seconds, len(self.query_ids))
 
     @property
     def incomplete(self) -> Mapping[str, str]:
-        """Queries for which the system did not do all it should have, and why."""
+        """Return the queries that the system did not fully process, with the reasons."""
         return self.record.incomplete
 
     @property
     def oracle(self) -> bool:
-        """Whether the system was shown gold answers."""
+        """Return whether the system was shown gold answers."""
         return self.record.oracle
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the result for `--json`."""
         found: dict[str, Any] = {
             "system": self.system,
             "task": self.task,
@@ -98,21 +98,21 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """A system that could not be measured on a task: missing from the table, never a zero."""
+    """Failure of a system on a task: missing from the table, never a zero."""
 
     system: str
     task: str
     message: str
     group: str = ""
-    """The task's."""
+    """The group of the task."""
 
     def as_dict(self) -> dict[str, str]:
-        """The shape of `--json`."""
+        """Return the failure for `--json`."""
         return {"system": self.system, "task": self.task, "error": self.message}
 
 
 def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None = None) -> list[str]:
-    """What failed, a line for each; what failed in the same way on several tasks is said once. Tasks may have names.
+    """Describe failures, a line each; the same failure on several tasks is one line. Tasks may have names.
 
     >>> failure_lines([Failure("hyde(x) >> bm25", task, "no such model") for task in ("Biology", "MedQA-Diag")])
     ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
@@ -128,7 +128,7 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
 
 @dataclass(frozen=True, repr=False)
 class Report(Viewable):
-    """All results of one evaluation.
+    """Results of one evaluation.
 
     Prints as a table; `per_query()` is a data frame; `average(system, group, measure)` is the headline number.
 
@@ -144,23 +144,23 @@ class Report(Viewable):
     results: Sequence[Result]
     failures: Sequence[Failure] = ()
     asked: Sequence[tuple[str, str]] = ()
-    """Every task that was asked for and its group, in that order, whether or not a system could be measured on it."""
+    """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
     headline: Sequence[str] = ()
-    """The measures that were asked for: those that it prints, and that `per_query` has; empty for the usual ones."""
+    """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
     postponed: Sequence[Failure] = ()
-    """Systems of which this command did only its share, on tasks; other commands of the batch do the rest."""
+    """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
     specs: Mapping[str, str] = field(default_factory=dict)
-    """The spec of each system that stands under another name."""
+    """The spec of each system that is shown under another name."""
 
     def whole(self) -> Report:
-        """This report; `Postponed` where other commands of the batch have to do something first."""
+        """Return this report; raise `Postponed` if other commands of the batch have to do something first."""
         if self.postponed:
             lines = (f"{part.task}: {line}" for part in self.postponed for line in part.message.splitlines())
             raise Postponed("\n".join(dict.fromkeys(lines)))
         return self
 
     def named(self, names: Mapping[str, str]) -> Report:
-        """The same with names in place of some specs, for tables that people read."""
+        """Return the same with names in place of some specs, for tables."""
         return Report(
             [replace(result, system=names.get(result.system, result.system)) for result in self.results],
             [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
@@ -182,52 +182,52 @@ class Report(Viewable):
 
     @cached_property
     def systems(self) -> list[str]:
-        """The systems, in the order they were asked for."""
+        """Return the systems, in the order they were asked for."""
         failed = (failure.system for failure in self.failures if failure.system)
         return list(dict.fromkeys([*(result.system for result in self.results), *failed]))
 
     @cached_property
     def groups(self) -> list[str]:
-        """The groups of the tasks: each has its own averages and its own table."""
+        """Return the groups of the tasks: each has its own averages and its own table."""
         return list(dict.fromkeys(group for _, group in self._columns))
 
     @cached_property
     def _columns(self) -> list[tuple[str, str]]:
-        """Every task and its group, those on which all systems failed too: an average without them would be another."""
+        """Return every task and its group, even if all systems failed on it: without it, averages would change."""
         failed = [(failure.task, failure.group) for failure in self.failures if failure.group]
         return list(dict.fromkeys([*self.asked, *((result.task, result.group) for result in self.results), *failed]))
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The tasks as sentences name them, folders by as much of their path as tells them apart."""
+        """Return the tasks as sentences name them, folders by as much of their path as distinguishes them."""
         return task_names(task for task, _ in self._columns)
 
     def tasks(self, group: str) -> list[str]:
-        """The tasks of a group, in the order they were asked for."""
+        """Return the tasks of a group, in the order they were asked for."""
         return [task for task, its_group in self._columns if its_group == group]
 
     @cached_property
     def measures(self) -> list[str]:
-        """The measures, the headline first."""
+        """Return the measures, the headline first."""
         return list(dict.fromkeys(measure for result in self.results for measure in result.scores))
 
     def result(self, system: str, task: str) -> Result | None:
-        """One system on one task, or None where it is missing."""
+        """Return the result of a system on a task, or None if it is missing."""
         return next((r for r in self.results if r.system == system and r.task == task), None)
 
     def average(self, system: str, group: str, measure: str) -> float | None:
-        """The mean over the group's tasks; None when the system lacks one of them."""
+        """Return the mean over the group's tasks; None if the system lacks one of them."""
         found = [self.result(system, task) for task in self.tasks(group)]
         values = [result.metrics[measure] for result in found if result is not None and measure in result.metrics]
         return float(np.mean(values)) if values and len(values) == len(found) else None
 
     def cost(self, system: str, group: str) -> Cost:
-        """What a system took on a group's tasks, together."""
+        """Return the costs of a system on a group's tasks, together."""
         own = [result.cost for result in self.results if result.system == system and result.group == group]
         return sum(own, Cost())
 
     def averages(self, group: str) -> dict[str, dict[str, float]]:
-        """Every complete system's averages over a group."""
+        """Return every complete system's averages over a group."""
         table: dict[str, dict[str, float]] = {}
         for system in self.systems:
             row = {measure: self.average(system, group, measure) for measure in self.measures}
@@ -236,7 +236,7 @@ class Report(Viewable):
         return table
 
     def intervals(self, group: str, measure: str) -> dict[str, dict[str, Interval]]:
-        """Each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
+        """Return each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
         tasks = self.tasks(group)
         complete = [system for system in self.systems if self.average(system, group, measure) is not None]
         if not complete:
@@ -255,7 +255,7 @@ class Report(Viewable):
         return result.scores[measure]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`. Tasks of several groups have no average in common: `averages` is then empty."""
+        """Return the report for `--json`. Tasks of several groups have no common average: `averages` is then empty."""
         groups = {group: self.averages(group) for group in self.groups}
         found: dict[str, Any] = {
             "results": [result.as_dict() for result in self.results],
@@ -275,7 +275,7 @@ class Report(Viewable):
         return found
 
     def per_query(self) -> pl.DataFrame:
-        """One row a system, task and query, one column a measure."""
+        """Return a table of one row per system, task and query, and one column per measure."""
         import polars as pl
 
         frames = [

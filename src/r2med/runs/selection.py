@@ -1,7 +1,7 @@
-"""Which runs count: the current one of every system on every task, and whether runs saw the same data.
+"""Selection of runs: the current one of every system on every task, and whether runs saw the same data.
 
 A task's current data is that of the run on it that was made or used last. The current run of a system on a task is its
-last one on that data; where it has none, its last one at all, which then cannot be compared with the others.
+last one on that data; if it has none, its last one at all, which then cannot be compared with the others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from r2med.errors import DataError, R2medError
 from r2med.runs.ledger import Entry
 
 Current = Mapping[str, Mapping[str, Entry]]
-"""The name of a system to task to its current run."""
+"""Current runs by the name of the system, then by task."""
 _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or answers"}
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The runs that one name stands for, by task."""
+    """Runs that one name stands for, by task."""
 
     label: str
-    """What it is shown as: the spec, or the name that an experiment gives it."""
+    """The label in tables: the spec, or the name that an experiment gives it."""
     system: str
     """The spec."""
     runs: Mapping[str, Entry]
@@ -35,41 +35,41 @@ class Chosen:
 
     @property
     def lack(self) -> str:
-        """A sentence about the tasks without a run; empty when there is none."""
+        """Return a sentence about the tasks without a run; empty if there are none."""
         return f"{self.label} has no run on {', '.join(self.missing)}" if self.missing else ""
 
     @property
     def advice(self) -> str:
-        """The same, and how to have them."""
+        """Return the same sentence, with the command that makes the runs."""
         return f"{self.lack} in the ledger; r2med run {self.system!r} --tasks {' '.join(self.missing)}"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Several systems on the tasks that all of them were run on, of one group unless they are looked at one by one."""
+    """Systems on the tasks that all of them were run on, of one group unless tasks are shown one by one."""
 
     systems: tuple[Chosen, ...]
     tasks: tuple[str, ...]
     remarks: tuple[str, ...] = ()
-    """What is left out though it was not asked for by name."""
+    """Sentences about what is left out though it was not asked for by name."""
 
     @property
     def group(self) -> str:
-        """The group of the tasks."""
+        """Return the group of the tasks."""
         return self.systems[0].runs[self.tasks[0]].group
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was asked for by name and is left out."""
+        """Return sentences about what was asked for by name and is left out."""
         return (*(chosen.lack for chosen in self.systems if chosen.lack), *self.remarks)
 
     def on(self, task: str) -> tuple[Entry, ...]:
-        """The runs on a task, in the order of the systems."""
+        """Return the runs on a task, in the order of the systems."""
         return tuple(chosen.runs[task] for chosen in self.systems)
 
 
 def current_data(entries: Iterable[Entry]) -> dict[str, str]:
-    """The fingerprint of each task's current data, from runs with the last one used first."""
+    """Return the fingerprint of each task's current data, from runs with the last one used first."""
     found: dict[str, str] = {}
     for entry in entries:
         found.setdefault(entry.task, entry.data)
@@ -77,10 +77,10 @@ def current_data(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = None) -> dict[str, dict[str, Entry]]:
-    """The current run of every system on every task, from all runs with the last one used first.
+    """Return the current run of every system on every task, from all runs with the last one used first.
 
-    One spec whose files held different things stands for several systems, each under a name of its own. `present` are
-    fingerprints of the data that tasks have now, where these were looked up.
+    A spec that was run with different files stands for several systems, each under its own name. `present` are
+    fingerprints of the data that tasks have now, if they were looked up.
     """
     data = current_data(entries) | dict(present or {})
     found: dict[str, list[Entry]] = {}
@@ -90,7 +90,7 @@ def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = N
 
 
 def current_of(runs: Sequence[Entry], data: Mapping[str, str]) -> dict[str, Entry]:
-    """Return the current run of one system on each task, where `data` is the current data of the tasks."""
+    """Return the current run of one system on each task, given the current data of the tasks."""
     found: dict[str, Entry] = {}
     for entry in sorted(runs, key=lambda entry: entry.data != data[entry.task]):
         found.setdefault(entry.task, entry)
@@ -98,7 +98,7 @@ def current_of(runs: Sequence[Entry], data: Mapping[str, str]) -> dict[str, Entr
 
 
 class OtherContentError(R2medError):
-    """A spec names files, and no run, or no single one, was made with what they hold."""
+    """Error about a spec that names files: no run, or no single one, was made with their content."""
 
 
 def name_content(runs: Sequence[Entry]) -> str:
@@ -123,13 +123,13 @@ def refuse_choice(system: str, variants: Sequence[Sequence[Entry]]) -> OtherCont
 
 
 def _in_order(runs: Mapping[str, Entry]) -> dict[str, Entry]:
-    """By task, those of the benchmark first."""
+    """Order runs by task, those of the benchmark first."""
     places = {name: place for place, name in enumerate(registry())}
     return {task: runs[task] for task in sorted(runs, key=lambda task: (places.get(task, len(places)), task))}
 
 
 def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
-    """Those of the current runs that were made on their tasks' current data."""
+    """Return those of the current runs that were made on their tasks' current data."""
     data = current_data(entries)
     runs = {
         system: {task: entry for task, entry in row.items() if entry.data == data[task]}
@@ -139,7 +139,7 @@ def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
 
 
 def with_words(entries: Sequence[Entry], text: str) -> list[Entry]:
-    """The runs in whose id, system or task every word of a text occurs."""
+    """Return the runs in whose id, system or task every word of a text occurs."""
     words = text.casefold().split()
     return [e for e in entries if all(word in f"{e.id}\n{e.name}\n{e.task}".casefold() for word in words)]
 
@@ -151,19 +151,19 @@ def with_query(chosen: Sequence[Chosen], query: str) -> list[Chosen]:
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
-    """The runs behind names, each once, in the order given."""
+    """Return the runs behind names, each once, in the order given."""
     return list({entry.id: entry for each in chosen for entry in each.runs.values()}.values())
 
 
 def require_all(chosen: Sequence[Chosen]) -> None:
-    """Refuse to go on without a run that was asked for by name: what is packed must be whole."""
+    """Raise an error if a run that was asked for by name is missing: a package must be complete."""
     for each in chosen:
         if each.missing:
             raise R2medError(each.advice)
 
 
 def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
-    """Systems on the tasks that all of them were run on; runs that saw different data are refused."""
+    """Return the systems on the tasks that all of them were run on; refuse runs that saw different data."""
     shared = _common(chosen)
     _check_group(shared)
     _check_data_of(shared)
@@ -171,9 +171,9 @@ def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
 
 
 def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
-    """Return the same for each group of tasks: their scores are never put together.
+    """Return the shared tasks by group: scores of different groups are never combined.
 
-    Runs that saw different data are refused, or left out with a remark where other groups remain.
+    Runs that saw different data are refused, or left out with a remark if other groups remain.
     """
     shared = _common(chosen)
     groups: list[Shared] = []
@@ -191,7 +191,7 @@ def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
 
 
 def in_any_group(chosen: Sequence[Chosen]) -> Shared:
-    """Return the systems on all tasks that they share, of whatever group: nothing is averaged over these."""
+    """Return the systems on all tasks that they share, of any group: nothing is averaged over these."""
     shared = _common(chosen)
     _check_data_of(shared)
     return shared
@@ -241,24 +241,24 @@ def _check_data_of(shared: Shared) -> None:
 
 
 class Seen(Protocol):
-    """Something that was measured: what it saw."""
+    """Protocol of results: the data that they saw."""
 
     @property
     def data(self) -> str:
-        """The fingerprint of the data."""
+        """Return the fingerprint of the data."""
 
     @property
     def queries(self) -> Sequence[str]:
-        """The queries that were measured."""
+        """Return the queries that were measured."""
 
 
 def same_data(one: Seen, other: Seen) -> bool:
-    """Whether two saw the same data, so that they can be compared query by query."""
+    """Return whether two saw the same data, so that they can be compared query by query."""
     return one.data == other.data and set(one.queries) == set(other.queries)
 
 
 def differing_data(one: Entry, other: Entry) -> str:
-    """What two runs on a task did not see alike, in words; empty when they saw the same data."""
+    """Return in words the parts of the data that differ between two runs on a task; empty if they are the same."""
     if same_data(one, other):
         return ""
     left, right = one.record.data, other.record.data
@@ -279,7 +279,7 @@ def check_same_data(entries: Sequence[Entry]) -> None:
 
 
 def made_on(entry: Entry, dataset: Dataset) -> bool:
-    """Whether a run was made on the data that the task has now."""
+    """Return whether a run was made on the data that the task has now."""
     return entry.data == dataset.fingerprint
 
 

@@ -1,4 +1,4 @@
-"""What one step of a system took: seconds by phase, and the bill of the language model that it asked."""
+"""Usage of one step of a system: seconds by phase, and the bill of the language model that it asked."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Self
 
 Json = Mapping[str, Any]
 PHASES = ("load", "index", "search", "ask")
-"""What is recorded of a step's time."""
+"""Phases of a step whose time is recorded."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """The bill of a model's replies, kept answers included: what it costs to make them, whoever paid and when."""
+    """Bill of a model's replies, cached replies included: the cost of making them, no matter when it was paid."""
 
     requests: int = 0
     cached: int = 0
-    """Of these, how many came from the kept answers and cost nothing this time."""
+    """Of these, the number that came from the cache and cost nothing this time."""
     failed: int = 0
     incomplete: int = 0
     prompt_tokens: int = 0
@@ -33,10 +33,10 @@ class Account:
     counted: bool = True
     """Whether the server stated the tokens of every request."""
     whole: bool = True
-    """Whether it is all that the step takes; not where vectors or scores of an earlier run were used again."""
+    """Whether it covers the whole step; not if vectors or scores of an earlier run were reused."""
 
     def plus(self, other: Account) -> Account:
-        """Return both together."""
+        """Return the sum of both."""
         summed: dict[str, Any] = {
             name: None if value is None or (also := getattr(other, name)) is None else value + also
             for name, value in vars(self).items()
@@ -45,27 +45,27 @@ class Account:
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """An account as a record has it."""
+        """Build an account from a record."""
         return cls(**known_fields(cls, content))
 
     def as_json(self) -> dict[str, int | float | None]:
-        """The account for a record; what is as usual is left out."""
+        """Return the account for a record, without values that are as usual."""
         usual = [name for name in ("counted", "whole") if getattr(self, name)]
         return {name: value for name, value in asdict(self).items() if name not in usual}
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Requests, tokens and US dollars, foreseen or used."""
+    """Requests, tokens and US dollars, forecast or used."""
 
     requests: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
-    """None where a price is unknown."""
+    """None if a price is unknown."""
 
     @classmethod
     def from_forecast(cls, facts: Json) -> Self:
-        """Return what a stage's forecast amounts to, where it may come in parts.
+        """Sum up a stage's forecast, which may come in parts.
 
         >>> Spending.from_forecast({"requests": 2, "requests at most": 6, "prompt tokens": 50, "dollars": 0.5})
         Spending(requests=2, tokens=50, dollars=0.5)
@@ -81,7 +81,7 @@ class Spending:
         )
 
     def plus(self, other: Spending) -> Spending:
-        """Return both together."""
+        """Return the sum of both."""
         known = self.dollars is not None and other.dollars is not None
         dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
         return Spending(self.requests + other.requests, self.tokens + other.tokens, dollars)
@@ -89,32 +89,32 @@ class Spending:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one step of the system took, in seconds by phase."""
+    """Usage of one step of the system, in seconds by phase."""
 
     stage: str = ""
     load: float = 0.0
-    """To bring models into memory."""
+    """Seconds to load models."""
     index: float = 0.0
-    """To encode or index the documents."""
+    """Seconds to encode or index the documents."""
     search: float = 0.0
-    """To answer the queries, waiting for other models not included."""
+    """Seconds to answer the queries, without waiting for other models."""
     ask: float = 0.0
-    """To ask a language model, on the clock."""
+    """Wall-clock seconds to ask a language model."""
     account: Account | None = None
-    """Of the language model that it asked, if any."""
+    """Bill of the language model that it asked, if any."""
     reused: tuple[str, ...] = ()
-    """What was taken from the cache of an earlier run, so that the time is not all that it takes."""
+    """Parts that were taken from the cache of an earlier run, so that their time is missing."""
     foreseen: Spending | None = None
-    """What the plan said of it before anything was asked."""
+    """The forecast, made before anything was asked."""
 
     @property
     def seconds(self) -> float:
-        """Of all phases."""
+        """Return the seconds of all phases."""
         return self.load + self.index + self.search + self.ask
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """A step as a record has it."""
+        """Build a step from a record."""
         account, known = content.get("account"), content.get
         return cls(
             known("stage", ""),
@@ -128,7 +128,7 @@ class StepRecord:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The step for a record."""
+        """Return the step for a record."""
         account = None if self.account is None else self.account.as_json()
         foreseen = None if self.foreseen is None else asdict(self.foreseen)
         content = vars(self) | {"account": account, "reused": list(self.reused) or None, "foreseen": foreseen}
@@ -136,7 +136,7 @@ class StepRecord:
 
 
 def known_fields(kind: Any, content: Json) -> dict[str, Any]:
-    """What JSON says of the fields of a dataclass."""
+    """Return the values that JSON has for the fields of a dataclass."""
     return {name: content[name] for name in _names(kind) if name in content}
 
 

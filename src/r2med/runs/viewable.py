@@ -1,4 +1,4 @@
-"""Results that print as tables: the functions that show them stand floors above, and are imported to show one."""
+"""Results that print as tables: their drawing functions stand floors above, and are imported when a result is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class Viewable:
-    """A value that prints as a table and shows as one in a notebook."""
+    """Value that prints as a table and shows as one in a notebook."""
 
     shown_by: ClassVar[str]
     """The function that prints the value on a console, as `module:function`."""

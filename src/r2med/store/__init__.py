@@ -1,1 +1,1 @@
-"""What lies on disk: home, cache, whole files, sealed SQLite files, progress, and the hub."""
+"""Files on disk: home, cache, whole files, sealed SQLite files, progress, and the hub."""

@@ -1,4 +1,4 @@
-"""The content-addressed cache: a folder an entry, under a hash of everything its content depends on."""
+"""The content-addressed cache: a folder per entry, named by a hash of everything its content depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from r2med.store.hashes import KEY, is_unchanged, write_checksums
 
 
 def home() -> Path:
-    """The folder of the ledger and the caches; made when it is missing."""
+    """Return the folder of the ledger and the caches; create it if it is missing."""
     chosen = os.environ.get("R2MED_HOME")
     place = f"R2MED_HOME={chosen}" if chosen else "the folder for results"
     try:
@@ -32,7 +32,7 @@ def home() -> Path:
 
 
 def _own_place() -> Path:
-    """The platform's own place for application data."""
+    """Return the platform's folder for application data."""
     from platformdirs import user_data_path
 
     return user_data_path("r2med", appauthor=False)
@@ -40,17 +40,17 @@ def _own_place() -> Path:
 
 @dataclass(frozen=True)
 class Cache:
-    """Folders `ROOT/KIND/KEY`, each complete or absent: an entry is built aside and renamed into place."""
+    """Folders `ROOT/KIND/KEY`, each complete or absent: an entry is built in a draft and renamed into place."""
 
     root: Path
 
     @classmethod
     def default(cls) -> Cache:
-        """The cache in `R2MED_HOME`."""
+        """Return the cache in `R2MED_HOME`."""
         return cls(home() / "cache")
 
     def entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
-        """The folder of an entry; `build` fills it first when it is not there. Safe for several processes at once."""
+        """Return the folder of an entry, which `build` fills first if it is missing. Safe for concurrent processes."""
         target = self.root / kind / key
         if self.has(kind, key):
             return target
@@ -70,7 +70,7 @@ class Cache:
         return target
 
     def sound_entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
-        """The folder of an entry whose files are bit for bit what was built; a damaged one is built again."""
+        """Return the folder of an entry whose files are bit for bit what was built; rebuild a damaged one."""
 
         def sealed(folder: Path) -> None:
             build(folder)
@@ -81,23 +81,23 @@ class Cache:
         return self.entry(kind, key, sealed)
 
     def keep(self, kind: str, key: str, build: Callable[[Path], None]) -> None:
-        """Build an entry that is worth its time only: where it cannot be kept, nothing is said."""
+        """Build an entry that only saves time: ignore it if it cannot be stored."""
         with suppress(R2medError):
             self.sound_entry(kind, key, build)
 
     def has(self, kind: str, key: str) -> bool:
-        """Return whether an entry is there, and is the one of this key and no other under its name."""
+        """Return whether an entry exists and its stored key is this one."""
         try:
             return (self.root / kind / key / KEY).read_bytes() == f"{kind}/{key}".encode()
         except OSError:
             return False
 
     def drop(self, kind: str, key: str) -> None:
-        """Forget an entry, for one that turned out damaged."""
+        """Remove an entry, for one that is damaged."""
         shutil.rmtree(self.root / kind / key, ignore_errors=True)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """For each kind, and for what is unfinished: how many entries, and how many bytes they take."""
+        """Return for each kind, and for unfinished entries, the number of entries and of bytes."""
         found: dict[str, tuple[int, int]] = {}
         for folder in sorted(self.root.glob("*/*")):
             kind = "unfinished" if folder.name.startswith(".") else folder.parent.name
@@ -107,7 +107,7 @@ class Cache:
 
 
 def _bytes_in(folder: Path) -> int:
-    """What the files of a folder take; those that go away meanwhile take nothing."""
+    """Return the bytes of the files of a folder; files that vanish meanwhile count as none."""
     total = 0
     for file in folder.rglob("*"):
         with suppress(FileNotFoundError):

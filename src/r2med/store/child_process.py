@@ -1,4 +1,4 @@
-"""A process of this package at the side of this one, fed over a pipe.
+"""A child process of this package, fed over a pipe.
 
 It is plain Python started anew, not a fork: nothing of CUDA, of threads or of the caller's script is carried over. Both
 sides talk in frames, a length and so many bytes. The process ends when its input does, so that none outlives a caller
@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class ChildProcess:
-    """This side of it: `python -m MODULE`, with further variables of the environment."""
+    """Handle of the child: `python -m MODULE`, with additional environment variables."""
 
     def __init__(self, module: str, **environment: str) -> None:
         # The process must find this very package, from wherever it was imported.
@@ -37,7 +37,7 @@ class ChildProcess:
 
     @property
     def number(self) -> int:
-        """Its number in the system."""
+        """Return its process id."""
         return self._process.pid
 
     def send(self, *parts: bytes) -> None:
@@ -45,15 +45,15 @@ class ChildProcess:
         write_frame(self._process.stdin, *parts)
 
     def receive(self) -> bytes:
-        """The next frame that it has written; `EOFError` if it has ended."""
+        """Return the next frame that it has written; raise `EOFError` if it has ended."""
         return read_frame(self._process.stdout)
 
     def read(self, count: int) -> bytes:
-        """So many bytes that follow a frame."""
+        """Return the given number of bytes that follow a frame."""
         return read_bytes(self._process.stdout, count)
 
     def close(self) -> None:
-        """Close its input, at which it ends by itself; a process that hangs is ended."""
+        """Close its input, at which it exits by itself; kill a process that hangs."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -66,27 +66,27 @@ class ChildProcess:
             self._process.stdout.close()
 
     def kill(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill it, whatever it is doing."""
         self._process.kill()
         self.close()
 
 
 class Pipes(NamedTuple):
-    """The other side: frames from the caller, and frames to it."""
+    """Pipes of the child: frames from the caller, and frames to it."""
 
     requests: IO[bytes]
     answers: IO[bytes]
 
 
 def caller_pipes() -> Pipes:
-    """The pipes to whoever started this process; what a library prints does not get between the frames."""
+    """Return the pipes to the parent process; output that a library prints does not get between the frames."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return Pipes(sys.stdin.buffer, answers)
 
 
 def write_frame(stream: IO[bytes] | None, *parts: bytes) -> None:
-    """A length and so many bytes."""
+    """Write a length and that many bytes."""
     if stream is None:
         raise EOFError
     stream.write(_LENGTH.pack(sum(map(len, parts))))
@@ -96,7 +96,7 @@ def write_frame(stream: IO[bytes] | None, *parts: bytes) -> None:
 
 
 def read_bytes(stream: IO[bytes] | None, count: int) -> bytes:
-    """So many bytes; `EOFError` where there are fewer."""
+    """Return the given number of bytes; raise `EOFError` if there are fewer."""
     data = stream.read(count) if stream is not None else b""
     if len(data) != count:
         raise EOFError
@@ -104,5 +104,5 @@ def read_bytes(stream: IO[bytes] | None, count: int) -> bytes:
 
 
 def read_frame(stream: IO[bytes] | None) -> bytes:
-    """What `write_frame` has written; `EOFError` where the stream ends."""
+    """Return what `write_frame` has written; raise `EOFError` at the end of the stream."""
     return read_bytes(stream, _LENGTH.unpack(read_bytes(stream, _LENGTH.size))[0])

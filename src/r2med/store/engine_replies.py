@@ -1,4 +1,4 @@
-"""What search engines elsewhere have answered, kept by the content of the request in one SQLite file."""
+"""Replies of remote search engines, cached by the content of the request in one SQLite file."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _FORMAT = Format("file of engine replies", 1, _REPLIES, cache=True)
 
 
 class KeptReply(NamedTuple):
-    """One query's hits, and how long the request took that brought them."""
+    """Hits of one query, and how long the request took that brought them."""
 
     hits: Sequence[Any]
     seconds: float
 
 
 class KeptReplies(NamedTuple):
-    """How much the file holds."""
+    """Size of the file."""
 
     queries: int
     bytes: int
 
 
 class EngineReplies:
-    """The file in `R2MED_HOME`; a row that turns out damaged is as good as none."""
+    """Replies in a file in `R2MED_HOME`; a damaged row counts as missing."""
 
     def __init__(self) -> None:
         self._db = Database(home() / _FILE, _FORMAT)
@@ -50,31 +50,31 @@ class EngineReplies:
         self._db.close()
 
     def find(self, key: str) -> KeptReply | None:
-        """The reply to a request that was asked before."""
+        """Return the cached reply to a request, or None."""
         for hits, seconds, written in self._db.rows("SELECT hits, seconds, seal FROM replies WHERE key = ?", (key,)):
             if seal(key, hits, seconds) == written:
                 return KeptReply(orjson.loads(hits), seconds)
         return None
 
     def add(self, key: str, reply: KeptReply) -> None:
-        """Keep a reply, at once; where nothing can be written it is only not kept."""
+        """Store a reply at once; ignore it if the file cannot be written."""
         hits = orjson.dumps(reply.hits).decode()
         row = (key, hits, float(reply.seconds))
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (*row, seal(*row)))
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Remove replies that turned out to be of no use."""
+        """Remove replies that turned out to be unusable."""
         with suppress(StoreError), self._db.transaction() as db:
             db.executemany("DELETE FROM replies WHERE key = ?", [(key,) for key in keys])
 
     def holdings(self) -> KeptReplies:
-        """How many replies are kept, and how large they are."""
+        """Return how many replies are stored, and how large they are."""
         query = "SELECT count(*), coalesce(sum(length(key) + length(CAST(hits AS BLOB))), 0) FROM replies"
         return KeptReplies(*self._db.rows(query)[0])
 
     def clear(self) -> int:
-        """Forget every reply. Returns how many went."""
+        """Remove every reply. Return how many were removed."""
         with self._db.transaction() as db:
             gone = db.execute("DELETE FROM replies").rowcount
         if gone:
@@ -83,7 +83,7 @@ class EngineReplies:
 
 
 def kept_replies() -> KeptReplies:
-    """What is kept of search engines, without making a file where there is none."""
+    """Return how many replies of search engines are stored, without creating a file if there is none."""
     if not (home() / _FILE).is_file():
         return KeptReplies(0, 0)
     with EngineReplies() as replies:
@@ -91,7 +91,7 @@ def kept_replies() -> KeptReplies:
 
 
 def clear_replies() -> int:
-    """Forget what search engines have answered. Returns how many replies went."""
+    """Remove the stored replies of search engines. Return how many were removed."""
     if not kept_replies().queries:
         return 0
     with EngineReplies() as replies:

@@ -1,8 +1,8 @@
-"""Files and folders that have their name only when they are complete.
+"""Files and folders that appear under their name only when they are complete.
 
 A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so the
-next one that writes the same thing knows which drafts nobody will finish, and removes them. A process id would not
-tell: in a container it is the same each time.
+next one that writes the same thing knows which drafts are abandoned, and removes them. A process id would not
+suffice: in a container it is the same each time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from r2med.errors import DataError, R2medError
 
 
 def file_name(text: str) -> str:
-    """A system or task as part of a file name.
+    """Turn a system or task into part of a file name.
 
     >>> file_name("bm25(k1=1.2) >> x"), file_name("sample/Biology")
     ('bm25-k1-1.2-x', 'sample-Biology')
@@ -39,7 +40,7 @@ _LONGEST = 200
 
 
 def expanded(path: str | Path) -> Path:
-    """A path with `~` and `~user` spelled out."""
+    """Expand `~` and `~user` in a path."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -66,7 +67,7 @@ def spelled(path: str) -> str:
 
 
 def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> None:
-    """Write a file in one step, so that nobody ever meets half of it; with `parents` its folder is made.
+    """Write a file in one step, so that no reader ever sees half of it; with `parents` its folder is created.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +82,7 @@ def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> No
 
 @contextmanager
 def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
-    """A file beside `path` that takes its name when the block ends well, and is gone when it does not."""
+    """Yield a draft beside `path` that takes its name if the block succeeds, and is removed if it fails."""
     with _explained(path):
         if path.is_dir():
             raise R2medError(f"{path}: is a folder; name a file")
@@ -104,7 +105,7 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A folder in `parent`, to be renamed by the block to what is called `name`; what is left of it is removed.
+    """Yield a draft folder in `parent`, which the block renames to `name`; what is left of it is removed.
 
     Errors are the caller's to explain.
     """
@@ -117,14 +118,14 @@ def draft_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 class HeldFile:
-    """A small file that one process replaces again and again, and holds the lock of for as long as it is there."""
+    """Small file that one process replaces again and again, and keeps locked for as long as it exists."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
         self._lock: int | None = None
 
     def put(self, path: Path, content: bytes) -> None:
-        """Write the file anew, in one step."""
+        """Replace the file in one step."""
         draft, lock = _claim(path.parent, _prefix(path), _make_file)
         try:
             draft.write_bytes(content)
@@ -137,7 +138,7 @@ class HeldFile:
         self._path, self._lock = path, lock
 
     def remove(self) -> None:
-        """Take the file away."""
+        """Remove the file and release its lock."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -146,20 +147,20 @@ class HeldFile:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove the drafts in a folder that nobody will finish."""
+    """Remove the abandoned drafts in a folder."""
     for path in folder.glob(pattern):
         remove_abandoned(path)
 
 
 def remove_abandoned(path: Path) -> bool:
-    """Remove a draft unless its process lives; whether it was removed."""
+    """Remove a draft unless its process is alive; return whether it was removed."""
     lock = _open(path)
     if lock is None:
         return False
     try:
         if not _lock(lock, wait=False):
             return False
-        # Removed under the lock: whoever is just about to take it sees that its draft is gone, and makes another.
+        # Removed under the lock: a process about to take it sees that its draft is gone, and makes another.
         if stat.S_ISDIR(os.fstat(lock).st_mode):
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -172,12 +173,12 @@ def remove_abandoned(path: Path) -> bool:
 
 
 def reason(error: OSError) -> str:
-    """What an error of the system says, in a few words."""
+    """Return the message of an operating system error, in a few words."""
     return error.strerror or str(error) or type(error).__name__
 
 
 def unwritable(path: Path, error: OSError) -> Exception:
-    """An error met while a file or folder was written, in one line: the file that it names, or else this one."""
+    """Build the one-line error about a file or folder that cannot be written: the file that it names, or this one."""
     named = error.filename if isinstance(error.filename, str | bytes) else path
     culprit = Path(os.fsdecode(named)).absolute()
     ours = culprit.parent == path.absolute().parent or path.absolute().is_relative_to(culprit)
@@ -193,7 +194,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _prefix(target: Path) -> str:
-    """How the names of all drafts of a target begin."""
+    """Return the common prefix of the names of all drafts of a target."""
     name = target.name
     if len(os.fsencode(name)) > _LONGEST:
         name = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
@@ -201,8 +202,8 @@ def _prefix(target: Path) -> str:
 
 
 def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[Path, int | None]:
-    """A new draft with its lock; those that nobody will finish are removed first."""
-    sweep(parent, _literally(prefix) + "????????")
+    """Make a new draft and lock it; abandoned drafts are removed first."""
+    sweep(parent, escape(prefix) + "????????")
     while True:
         draft = parent / (prefix + os.urandom(4).hex())
         make(draft)
@@ -220,13 +221,8 @@ def _make_file(draft: Path) -> None:
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
-def _literally(text: str) -> str:
-    """A pattern that only this text matches."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
-
-
 def _sync(draft: Path) -> None:
-    """Have the content on the disk before its name is: a power cut may not leave a name without content."""
+    """Flush the content to disk before the rename: a power cut must not leave a name without content."""
     handle = os.open(draft, os.O_RDWR)
     try:
         os.fsync(handle)
@@ -235,7 +231,7 @@ def _sync(draft: Path) -> None:
 
 
 def _open(path: Path) -> int | None:
-    """A handle to lock by; None where there is nothing to lock, or no way to."""
+    """Open a path to lock it; return None if it does not exist or cannot be opened."""
     if sys.platform == "win32":
         return None
     try:
@@ -245,7 +241,7 @@ def _open(path: Path) -> int | None:
 
 
 def _lock(handle: int, *, wait: bool) -> bool:
-    """Take the lock of an open file or folder; False when another process has it, or there are no locks there."""
+    """Lock an open file or folder; return False if another process has the lock, or locks are not supported there."""
     if sys.platform == "win32":
         return False
     try:
@@ -256,7 +252,7 @@ def _lock(handle: int, *, wait: bool) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, readable by their owner alone: texts may be of patients."""
+    """Make a folder and its missing parents, readable by their owner alone: texts may be of patients."""
     if not folder.is_dir():
         make_private(folder.parent)
         try:
@@ -266,7 +262,7 @@ def make_private(folder: Path) -> None:
 
 
 def lock_open_file(handle: int) -> bool:
-    """Lock an open file until it is closed; return False when another process has it, or there are no locks there."""
+    """Lock an open file until it is closed; return False if another process has it, or if there are no locks there."""
     return _lock(handle, wait=False)
 
 

@@ -1,6 +1,6 @@
-"""What user classes and libraries print, kept out of the output of a command, which may be one JSON document.
+"""Redirection of what user classes and libraries print, out of the output of a command, which may be one JSON document.
 
-A command redirects it to stderr; in a program that imports r2med it goes where the program's own output goes.
+A command redirects it to stderr; in a program that imports r2med it goes where that program's output goes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOCK = threading.Lock()
 
 
 class ForeignOutput:
-    """The state of the redirection: blocks of several threads may overlap, and the last one to end restores stdout."""
+    """State of the redirection: blocks of several threads may overlap, and the last one to end restores stdout."""
 
     def __init__(self) -> None:
         self.redirected = False

@@ -1,4 +1,4 @@
-"""The content-addressed cache: a folder an entry, under a hash of everything its content depends on."""
+"""Hashes and checksums: cache keys, checksums of folders, digests of files, and digests remembered between runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from r2med.store.files import reason, write_file
 
 
 def cache_key(**parts: object) -> str:
-    """A hash of named values; any change of a name or a value gives another key.
+    """Hash named values into a key; any change of a name or a value gives another key.
 
     >>> cache_key(k1=0.9, b=0.4) == cache_key(b=0.4, k1=0.9) != cache_key(k1=0.9, b=0.5)
     True
@@ -28,21 +28,21 @@ def cache_key(**parts: object) -> str:
 
 
 FILE = "meta.json"
-"""Where a folder keeps the checksum of every other file in it."""
+"""The file of a folder that has the checksum of every other file in it."""
 KEY = "entry.key"
-"""Where an entry of the cache keeps its own key, which is compared and needs no checksum."""
+"""The file of a cache entry that has its key, which is compared and needs no checksum."""
 
 
 def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
-    """Write down the checksums of all files of a folder, after the last of them is written.
+    """Write the checksums of all files of a folder, after the last of them is written.
 
-    Of files that are named in `by_size` only the size: what is in them is checked when it is read.
+    Of files that are named in `by_size` only the size: their content is checked when it is read.
     """
     (folder / FILE).write_bytes(orjson.dumps(_checksums(folder, by_size)))
 
 
 def is_unchanged(folder: Path, *, by_size: Sequence[str] = ()) -> bool:
-    """Whether a folder holds exactly the files that it was written with, bit for bit.
+    """Return whether a folder holds exactly the files that it was written with, bit for bit.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
@@ -69,7 +69,7 @@ def _checksums(folder: Path, by_size: Sequence[str]) -> dict[str, int]:
 
 
 def checksum(path: Path) -> int:
-    """A checksum of a file; reading it also brings the file into memory for what follows."""
+    """Return the checksum of a file; reading it also brings the file into memory for what follows."""
     value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -84,7 +84,7 @@ _TAKEN: ContextVar[dict[Path, str] | None] = ContextVar("_TAKEN", default=None)
 
 @contextmanager
 def steady_digests() -> Iterator[None]:
-    """Within the block a file has one hash, whatever becomes of it."""
+    """Keep one hash per file within the block, even if the file changes."""
     token = _TAKEN.set({})
     try:
         yield
@@ -93,7 +93,7 @@ def steady_digests() -> Iterator[None]:
 
 
 def file_digest(path: Path) -> str:
-    """The hash of a file's content."""
+    """Return the hash of a file's content."""
     taken = _TAKEN.get()
     if taken is not None and path in taken:
         return taken[path]
@@ -113,14 +113,14 @@ def _hash(path: Path) -> str:
 
 
 def confirm(path: Path, read: str) -> None:
-    """Say what the hash of the bytes was that were read; an error where it is not the one that was taken before."""
+    """Compare the hash of the bytes that were read with the one taken before; raise an error if they differ."""
     taken = _TAKEN.get()
     if taken is not None and taken.get(path, read) != read:
         raise DataError(f"{path}: was replaced while the run was made; run it again")
 
 
 def confirm_unchanged(path: Path) -> None:
-    """After a file was read by others: an error where it is no longer the one whose hash was taken before."""
+    """Raise an error if a file that a library has read differs from the hash taken before."""
     confirm(path, _hash(path))
 
 
@@ -130,7 +130,7 @@ Stamp = tuple[int, ...]
 
 
 def stamp(path: Path) -> Stamp:
-    """What the system says of a file; nothing where that does not tell whether it has changed."""
+    """Return the identity, size and times of a file; empty if they cannot tell whether it has changed."""
     if sys.platform == "win32":
         return ()  # its ctime is when a file was made
     try:
@@ -147,7 +147,7 @@ class FileHashes:
         self._folder = folder
 
     def recall(self, path: Path) -> str:
-        """The hash of a file, if it is known and the file has not changed since; else nothing."""
+        """Return the hash of a file if it is known and the file has not changed since, else an empty text."""
         now = stamp(path)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             known = orjson.loads(self._place(path).read_bytes())
@@ -156,7 +156,7 @@ class FileHashes:
         return ""
 
     def remember(self, path: Path, before: Stamp, value: str) -> None:
-        """Note the hash of a file that was like this before it was read, unless it may have changed meanwhile."""
+        """Store the hash of a file that had this stamp before it was read, unless it may have changed meanwhile."""
         if not before or not value or stamp(path) != before or time.time() - max(before[3:]) / 1e9 < SETTLED:
             return
         known = {"path": str(path), "stamp": before, "hash": value, "check": _check(list(before), value)}

@@ -1,4 +1,4 @@
-"""The hub, for data and models alike: what its cache on this machine holds, what it has, and what can go wrong."""
+"""The Hugging Face hub, for data and models alike: its cache on this machine, its files, and its errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub's repositories of one kind."""
+    """Repositories of one kind on the hub."""
 
     kind: str
-    """dataset or model, as the hub calls them."""
+    """`dataset` or `model`, as the hub calls them."""
     error: type[R2medError]
-    """What is raised when something cannot be had."""
+    """The error to raise if files are not available."""
 
     def cached_commit(self, repo: str, revision: str) -> str | None:
-        """The commit behind a revision, as far as this machine knows; no request is made.
+        """Return the commit behind a revision, as far as this machine knows; no request is made.
 
         >>> Hub("model", R2medError).cached_commit("me/mine", "0123456789" * 4)
         '0123456789012345678901234567890123456789'
@@ -50,11 +50,11 @@ class Hub:
             return None
 
     def folder(self, repo: str, commit: str) -> Path:
-        """Where the cache keeps the files of a commit, once it has any."""
+        """Return the folder in which the cache keeps the files of a commit, once it has any."""
         return self._cache(repo) / "snapshots" / commit
 
     def cached(self, repo: str, revision: str) -> Snapshot | None:
-        """What the cache on this machine holds of a revision, complete or not; no request is made."""
+        """Return what the cache on this machine holds of a revision, complete or not; no request is made."""
         commit = self.cached_commit(repo, revision)
         if commit is None:
             return None
@@ -65,15 +65,15 @@ class Hub:
             return None
 
     def newest_commit(self, repo: str, revision: str) -> str:
-        """The commit behind a revision now, asked from the hub."""
+        """Ask the hub for the commit behind a revision now."""
         return str(self._info(repo, revision).sha)
 
     def names(self, repo: str, revision: str) -> list[str]:
-        """The names of all files of a revision, asked from the hub."""
+        """Ask the hub for the names of all files of a revision."""
         return [sibling.rfilename for sibling in self._info(repo, revision).siblings or ()]
 
     def download(self, repo: str, revision: str, names: Sequence[str]) -> Snapshot:
-        """Fetch these files, with a progress bar on standard error."""
+        """Download these files, with a progress bar on standard error."""
         from huggingface_hub import snapshot_download
 
         with self.translate_errors(repo, revision):
@@ -88,7 +88,7 @@ class Hub:
 
     @contextmanager
     def translate_errors(self, repo: str, revision: str) -> Iterator[None]:
-        """Turn what can go wrong on the way to the hub into one line that says what to do."""
+        """Turn any error on the way to the hub into one line that says what to do."""
         from huggingface_hub import constants, errors
 
         # Which HTTP library lies underneath differs between versions; its base error is the first base of the hub's.

@@ -1,4 +1,4 @@
-"""What work, and a system on a task, can be."""
+"""States of running and ended work: a command, its plan of systems and tasks, its present step and its costs."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any, Self
 from r2med.store.process_mark import is_gone, is_here
 
 WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", "kept", "failed", "postponed"
-"""What a system on a task can be; `kept` was in the ledger already."""
+"""States of a system on a task; `kept` was in the ledger already."""
 FINISHED, STOPPED, BROKEN, KILLED = "finished", "stopped", "failed", "ended unexpectedly"
-"""How work can end; `KILLED` is that of a process which is gone without having ended its work."""
+"""Outcomes of work; `KILLED` is that of a process which is gone without having ended its work."""
 _TELLING = 0.1
 """The share of a plan that tells how long the rest may take."""
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One system on one task of a command that runs several."""
+    """System on a task, of a command that runs several."""
 
     system: str
     task: str
     state: str = WAITING
     score: float | None = None
-    """By the headline, once it is known."""
+    """The headline measure, once it is known."""
     run: str = ""
     """The id of the run."""
     seconds: float = 0.0
     note: str = ""
-    """Why it failed."""
+    """The reason why it failed."""
 
 
 @dataclass(frozen=True)
 class MoneySpent:
-    """What asking language models has cost a command so far."""
+    """Costs of language models of a command so far."""
 
     requests: int = 0
     tokens: int = 0
@@ -47,7 +47,7 @@ class MoneySpent:
 
     @property
     def share(self) -> float | None:
-        """Of what may be spent, between 0 and 1; None where there is no limit."""
+        """Return the share of the limit that is spent, between 0 and 1; None if there is no limit."""
         shares = [
             spent / most
             for spent, most in ((self.dollars, self.max_dollars), (self.tokens, self.max_tokens))
@@ -58,30 +58,30 @@ class MoneySpent:
 
 @dataclass(frozen=True)
 class Work:
-    """What a process works on, and how far its present step is."""
+    """Work of a process, and the progress of its present step."""
 
     process: int
     system: str
     task: str
     started: float
-    """Of the system on the task, or of the command where it has none."""
+    """Start of the system on the task, or of the command if it has none."""
     updated: float
     step: str = ""
     done: float = 0.0
     total: float = 0.0
     job: int = 0
-    """Which of the command's jobs this is, from 1; 0 where nobody said."""
+    """The number of this job among the command's, from 1; 0 if unknown."""
     jobs: int = 0
     name: str = ""
-    """Of the file, which nobody else has."""
+    """The name of its file, which is unique."""
     mark: str = ""
-    """Of the process, by which a later one of the same number is told from it."""
+    """The mark of the process, which tells it from a later one with the same id."""
     command: str = ""
-    """What somebody typed, where it was typed."""
+    """The command line, if it was typed."""
     page: str = ""
-    """Where the outcome can be seen, for what a page asked for."""
+    """The address of the outcome, for work that a page started."""
     began: float = 0.0
-    """When the command did."""
+    """Start of the command."""
     step_began: float = 0.0
     cells: tuple[PlannedCell, ...] = ()
     """Every system on every task, task by task."""
@@ -89,12 +89,12 @@ class Work:
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
     outcome: str = ""
-    """One of `FINISHED`, `STOPPED`, `BROKEN` and `KILLED` when it has ended."""
+    """`FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended."""
     error: str = ""
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """Work as its file has it."""
+        """Build work from the content of its file."""
         cells, spent = content.pop("cells", ()), content.pop("spent", None)
         told = tuple(content.pop("warnings", ()))
         return cls(
@@ -106,27 +106,27 @@ class Work:
 
     @property
     def share(self) -> float:
-        """Of the present step, between 0 and 1."""
+        """Return the share of the present step that is done, between 0 and 1."""
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     @property
     def systems(self) -> list[str]:
-        """The systems of a command that runs several, or one on several tasks."""
+        """Return the systems of a command that runs several, or one on several tasks."""
         return list(dict.fromkeys(cell.system for cell in self.cells))
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks of such a command."""
+        """Return the tasks of such a command."""
         return list(dict.fromkeys(cell.task for cell in self.cells))
 
     @property
     def finished(self) -> int:
-        """How many of its cells need no more work."""
+        """Count the cells that need no more work."""
         return sum(cell.state not in (WAITING, RUNNING) for cell in self.cells)
 
     @property
     def summary(self) -> str:
-        """Say in a few words how it ended.
+        """Return in a few words how it ended.
 
         >>> cells = (PlannedCell("a", "t", DONE), PlannedCell("b", "t", FAILED))
         >>> Work(1, "", "", 0.0, 0.0, cells=cells, outcome=FINISHED).summary
@@ -136,7 +136,7 @@ class Work:
         return f"{failed} of {len(self.cells)} failed" if failed and self.outcome == FINISHED else self.outcome
 
     def left(self, now: float) -> float | None:
-        """About how many seconds are left; None as long as nothing tells.
+        """Estimate the seconds that are left; return None if there is no basis for an estimate yet.
 
         >>> cells = (PlannedCell("a", "t", DONE, seconds=10.0), PlannedCell("b", "t", RUNNING), PlannedCell("c", "t"))
         >>> Work(1, "b", "t", started=100.0, updated=104.0, cells=cells).left(104.0)
@@ -161,12 +161,12 @@ class Work:
 
     @property
     def stoppable(self) -> bool:
-        """Whether its process is another one of this machine."""
+        """Return whether its process is another one of this machine."""
         named = self.mark.rpartition(" ")[0].endswith(f" {self.process}")
         return named and is_here(self.mark) and self.process != os.getpid() and not self.ended
 
     def stop(self) -> bool:
-        """Have its process stop, as Ctrl-C does: what is finished is kept; whether there was one to be told."""
+        """Interrupt its process as Ctrl-C does: finished work is kept; return whether there was a process to signal."""
         if not self.stoppable or is_gone(self.mark):
             return False
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Which process this is among all that ever ran on this machine, and whether another one is still alive."""
+"""Marks of processes, unique on a machine, and whether the process of a mark is still alive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns
 
 
 def process_mark() -> str:
-    """A mark that no other process has; empty where the system does not tell enough."""
+    """Return a mark that no other process has; empty if the system does not tell enough."""
     machine = _machine()
     started = _started(os.getpid())
     return f"{machine} {os.getpid()} {started}" if machine and started else ""
 
 
 def is_gone(mark: str) -> bool:
-    """Whether the process with a mark has surely ended; one of another machine, or without a mark, may be alive.
+    """Return whether the process with a mark has surely ended; one of another machine, or without a mark, may be alive.
 
     >>> is_gone(process_mark()), is_gone("")
     (False, False)
@@ -30,7 +30,7 @@ def is_gone(mark: str) -> bool:
 
 
 def is_here(mark: str) -> bool:
-    """Whether the process with a mark is, or was, one of this machine's that this process can see.
+    """Return whether the process with a mark is, or was, one of this machine that this process can see.
 
     >>> is_here(process_mark()), is_here("elsewhere 12 34")
     (True, False)
@@ -40,14 +40,14 @@ def is_here(mark: str) -> bool:
 
 @cache
 def _machine() -> str:
-    """This start of this machine, and among whose processes numbers are given; empty where that is not told."""
+    """Return the boot of this machine and the namespace of its process ids; empty if the system does not tell."""
     with suppress(OSError):
         return f"{_BOOT.read_text().strip()} {_PROCESSES.readlink()}"
     return ""
 
 
 def _started(process: int) -> str:
-    """When a process began, in the clock of the system; empty when there is none, or none but its remains."""
+    """Return the start time of a process, in the clock of the system; empty if it does not run or is a zombie."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]

@@ -1,7 +1,7 @@
-"""What is being worked on right now, by any process: a small file each, for whoever wants to look on.
+"""Progress of running work of any process: a small file each, for observers such as the progress page.
 
-A file is written a few times a second at the most, renamed into place so that it is whole, and gone when its work is
-done. It is locked by its process, so that of a process which was killed is known, and removed by the next that looks.
+A file is written a few times per second at most, renamed into place so that it is whole, and removed when its work is
+done. It is locked by its process, so that the file of a killed process is recognised, and removed by the next observer.
 What became of work that was stopped or killed, or took a while, is kept beside these files for some time.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _EVERY = 0.4
 """Seconds between two writes."""
 _STALE = 6 * 3600.0
-"""Seconds without a sign after which nobody believes that work goes on."""
+"""Seconds without a heartbeat until work counts as dead."""
 _LONG = 1.0
-"""Seconds after which work that nobody stopped is worth being remembered."""
+"""Seconds after which work that was not stopped is worth remembering."""
 _REMEMBERED, _MOST = 24 * 3600.0, 20
 """Seconds for which finished work is shown, and how much of it."""
 _WARNINGS = 20
@@ -39,7 +39,7 @@ _WARNINGS = 20
 
 
 class ProgressFile:
-    """Where this process says how far it is."""
+    """Progress file of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -53,7 +53,7 @@ class ProgressFile:
 
     @contextmanager
     def command(self, typed: str, page: str = "") -> Iterator[None]:
-        """Tell others what was typed, from the first step of the block on."""
+        """Publish the running command, from the first step of the block on."""
         before = self._about
         self._about = {"command": typed, "page": page, "began": time.time()}
         try:
@@ -64,7 +64,7 @@ class ProgressFile:
 
     @contextmanager
     def plan(self, systems: Sequence[str], tasks: Sequence[str]) -> Iterator[None]:
-        """Tell others what is going to be run; inside of another plan that one stays."""
+        """Publish the planned systems and tasks; inside another plan the outer one stays."""
         from r2med.store.jobs import PlannedCell
 
         with self._lasting():
@@ -76,7 +76,7 @@ class ProgressFile:
             yield
 
     def finish(self, system: str, task: str, state: str, **facts: Any) -> None:
-        """Tell what became of a system on a task of the plan."""
+        """Publish the outcome of a system on a task of the plan."""
         with self._lock:
             work = self._work
             if work is None:
@@ -91,7 +91,7 @@ class ProgressFile:
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
-        """Tell others that a system is being run on a task, while the block runs."""
+        """Publish that a system is being run on a task, while the block runs."""
         with self._lasting():
             before, now = self._present(), time.time()
             inner = bool(before.system)
@@ -112,11 +112,11 @@ class ProgressFile:
 
     @property
     def current(self) -> Work | None:
-        """What this process is working on."""
+        """Return what this process is working on."""
         return self._work if self._work is not None and self._work.system else None
 
     def step(self, label: str, done: float, total: float) -> None:
-        """Tell how far a step is; cheap enough for every item of a loop."""
+        """Publish the progress of a step; cheap enough for every item of a loop."""
         with self._lock:
             if self._depth == 0:
                 return
@@ -126,14 +126,14 @@ class ProgressFile:
             self._touch()
 
     def spend(self, spent: MoneySpent) -> None:
-        """Tell what asking has cost so far."""
+        """Publish the costs so far."""
         with self._lock:
             if self._depth and self._work is not None:
                 self._work = replace(self._work, spent=spent, updated=time.time())
                 self._touch()
 
     def warn(self, sentence: str) -> None:
-        """Tell what a person should know before the work is done."""
+        """Publish a warning before the work is done."""
         with self._lock:
             if self._work is not None and sentence not in self._work.warnings:
                 self._work = replace(self._work, warnings=(*self._work.warnings, sentence)[-_WARNINGS:])
@@ -141,7 +141,7 @@ class ProgressFile:
 
     def _present(self) -> Work:
         if self._work is None:
-            from r2med.store.jobs import Work  # which whoever tells nobody does without
+            from r2med.store.jobs import Work  # not needed without a progress file
 
             now = time.time()
             facts = {"began": now, **self._about}
@@ -152,7 +152,7 @@ class ProgressFile:
 
     @contextmanager
     def _lasting(self) -> Iterator[None]:
-        """The file is there until the outermost of such blocks is left."""
+        """Keep the file until the outermost of such blocks is left."""
         self._depth += 1
         outcome, error = FINISHED, ""
         try:
@@ -172,32 +172,32 @@ class ProgressFile:
             self._held.remove()
         if work is None or not opened:
             return
-        # Somebody who stopped work looks for it, however short it was.
+        # A user who stopped work looks for it, however short it was.
         if outcome == STOPPED or time.time() - work.began >= _LONG:
             _remember(replace(work, ended=time.time(), outcome=outcome, error=error))
 
     def _touch(self, *, at_once: bool = False) -> None:
-        """Write what has changed, unless it was just written; nothing before there was anything to see."""
+        """Write what has changed, unless it was just written; nothing without an open file or a command."""
         if not (self._open or self._about):
             return
         wait = self._written + _EVERY - time.time()
         if at_once or wait <= 0:
             self._put()
         elif self._late is None:
-            # What is the last for a while is seen, too.
+            # The last change for a while is written, too.
             self._late = threading.Timer(wait, self._put_late)
             self._late.daemon = True
             self._late.start()
 
     def _put_late(self) -> None:
-        """Write what came too soon after the last time, unless the work has ended."""
+        """Write what came too soon after the last write, unless the work has ended."""
         with self._lock:
             self._late = None
             if self._open:
                 self._write()
 
     def _put(self) -> None:
-        """Write what is to be seen, whenever it was last written."""
+        """Write the file, whenever it was last written."""
         with self._lock:
             if not self._open:
                 _sweep()
@@ -209,7 +209,7 @@ class ProgressFile:
             return
         self._written = time.time()
         with suppress(OSError, R2medError):
-            # A full disk must not stop the work that is only being told about.
+            # A full disk must not stop the work that is only being reported.
             make_private(_folder())
             self._held.put(_folder() / f"{self._work.name}.json", _encoded(self._work))
 
@@ -219,7 +219,7 @@ account = ProgressFile()
 
 
 def _outcome(error: BaseException) -> tuple[str, str]:
-    """How work ended that was left by an error; a command may also end with a code of its own, or by Ctrl-C."""
+    """Return the outcome of work left by an error; a command may also end with an exit code, or by Ctrl-C."""
     name = type(error).__name__  # those of click too, which this floor does not know
     if isinstance(error, KeyboardInterrupt) or name == "Abort":
         return STOPPED, ""
@@ -227,7 +227,7 @@ def _outcome(error: BaseException) -> tuple[str, str]:
 
 
 def _remember(work: Work) -> None:
-    """Keep what became of some work, and forget the oldest."""
+    """Store the outcome of ended work, and remove the oldest."""
     cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in work.cells)
     with suppress(OSError, R2medError):
         place = _folder() / "finished"
@@ -238,7 +238,7 @@ def _remember(work: Work) -> None:
 
 
 def in_progress() -> list[Work]:
-    """All work going on under this `R2MED_HOME`, the oldest first."""
+    """Return all running work under this `R2MED_HOME`, the oldest first."""
     _sweep()
     found = [work for path in sorted(_folder().glob("*.json")) if (work := _read(path)) is not None]
     now = time.time()
@@ -247,7 +247,7 @@ def in_progress() -> list[Work]:
 
 
 def ended_work() -> list[Work]:
-    """What ended within a day, the last first."""
+    """Return the work that ended within a day, the last first."""
     found = [work for path in (_folder() / "finished").glob("*.json") if (work := _read(path)) is not None]
     now = time.time()
     return sorted((work for work in found if now - work.ended < _REMEMBERED), key=lambda work: -work.ended)
@@ -259,7 +259,7 @@ def anybody_works() -> bool:
 
 
 def state_of_files() -> tuple[tuple[str, int], ...]:
-    """Something that differs whenever work was told about, begun or ended: names and dates of the files."""
+    """Return the names and dates of the files, which differ whenever work was published, begun or ended."""
     found = []
     for place in (_folder(), _folder() / "finished"):
         with suppress(OSError), os.scandir(place) as files:
@@ -288,7 +288,7 @@ def _read(path: Path) -> Work | None:
 
 
 def _sweep() -> None:
-    """Remove the files of processes that were killed, and remember how far their work was."""
+    """Remove the files of processes that were killed, and store how far their work was."""
     with suppress(OSError, R2medError):
         for path in _folder().glob("*.json"):
             work = _read(path)

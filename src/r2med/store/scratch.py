@@ -1,6 +1,6 @@
 """Columns of numbers as long as a collection: in memory while they are short, else in a mapped file without a name.
 
-The system writes the pages of such a file to disk and takes them back when it needs room, so that the memory of a
+The system writes the pages of such a file to disk and reads them back when needed, so that the memory of a
 process does not grow with the collection it works on. The file goes with the column, whatever ends the process.
 """
 
@@ -23,12 +23,12 @@ _SHORT = 1 << 20
 
 
 def is_short(size: int) -> bool:
-    """Whether a column of so many bytes may be in memory."""
+    """Return whether a column of this many bytes may be in memory."""
     return size <= _SHORT
 
 
 def scratch_column(count: int, kind: DTypeLike, width: int = 0) -> NDArray[Any]:
-    """A column of zeros, or with a width a matrix. It is in memory too where the disk has no room for it.
+    """Return a column of zeros, or with a width a matrix. It is in memory too if the disk has no room for it.
 
     >>> scratch_column(2, np.int64).tolist(), scratch_column(1, np.uint8, 3).tolist()
     ([0, 0], [[0, 0, 0]])
@@ -47,7 +47,7 @@ def scratch_column(count: int, kind: DTypeLike, width: int = 0) -> NDArray[Any]:
 
 
 def _reserve(file: IO[bytes], size: int) -> None:
-    """Have the disk set room aside: a page that it cannot take later would end the process without a word."""
+    """Reserve space on the disk: a page that does not fit later would kill the process without a message."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
     else:
@@ -55,7 +55,7 @@ def _reserve(file: IO[bytes], size: int) -> None:
 
 
 def spans(count: int, size: int = 0) -> Iterator[slice]:
-    """The rows of a column, so many at a time, or else as many as is usual.
+    """Yield the rows of a column in slices of the given or the usual size.
 
     >>> [(some.start, some.stop) for some in spans(5, 2)]
     [(0, 2), (2, 4), (4, 5)]
@@ -65,7 +65,7 @@ def spans(count: int, size: int = 0) -> Iterator[slice]:
 
 
 def places_where(holds: Callable[[slice], NDArray[np.bool_]], count: int) -> NDArray[np.intp]:
-    """The places of a column of so many rows at which something holds, ascending.
+    """Return the row numbers of a column at which a condition holds, ascending.
 
     >>> column = np.array([3, -1, 2, -1])
     >>> places_where(lambda some: column[some] < 0, len(column)).tolist()
@@ -80,7 +80,7 @@ def places_where(holds: Callable[[slice], NDArray[np.bool_]], count: int) -> NDA
 
 
 def rows_at(column: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
-    """The rows of a column at these places, as a column of their own.
+    """Return the rows of a column at these places, as a new column.
 
     >>> rows_at(np.array([5, 6, 7]), np.array([2, 0])).tolist()
     [7, 5]

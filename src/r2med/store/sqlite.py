@@ -2,7 +2,7 @@
 nothing can be written, and every error of the file as one line that is true.
 
 A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
-Whoever reads a row compares its seal, and takes a row whose seal is broken for lost.
+Readers compare the seal of a row, and treat a row whose seal is broken as lost.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _WRITER = "120"
 
 
 class StoreError(R2medError):
-    """A file of the store that cannot be written or read now: whatever was computed is as good as ever."""
+    """Error about a file of the store that cannot be written or read now; computed values are unaffected."""
 
 
 class DamagedError(R2medError):
-    """A kept value that is not what was written; it has to be made again."""
+    """Error about a stored value that is not what was written; it has to be recomputed."""
 
 
 def seal(*values: Value) -> int:
-    """A checksum of values and of their types.
+    """Return a checksum of values and of their types.
 
     >>> seal("a", 1, 0.5) == seal("a", 1, 0.5) != seal("a", 1, 0.25)
     True
@@ -67,25 +67,25 @@ def _bytes_of(value: Value) -> bytes:
 
 
 def warn(what: str) -> None:
-    """Say what a person should know of kept values: damaged ones, and those that cannot be kept."""
+    """Warn the user about stored values: damaged ones, and those that cannot be stored."""
     warnings.warn(what, StoreWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
 class Format:
-    """What a file holds. A file of another number is refused: it is neither read nor changed."""
+    """Format of a file. A file with another format number is refused: it is neither read nor changed."""
 
     what: str
-    """As a person calls it, such as `ledger`."""
+    """The name in messages, such as `ledger`."""
     number: int
-    """Another one whenever the tables change, or what is written into them."""
+    """The format number, raised whenever the tables or their contents change."""
     tables: str
     """The statements that make an empty file."""
     cache: bool = False
-    """Whether all of it can be made again."""
+    """Whether all of it can be recomputed."""
 
     def refusal(self, path: Path, number: int) -> R2medError:
-        """Return the error about a file of another number."""
+        """Build the error about a file of another number."""
         advice = "remove it, it is made again" if self.cache else "move it away to start a new one, or use that version"
         if not number:
             return R2medError(f"{path}: not a {self.what}; {advice}")
@@ -94,7 +94,7 @@ class Format:
 
 
 class Database:
-    """One connection to a versioned file. Several processes may use it; one thread, unless `shared`.
+    """Connection to a versioned file. Several processes may use it; one thread, unless `shared`.
 
     A transaction of a `durable` one is on the disk when it ends, whatever happens to the machine.
     """
@@ -105,7 +105,7 @@ class Database:
         self.path, self.form, self._shared, self._durable = path, form, shared, durable
         self.patience = PATIENCE if patience is None else patience
         self.obstacle = ""
-        """Why nothing can be written; empty where it can."""
+        """The reason why nothing can be written; empty if it can."""
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             self.connection = self._opened()
@@ -117,20 +117,20 @@ class Database:
             raise form.refusal(path, number)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection, and remove the copy if there is one."""
         self.connection.close()
         if self._copy is not None:
             self._copy.cleanup()
 
     def rows(self, query: str, values: Sequence[Value] = ()) -> list[Any]:
-        """All rows that a query gives."""
+        """Return all rows of a query."""
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
 
     def stream(self, query: str, values: Sequence[Value] = ()) -> Iterator[Any]:
-        """The rows that a query gives, one after another; they need not fit into memory."""
+        """Yield the rows of a query one after another; they need not fit into memory."""
         try:
             yield from self.connection.execute(query, values)
         except sqlite3.DatabaseError as error:
@@ -138,7 +138,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A block in which all reads see one state of the file, whatever others write meanwhile."""
+        """Open a block in which all reads see one state of the file, even if other processes write meanwhile."""
         self.rows("BEGIN")
         try:
             yield
@@ -147,7 +147,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A block whose writes happen all or not at all."""
+        """Open a block whose writes happen all or not at all."""
         if self.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({self.obstacle})")
         try:
@@ -163,7 +163,7 @@ class Database:
             raise self.translate_error(error) from error
 
     def translate_error(self, error: sqlite3.DatabaseError) -> R2medError:
-        """An error of SQLite as a person understands it."""
+        """Turn an error of SQLite into one that a user understands."""
         code = _code(error)
         if code in _BUSY:
             line = f"{self.path}: locked by {_holder(self.path)} for {self.patience:.0f} s; nothing was written"
@@ -177,7 +177,7 @@ class Database:
         return StoreError(f"{self.path}: cannot be written ({_obstacle(self.path, error)})")
 
     def _opened(self) -> sqlite3.Connection:
-        """The file itself; where it cannot be written, whatever can be read of it."""
+        """Open the file; if it cannot be written, whatever can be read of it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if not self.path.exists():
@@ -210,7 +210,7 @@ class Database:
         return connection
 
     def _copied(self) -> str:
-        """A copy with what a killed process had written last, which SQLite cannot take in where it lies."""
+        """Copy the file with the last writes of a killed process, which SQLite cannot recover where it lies."""
         try:
             self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
             for ending in ("", "-wal"):
@@ -239,7 +239,7 @@ class Database:
         return connection
 
     def _filled(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Make the tables of an empty file, in one transaction."""
+        """Create the tables of an empty file, in one transaction."""
         if _is_empty(connection):
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -257,7 +257,7 @@ class Database:
 
 
 def _number(connection: sqlite3.Connection) -> int:
-    """Return the number of the format that a file states; 0 where it states none."""
+    """Return the format number of a file; 0 if it has none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -270,7 +270,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _obstacle(path: Path, error: sqlite3.Error) -> str:
-    """Why a file cannot be written, in the words of the system rather than of SQLite."""
+    """Return why a file cannot be written, in the words of the system rather than of SQLite."""
     with suppress(OSError):
         if _code(error) == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _FULL:
             return "the disk is full"
@@ -282,7 +282,7 @@ def _obstacle(path: Path, error: sqlite3.Error) -> str:
 
 
 def _holder(path: Path) -> str:
-    """Which process is writing, where the system tells."""
+    """Describe the process that is writing, if the system tells."""
     with suppress(OSError, ValueError, IndexError):
         inode = Path(f"{path}-shm").stat().st_ino
         for line in Path("/proc/locks").read_text().splitlines():

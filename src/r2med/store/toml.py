@@ -15,7 +15,7 @@ from r2med.store.files import expanded
 
 
 class WrongSetting(Exception):
-    """A setting that cannot be: its key and why."""
+    """Invalid setting: its key and the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(why)
@@ -23,13 +23,13 @@ class WrongSetting(Exception):
 
 
 def require(holds: bool, key: str, why: str) -> None:
-    """Refuse a setting that does not hold what it must."""
+    """Raise `WrongSetting` unless a condition holds."""
     if not holds:
         raise WrongSetting(key, why)
 
 
 def read_text(file: Path, advice: str = "") -> str:
-    """The text of a file that a user names; an error says what to do where there is none."""
+    """Return the text of a file that a user names; an error says what to do if it is missing."""
     try:
         return file.read_text("utf-8-sig")
     except FileNotFoundError as error:
@@ -40,7 +40,7 @@ def read_text(file: Path, advice: str = "") -> str:
 
 
 def read_tables(file: Path, text: str, readers: Mapping[str, Callable[[Mapping[str, Any]], Any]]) -> dict[str, Any]:
-    """What the tables of a file say, each read by the reader of its name."""
+    """Read the tables of a file, each by the reader of its name."""
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -59,18 +59,18 @@ def read_tables(file: Path, text: str, readers: Mapping[str, Callable[[Mapping[s
 
 
 def section_kinds(kind: type) -> dict[str, type]:
-    """The fields of a dataclass that are dataclasses of settings themselves, each a table of a file."""
+    """Return the fields of a dataclass that are dataclasses of settings themselves, each a table of a file."""
     kinds = {name: hint for name, hint in get_type_hints(kind).items() if isinstance(hint, type)}
     return {name: each for name, each in kinds.items() if hasattr(each, "__dataclass_fields__")}
 
 
 def section_readers(kind: type) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
-    """A reader for each table that a dataclass has."""
+    """Return a reader for each table that a dataclass has."""
     return {name: partial(read_section, each) for name, each in section_kinds(kind).items()}
 
 
 def read_section(kind: type, table: Mapping[str, Any]) -> Any:
-    """A dataclass of settings from its table."""
+    """Build a dataclass of settings from its table."""
     hints = get_type_hints(kind)
     known = [setting.name for setting in fields(kind)]
     for key in table:
@@ -79,7 +79,7 @@ def read_section(kind: type, table: Mapping[str, Any]) -> Any:
 
 
 def _value(key: str, value: Any, kind: str) -> Any:
-    """A setting in the type that it must have."""
+    """Convert a setting to the type that it must have."""
     if kind.startswith("tuple"):
         inner, what = (int, "whole numbers") if "int" in kind else (str, "texts")
         right = isinstance(value, list) and all(type(item) is inner for item in value)
@@ -101,7 +101,7 @@ def _value(key: str, value: Any, kind: str) -> Any:
 
 
 def line_of(text: str, table: str, key: str = "") -> int:
-    """The line of a key in a table, or of the table where the key is not written.
+    """Return the line of a key in a table, or of the table if the key is not written.
 
     >>> line_of("[a]\\nx = 1\\n[b]\\nx = 2", "b", "x"), line_of("[a]\\n[b]", "b", "y")
     (4, 2)

@@ -1,10 +1,10 @@
-"""Runs as JSON, a query a line (jsonl) or one object (json).
+"""Runs as JSON, a query per line (jsonl) or one object (json).
 
 A line of jsonl is an object with the query under one of `QUERY` and its list under one of `LIST`. The values of a json
 file, and a line's list, are any of
 
-    [["document", score], ...]                  what the benchmark's authors write, under "topk_pid"
-    {"document": score, ...}                    what pytrec_eval takes
+    [["document", score], ...]                  the benchmark authors' form, under "topk_pid"
+    {"document": score, ...}                    the input of pytrec_eval
     [{"id": "document", "score": score}, ...]   the document under one of `DOCUMENT`
     ["document", ...]                           best first; the scores become n, n - 1, ..., 1
 
@@ -31,7 +31,7 @@ _UNSCORED = object()
 
 
 def read_lines(data: bytes, name: str) -> FileRows:
-    """Rows of a file with a query a line."""
+    """Read the rows of a file with a query per line."""
     found = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -50,7 +50,7 @@ def read_lines(data: bytes, name: str) -> FileRows:
 
 
 def read_object(data: bytes, name: str) -> FileRows:
-    """Rows of a file that is one object of queries."""
+    """Read the rows of a file that is one object of queries."""
     lists = _parsed(data, name)
     if not isinstance(lists, dict):
         raise DataError(f"{name}: not an object of queries, each with its documents")
@@ -61,7 +61,7 @@ def read_object(data: bytes, name: str) -> FileRows:
 
 
 def write_lines(run: Run, _: str) -> bytes:
-    """A query a line, in the shape of the benchmark's authors."""
+    """Write a query per line, in the shape of the benchmark's authors."""
     lines = []
     for query, (documents, scores) in run:
         pairs = list(zip(documents, scores.tolist(), strict=True))
@@ -70,13 +70,13 @@ def write_lines(run: Run, _: str) -> bytes:
 
 
 def write_object(run: Run, _: str) -> bytes:
-    """One object: query to document to score."""
+    """Write one object: query to document to score."""
     lists = {query: dict(zip(documents, scores.tolist(), strict=True)) for query, (documents, scores) in run}
     return orjson.dumps(lists, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def is_lines(data: bytes) -> bool:
-    """Whether JSON text is a query a line rather than one object."""
+    """Return whether JSON text is a query per line rather than one object."""
     first, _, rest = data.strip().partition(b"\n")
     try:
         entry = orjson.loads(first)
@@ -86,7 +86,7 @@ def is_lines(data: bytes) -> bool:
 
 
 def pick(entry: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    """The first of some keys that an object has."""
+    """Return the first of these keys that an object has."""
     return next((key for key in keys if key in entry), None)
 
 
@@ -125,7 +125,7 @@ def _add(found: FileRows, query: str, value: Any, where: str) -> None:
 
 
 def _pairs(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Documents and their scores."""
+    """Yield documents and their scores."""
     if isinstance(value, dict):
         yield from value.items()
         return

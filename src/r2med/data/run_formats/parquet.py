@@ -1,4 +1,4 @@
-"""Runs as parquet: a row a document, columns query, document, score and, where there is one, rank."""
+"""Runs as parquet: a row per document, columns query, document, score and, if there is one, rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCORE = ("score", "sim", "similarity")
 
 
 def read(data: bytes, name: str) -> FileRows:
-    """Rows of a parquet file."""
+    """Read the rows of a parquet file."""
     import polars as pl
 
     try:
@@ -40,7 +40,7 @@ def read(data: bytes, name: str) -> FileRows:
 
 
 def write(run: Run, _: str) -> bytes:
-    """A table with the columns query, document, rank and score."""
+    """Write a table with the columns query, document, rank and score."""
     import polars as pl
 
     lengths = np.diff(run.offsets)
@@ -96,6 +96,6 @@ def _scores(table: pl.DataFrame, path: str) -> pl.Series:
 
 
 def _ranks(table: pl.DataFrame) -> list[int]:
-    """The ranks, none when the file has none that can be used."""
+    """Return the ranks, an empty list if the file has no usable ones."""
     usable = "rank" in table.columns and table["rank"].dtype.is_integer() and not table["rank"].null_count()
     return table["rank"].to_list() if usable else []

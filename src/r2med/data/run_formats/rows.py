@@ -1,4 +1,4 @@
-"""What a reader found in a run file, and the run that comes of it."""
+"""Rows of a run file of any format, and the run assembled from them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from r2med.lexical.ranking import Scores, as_float32
 
 @dataclass
 class QueryRows:
-    """One query's rows, in the order of the file."""
+    """Rows of a query, in the order of the file."""
 
     documents: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    """Empty where the file has none."""
+    """Ranks; empty if the file has none."""
 
 
 @dataclass
 class FileRows:
-    """All rows of a file."""
+    """Rows of a file."""
 
     lists: dict[str, QueryRows] = field(default_factory=dict)
     unscored: int = 0
-    """How many lists were ids alone."""
+    """Number of lists without scores."""
     double: bool = True
-    """Whether the scores were in double precision, and not in single."""
+    """Whether the scores were in double precision, not in single."""
 
     def of(self, query: str) -> QueryRows:
-        """The rows of a query, none yet when it is new."""
+        """Return the rows of a query, still empty if it is new."""
         rows = self.lists.get(query)
         if rows is None:
             rows = self.lists[query] = QueryRows()
@@ -44,7 +44,7 @@ class FileRows:
 
 
 def as_score(value: Any, where: str) -> float:
-    """A score as a number, or an error with the place."""
+    """Return a score as a number, or raise an error with the place."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"{where}: the score is {describe(value)}, not a number")
     try:
@@ -57,7 +57,7 @@ def as_score(value: Any, where: str) -> float:
 
 
 def assemble(found: FileRows) -> tuple[Run, list[str]]:
-    """The run of a file's rows, and a sentence with a count for each kind of thing that had to be put right."""
+    """Build the run of a file's rows; return it with a counted sentence for each kind of fix."""
     lists: dict[str, tuple[list[str], Scores]] = {}
     repeated = misranked = unsorted = 0
     for query, rows in found.lists.items():
@@ -85,12 +85,12 @@ def assemble(found: FileRows) -> tuple[Run, list[str]]:
 
 
 def _rises(scores: NDArray[np.float32]) -> bool:
-    """Whether a later score is above an earlier one; ties may stand in any order."""
+    """Return whether a later score is above an earlier one; ties may be in any order."""
     return bool((scores[1:] > scores[:-1]).any())
 
 
 def _folded(rows: QueryRows) -> tuple[list[str], list[float]]:
-    """Each document once, with its best score."""
+    """Fold repeated documents, keeping the best score of each."""
     if len(set(rows.documents)) == len(rows.documents):
         return rows.documents, rows.scores
     best: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""TREC run files: `query Q0 document rank score tag`, a line a document."""
+"""TREC run files: `query Q0 document rank score tag`, a line per document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from r2med.errors import DataError
 
 
 def read(data: bytes, name: str) -> FileRows:
-    """Rows of a TREC run. Columns are told apart by ASCII's white space; any other may be part of an id."""
+    """Read the rows of a TREC run. Columns are separated by ASCII's white space; any other may be part of an id."""
     found = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
         columns = line.split()
@@ -31,7 +31,7 @@ def read(data: bytes, name: str) -> FileRows:
 
 
 def _fault(columns: list[bytes]) -> str:
-    """What is wrong with a line that could not be read."""
+    """Return what is wrong with a line that could not be read."""
     if len(columns) != 6:
         return f"{len(columns)} columns where a TREC run has 6: query Q0 document rank score tag"
     for column in (columns[0], columns[2]):
@@ -48,7 +48,7 @@ def _fault(columns: list[bytes]) -> str:
 
 
 def write(run: Run, tag: str) -> bytes:
-    """A TREC run; white space in the tag is left out."""
+    """Write a TREC run; white space in the tag is left out."""
     for name in (*run.queries, *set(run.documents)):
         if name.split() != [name]:
             fault = "has white space in it" if name else "is empty"

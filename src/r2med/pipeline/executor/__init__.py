@@ -1,1 +1,1 @@
-"""Executors: where work runs. This process, shards of a batch system, or a Ray cluster."""
+"""Executors of work: this process, shards of a batch system, or a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Blocks of work, and the storage that all hosts share: finished blocks as files named by what they were made of."""
+"""Blocks of work, and the storage that all hosts share: results as files named by a hash of their input."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ _HEAD = 8
 
 
 class Worker(Protocol):
-    """What does the work of a job; it travels to the hosts, and loads a model once on each."""
+    """Worker of a job; it is sent to the hosts, and loads a model once on each."""
 
     def load(self) -> None:
-        """Get ready: bring a model into memory."""
+        """Load the model into memory."""
 
     def run(self, payload: bytes) -> bytes:
-        """The result of one block."""
+        """Compute the result of one block."""
 
 
 @dataclass(frozen=True)
 class SpreadJob:
-    """Many blocks of the same kind of work."""
+    """Job of many blocks of the same kind of work."""
 
     name: str
-    """As people call it."""
+    """The name in messages."""
     worker: Worker
     keeps: bool = False
-    """Whether results stay in the storage of blocks, for whoever needs all of them before any is used up."""
+    """Whether results stay in the storage of blocks, for a consumer that needs all of them first."""
 
 
 @dataclass(frozen=True)
 class WorkBlock:
-    """A piece of work whose result depends on nothing but its content."""
+    """Piece of work whose result depends on nothing but its content."""
 
     key: str
     """A hash of everything that the result depends on."""
     payload: bytes
     about: Any = field(default=None, compare=False)
-    """What the driver wants to know again when the result is there; it does not travel."""
+    """Data for the driver when the result arrives; it is not sent to workers."""
 
 
 class Spread(Protocol):
-    """A way to have blocks done elsewhere, or only some of them here."""
+    """Distribution of blocks to other processes, or of a share of them to this one."""
 
     only_large: bool
-    """Whether it is for documents alone: queries are few, and every command of a batch needs them all."""
+    """Whether it is for documents only: queries are few, and every command of a batch needs them all."""
 
     @property
     def merges(self) -> bool:
-        """Whether this command is the one that makes a whole of what all have done."""
+        """Return whether this command merges the results of all."""
 
     @property
     def store(self) -> BlockStore:
-        """Where finished blocks are."""
+        """Return the storage of finished blocks."""
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
-        """Each block with its result, in any order; blocks are taken as they are needed."""
+        """Yield each block with its result, in any order; blocks are taken as they are needed."""
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
-        """What to raise when a job's results are not all there after `run`."""
+        """Return the error to raise if a job's results are not complete after `run`."""
 
 
 def block_key(*parts: bytes) -> str:
-    """A key of 32 hexadecimal digits, of parts none of which runs into the next."""
+    """Hash parts into a key of 32 hexadecimal digits; their boundaries count."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -81,18 +81,18 @@ def block_key(*parts: bytes) -> str:
 
 
 class Costly(Protocol):
-    """Whatever costs tokens."""
+    """Protocol of items that cost tokens."""
 
     @property
     def cost(self) -> int:
-        """How many, padding included."""
+        """Return the number of tokens, padding included."""
 
 
 Batch = TypeVar("Batch", bound=Costly)
 
 
 def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
-    """Batches in a row, as many as make a block of at most so many tokens."""
+    """Group consecutive batches into blocks of at most this many tokens."""
     group: list[Batch] = []
     for batch in batches:
         if group and sum(each.cost for each in group) + batch.cost > limit:
@@ -104,12 +104,12 @@ def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
 
 
 def carried(text: str) -> str:
-    """The text without lone surrogates, which JSON cannot carry; tokenizers replace them too."""
+    """Replace lone surrogates, which JSON cannot carry; tokenizers replace them too."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class BlockStore:
-    """A folder, or any URL that fsspec knows, with one file for each finished block."""
+    """Folder, or any URL that fsspec knows, with one file for each finished block."""
 
     def __init__(self, place: str = "") -> None:
         self.place = place or str(home() / "blocks")
@@ -118,7 +118,7 @@ class BlockStore:
             self._fs, self._root = _opened(self.place)
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep a result; it is there as a whole or not at all."""
+        """Store a result; it is visible as a whole or not at all."""
         data = f"{zlib.crc32(content):08x}".encode() + content
         with self._in_words():
             if self._fs is not None:
@@ -130,7 +130,7 @@ class BlockStore:
             write_file(path, data)
 
     def get(self, key: str) -> bytes | None:
-        """A result; None where it is not there, or damaged."""
+        """Return a result; None if it is missing or damaged."""
         with self._in_words():
             try:
                 data: bytes = self._fs.cat_file(self._path(key)) if self._fs else Path(self._path(key)).read_bytes()
@@ -140,7 +140,7 @@ class BlockStore:
         return content if data[:_HEAD] == f"{zlib.crc32(content):08x}".encode() else None
 
     def remove(self, key: str) -> None:
-        """Let go of a result that has found its place elsewhere."""
+        """Remove a result that has been stored elsewhere."""
         with self._in_words(), suppress(FileNotFoundError):
             if self._fs is not None:
                 self._fs.rm_file(self._path(key))
@@ -149,7 +149,7 @@ class BlockStore:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Say in one line what the storage refuses."""
+        """Turn errors of the storage into one line."""
         try:
             yield
         except OSError as error:

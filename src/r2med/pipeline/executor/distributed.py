@@ -1,4 +1,4 @@
-"""An executor that has work done elsewhere, and how stages' helpers find out."""
+"""The executor that distributes work, and how stages' helpers find it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 class DistributedExecutor(Executor):
-    """Runs what is small in this process, and spreads what comes in blocks."""
+    """Executor that runs small work in this process, and distributes work that comes in blocks."""
 
     def __init__(self, spread: Spread, console: Console | None = None, memory: int | None = None) -> None:
         super().__init__(console, memory)
@@ -26,7 +26,7 @@ class DistributedExecutor(Executor):
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
-        """Say what is being run, and let the clients of local models know where work can go."""
+        """Report what is being run, and let the clients of local models distribute work in the block."""
         with super().working(system, task), spreading(self):
             yield
 
@@ -36,7 +36,7 @@ _CURRENT: list[Spread] = []
 
 @contextmanager
 def spreading(executor: Executor) -> Iterator[None]:
-    """Let what is far from an executor, and is asked for in the block, spread its work as the executor does."""
+    """Let code without access to an executor distribute its work as the executor does, within the block."""
     spread = spread_of(executor)
     if spread is None:
         yield
@@ -49,17 +49,17 @@ def spreading(executor: Executor) -> Iterator[None]:
 
 
 def current_spread() -> Spread | None:
-    """How work is spread now, for what is far from its executor; None where it is not."""
+    """Return how work is distributed now, for code without access to the executor; None if it is not."""
     return _CURRENT[-1] if _CURRENT else None
 
 
 def spread_of(executor: Executor) -> Spread | None:
-    """How an executor spreads blocks; None for one that does everything itself."""
+    """Return how an executor distributes blocks; None if it runs everything in this process."""
     return executor.spread if isinstance(executor, DistributedExecutor) else None
 
 
 def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:
-    """What each part gives; where some are left to other shards, this one's share of all is done before it is said.
+    """Run all parts and return their values; if some are left to other shards, raise that only after all have run.
 
     >>> every_share([lambda: 1, lambda: 2])
     [1, 2]
@@ -77,7 +77,7 @@ def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:
 
 @contextmanager
 def postponed_as(name: str) -> Iterator[None]:
-    """Say of which part it was that something was left to other shards."""
+    """Label with its part what was left to other shards."""
     try:
         yield
     except Postponed as share:

@@ -1,4 +1,4 @@
-"""The executor of one process: a loop with a progress bar, or where nobody looks on a line a minute."""
+"""The executor of one process: a loop with a progress bar, or without a terminal a line per minute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 PACE = "R2MED_PROGRESS"
-"""The variable with the seconds between two lines of progress where there is no terminal; 0 for none."""
+"""The variable with the seconds between two lines of progress without a terminal; 0 for none."""
 _PACE = 60.0
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -26,22 +26,22 @@ _STARTS: list[Callable[[], None]] = []
 
 
 def at_command_start(do: Callable[[], None]) -> Callable[[], None]:
-    """Have something done whenever a command begins, such as giving every server another chance."""
+    """Register a function to run whenever a command begins, such as giving every server another chance."""
     _STARTS.append(do)
     return do
 
 
 def begin_command() -> None:
-    """Do what floors above asked to have done at the beginning of a command."""
+    """Run the functions registered for the beginning of a command."""
     for do in _STARTS:
         do()
 
 
 class Progress(Protocol):
-    """A bar that can be moved on."""
+    """Progress bar."""
 
     def advance(self, amount: float = 1) -> None:
-        """Move on by so much."""
+        """Advance by an amount."""
 
 
 class _Silent:
@@ -50,7 +50,7 @@ class _Silent:
 
 
 class _Told:
-    """A bar whose state other processes can see too."""
+    """Progress bar whose state is published to other processes."""
 
     def __init__(self, bar: Progress, label: str, total: int) -> None:
         self._bar, self._label, self._total, self._done = bar, label, total, 0.0
@@ -60,14 +60,14 @@ class _Told:
         return _progress(self._label, self._done, self._total)
 
     def advance(self, amount: float = 1) -> None:
-        """Move on by so much."""
+        """Advance by an amount."""
         self._done += amount
         self._bar.advance(amount)
         account.step(self._label, self._done, self._total)
 
 
 class Executor:
-    """Runs work in this process, with a bar on the given console or in silence."""
+    """Executor that runs work in this process, with a bar on the given console or in silence."""
 
     def __init__(self, console: Console | None = None, memory: int | None = None) -> None:
         self.console = console
@@ -76,18 +76,18 @@ class Executor:
 
     @property
     def memory(self) -> int:
-        """Bytes that building an index or a search may use beyond what it searches in."""
+        """Return the bytes that building an index or a search may use beyond what it searches in."""
         return self._memory or memory_limit()
 
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
-        """Say that a system is being run on a task, to who looks on and in lines of progress, while the block runs."""
+        """Report a system on a task, to observers and in lines of progress, while the block runs."""
         with account.working(system, task), self._lines(_current):
             yield
 
     @contextmanager
     def _lines(self, describe: Callable[[], str]) -> Iterator[None]:
-        """Print how far the work is now and then, where no bar can be shown; inside of other work that one tells."""
+        """Print lines of progress if no bar can be shown; inside other work that work prints them."""
         pace = _pace()
         if self.console is None or self.console.is_terminal or self._telling or not pace:
             yield
@@ -110,7 +110,7 @@ class Executor:
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Progress]:
-        """A bar for `total` steps, shown while the block runs and gone afterwards; with a unit, its speed too."""
+        """Show a bar for `total` steps while the block runs; with a unit, its speed too."""
         with self._bar(label, total, unit) as bar:
             told = _Told(bar, label, total)
             with self._lines(told.__str__):
@@ -141,7 +141,7 @@ class Executor:
             yield _Bar()
 
     def map(self, label: str, function: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
-        """`function` of every item, in order, with a bar."""
+        """Apply `function` to every item, in order, with a bar."""
         with self.progress(label, len(items)) as bar:
             values = []
             for item in items:
@@ -151,7 +151,7 @@ class Executor:
 
 
 def _pace() -> float:
-    """Seconds between two lines of progress."""
+    """Return the seconds between two lines of progress."""
     try:
         return max(0.0, float(os.environ.get(PACE, _PACE)))
     except ValueError as error:
@@ -171,7 +171,7 @@ def _progress(label: str, done: float, total: float) -> str:
 
 
 def _speed_column(unit: str) -> ProgressColumn:
-    """A column with how many of the unit are done a second."""
+    """Build a column with the units done per second."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
@@ -184,5 +184,5 @@ def _speed_column(unit: str) -> ProgressColumn:
 
 
 def quiet() -> Executor:
-    """An executor that shows nothing, for libraries and tests."""
+    """Return an executor that shows nothing, for libraries and tests."""
     return Executor(None)

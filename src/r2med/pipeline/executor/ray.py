@@ -1,7 +1,7 @@
-"""A Ray cluster: actors that load a model once, blocks dealt out to them, and every failure met by dealing again.
+"""The executor of a Ray cluster: actors that load a model once, blocks assigned to them, and failed blocks retried.
 
 A worker writes its result to the storage that all hosts share and reports only that it has done so. A worker, a node
-or the driver may be killed at any moment: what was written is found again, and at most the block that a worker was
+or the driver may be killed at any moment: written results are found again, and at most the block that a worker was
 busy with is computed twice.
 """
 
@@ -24,15 +24,15 @@ from r2med.settings import ExecutorSettings
 
 OLDEST = (2, 50)
 _LISTENING = 5.0
-"""Seconds until a host counts as not there."""
+"""Seconds until a host counts as unreachable."""
 _STARTING = 120.0
-"""Seconds until a cluster without room for any worker is given up."""
+"""Timeout in seconds for a cluster without room for any worker."""
 _PASSED = ("R2MED_", "HF_", "MKL_CBWR")
-"""How the names of the variables begin that a worker has from the driver."""
+"""Prefixes of the environment variables that the driver passes to a worker."""
 
 
 class RayWorker:
-    """The actor: a place on some host, where jobs' workers work one after another."""
+    """Ray actor: a place on a host in which jobs' workers work one after another."""
 
     def __init__(self, place: str, version: str, secrets: Mapping[str, str]) -> None:
         os.environ.update(secrets)
@@ -40,7 +40,7 @@ class RayWorker:
         self._worker: Worker | None = None
 
     def load(self, worker: Worker) -> str:
-        """Get ready for a job; a model that the last one had is still there. Says what is wrong if that cannot be."""
+        """Load the worker of a job; a model of the last job is still loaded. Return what is wrong, or an empty text."""
         if r2med.__version__ != self._version:
             host = socket.gethostname()
             return f"{host} has r2med {r2med.__version__}, this is {self._version}: install the same on all hosts"
@@ -52,7 +52,7 @@ class RayWorker:
         return ""
 
     def do(self, key: str, payload: bytes) -> str:
-        """Compute a block and keep its result; says what is wrong where that is the input's fault."""
+        """Compute a block and store its result; return what is wrong with the input, or an empty text."""
         assert self._worker is not None
         try:
             self._store.put(key, self._worker.run(payload))
@@ -62,7 +62,7 @@ class RayWorker:
 
 
 class RayCluster:
-    """Deals blocks out to the actors of a cluster, which stay for the next job."""
+    """Cluster that assigns blocks to its actors, which stay for the next job."""
 
     only_large = False
     merges = True
@@ -71,12 +71,12 @@ class RayCluster:
         self._settings = settings
         self._ray = _connected(address)
         self.store = BlockStore(settings.blocks)
-        """Where workers leave their results."""
+        """Storage of the workers' results."""
         self._resting: list[Any] = []
-        """Actors without a job; Ray ends them when nobody has them any more."""
+        """Actors without a job; Ray ends them when there are no more references to them."""
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
-        """Each block with its result, as it comes."""
+        """Yield each block with its result, as it arrives."""
         deal, born = Deal(iter(blocks), job.keeps), time.monotonic()
         worker = self._ray.put(job.worker)
         try:
@@ -97,11 +97,11 @@ class RayCluster:
             self._dismiss(deal)
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
-        """A cluster does everything, so that this is an error of the storage."""
+        """Return an error of the storage, since a cluster computes all blocks."""
         return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
 
     def _known(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
-        """What an earlier driver or a lost worker had computed is only read; ends when so many blocks wait."""
+        """Yield results that an earlier driver or a lost worker computed; stop when this many blocks wait."""
         while len(deal.waiting) < ahead and (block := deal.next_block()) is not None:
             content = self.store.get(block.key)
             if content is None:
@@ -110,13 +110,13 @@ class RayCluster:
                 yield from self._handed_over(deal, block, content)
 
     def _handed_over(self, deal: Deal, block: WorkBlock, content: bytes) -> Iterator[tuple[WorkBlock, bytes]]:
-        """A result on its way to where it belongs; its file is needed until it has got there, or the job keeps it."""
+        """Yield a result; remove its file once it has been consumed, unless the job keeps it."""
         yield block, content
         if not deal.keeps:
             self.store.remove(block.key)
 
     def _collected(self, deal: Deal) -> Iterator[tuple[WorkBlock, bytes]]:
-        """What has come by now; waits a moment where nothing has."""
+        """Yield the results that have arrived by now; wait a moment if there are none."""
         if not deal.calls:
             time.sleep(PATIENCE / 10)
             return
@@ -131,14 +131,14 @@ class RayCluster:
                 yield from self._handed_over(deal, block, self._read(block))
 
     def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
-        """Whether a worker did what it was asked; what it could not do is an error."""
+        """Return whether a worker answered its call; raise an error if it could not do what it was asked."""
         try:
             said = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             raise R2medError(f"a worker failed: {_last_line(error)}") from error
         except self._ray.exceptions.RayError as error:
             debug(error)
-            # One that is only out of reach would keep its place.
+            # An actor that is only unreachable would keep its place.
             self._ray.kill(actor.handle)
             deal.bury(actor, block, _last_line(error))
             return False
@@ -156,7 +156,7 @@ class RayCluster:
         return content
 
     def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
-        """Have as many actors as there is room for by now, for nodes come and go, but no more than there are blocks."""
+        """Start as many actors as there is room for by now, since nodes come and go, but at most as many as blocks."""
         now = time.monotonic()
         if now - deal.looked < PATIENCE:
             return
@@ -178,7 +178,7 @@ class RayCluster:
             raise R2medError(f"the Ray cluster has no room for a worker ({each} {kind} each); see `ray status`")
 
     def _dismiss(self, deal: Deal) -> None:
-        """After a job: actors that wait for the next, and an end for those that are slow at what others have done."""
+        """Release the actors after a job: idle ones stay for the next, slow duplicates are killed."""
         for actor in deal.workers:
             if actor.ready and actor.block is None:
                 self._resting.append(actor.handle)
@@ -188,12 +188,12 @@ class RayCluster:
             self.store.remove(key)
 
     def _device(self) -> tuple[str, int]:
-        """What a worker takes for itself: a GPU where there are any, otherwise some processors."""
+        """Return the device of a worker: a GPU if there are any, otherwise some processors."""
         gpus = self._ray.cluster_resources().get("GPU", 0)
         return ("GPU", 1) if gpus else ("CPU", self._settings.threads)
 
     def _room(self, kind: str, each: int) -> int:
-        """How many workers the living nodes have room for."""
+        """Return how many workers the living nodes have room for."""
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         return sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
 
@@ -206,7 +206,7 @@ class RayCluster:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The variables of a worker: this package and the user's modules, where things are kept, and how many threads."""
+    """Return the variables of a worker: paths of this package and the user's modules, settings, number of threads."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
     kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
@@ -215,7 +215,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _secrets() -> dict[str, str]:
-    """The variables of a worker that Ray must not see, which writes the others into its logs."""
+    """Return the variables of a worker that Ray must not see, because it writes the others to its logs."""
     return {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)}
 
 
@@ -224,9 +224,9 @@ def _secret(name: str) -> bool:
 
 
 def _connected(address: str) -> Any:
-    """The library, connected to the cluster at an address, to that of RAY_ADDRESS, or to one that is started now."""
+    """Connect to the cluster at an address, of RAY_ADDRESS, or started now; return the library."""
     require_extra("ray", "ray")
-    # What Ray has to say comes as an exception too; its own lines would stand before that of a command.
+    # Ray also reports errors as exceptions; its own lines would precede that of a command.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     import ray
 
@@ -255,7 +255,7 @@ def _connected(address: str) -> Any:
 
 
 def _keep_output_clean(ray: Any) -> None:
-    """Keep what Ray says of dead workers out of the output of a command; there is no setting for that."""
+    """Keep Ray's messages about dead workers out of the output of a command; there is no setting for that."""
     module: Any = getattr(ray._private, "worker", None)
     if hasattr(module, "print_to_stdstream"):
         module.print_to_stdstream = _told_to_debug
@@ -266,7 +266,7 @@ def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:
 
 
 def _check_listening(address: str) -> None:
-    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    """Refuse an address without a listener; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
@@ -277,7 +277,7 @@ def _check_listening(address: str) -> None:
 
 
 def _last_line(error: BaseException) -> str:
-    """The line of an error that says what is wrong; a traceback of another process stands before it."""
+    """Return the line of an error that says what is wrong; a traceback of another process may precede it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     versions = next((line for line in lines if "Version mismatch" in line), "")
     return (versions or (lines[-1] if lines else type(error).__name__))[:300]

@@ -1,7 +1,7 @@
 """Shards of a batch system: N commands over one `R2MED_HOME`, each with its share of the blocks, and one that merges.
 
-A block belongs to a shard by its key, so that no command has to know of the others. What a shard computes is kept
-where everything is kept; the merging command finds it there and computes the rest.
+A block belongs to a shard by its key, so that no command has to know of the others. The results of a shard are stored
+in the usual caches; the merging command finds them there and computes the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORM = re.compile(r"(\d+|merge)/(\d+)")
 
 @dataclass
 class Shards:
-    """One of the commands; `number` 0 is the one that merges."""
+    """Shard of a batch; `number` 0 is the one that merges."""
 
     number: int
     total: int
@@ -35,7 +35,7 @@ class Shards:
 
     @classmethod
     def parse(cls, text: str) -> Shards:
-        """`3/16`, or `merge/16`.
+        """Parse `3/16`, or `merge/16`.
 
         >>> Shards.parse("3/16").number, Shards.parse("merge/16").number
         (3, 0)
@@ -52,20 +52,20 @@ class Shards:
 
     @property
     def merges(self) -> bool:
-        """Whether it is the one that merges."""
+        """Return whether it is the one that merges."""
         return not self.number
 
     @property
     def store(self) -> BlockStore:
-        """Where the commands find each other's results, of jobs that keep them."""
+        """Return the storage that the commands share, for results of jobs that keep them."""
         return BlockStore()
 
     def owner(self, block: WorkBlock) -> int:
-        """The shard that a block belongs to, counted from 1."""
+        """Return the shard that a block belongs to, counted from 1."""
         return int(block.key[:12], 16) % self.total + 1
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
-        """Do the blocks of this shard, here and now; what is kept of the others' is read."""
+        """Compute the blocks of this shard; read kept results of the others."""
         ready, store = False, self.store
         for block in blocks:
             if job.keeps and (found := store.get(block.key)) is not None:
@@ -84,7 +84,7 @@ class Shards:
             yield block, result
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
-        """Return what to raise: other shards have to do their share, or have not where this one merges."""
+        """Return the error: other shards have to do their share, or if this one merges, have not done it."""
         lacking = ", ".join(map(str, sorted(self._lacking)))
         if self.number:
             return Postponed(f"{self}: its share of {job} is done; {missing:,} of {total:,} are left to other shards")
@@ -104,8 +104,8 @@ class Shards:
                     raise R2medError(_differs(self, name, value, theirs.get(name))) from None
 
     def merged(self) -> None:
-        """Close the batch, so that the next may be another, and let go of blocks that nobody needs any more: a shard
-        that found everything may have gone on to the end before."""
+        """Close the batch if this command merges, so that the next may be another, and remove its blocks; another shard
+        that found everything may get here before, and changes nothing."""
         if self.number:
             return
         for notes in _noted().glob("*"):
@@ -116,7 +116,7 @@ class Shards:
             _manifest().unlink()
 
     def _note(self, key: str) -> None:
-        """Remember which blocks belong to the batch."""
+        """Record which blocks belong to the batch."""
         _noted().mkdir(parents=True, exist_ok=True)
         with (_noted() / f"{self.number}").open("a", encoding="ascii") as file:
             file.write(f"{key}\n")
@@ -132,7 +132,7 @@ def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
 
 
 def _write_first(path: Path, content: bytes) -> None:
-    """Write a file as a whole, unless it is there: of several commands one is the first."""
+    """Write a file as a whole, unless it exists: of several commands one is the first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
     draft.write_bytes(content)
@@ -143,7 +143,7 @@ def _write_first(path: Path, content: bytes) -> None:
 
 
 def _noted() -> Path:
-    """A file for each shard with the keys of the blocks that it keeps."""
+    """Return the folder with a file per shard of the keys of the blocks that it keeps."""
     return home() / "shards"
 
 
