@@ -32,7 +32,7 @@ _BASE = 10_000.0
 
 
 def is_rotary_roberta(told: Mapping[str, Any]) -> bool:
-    """Whether a `config.json` is of this architecture; one with adapters for several tasks is not.
+    """Return whether a `config.json` is of this architecture; one with adapters for several tasks is not.
 
     >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
     True
@@ -44,7 +44,7 @@ def is_rotary_roberta(told: Mapping[str, Any]) -> bool:
 
 
 def rotary_config(told: Mapping[str, Any]) -> Any:
-    """The settings as transformers' own class takes them."""
+    """Build the configuration for transformers' own class."""
     import transformers
 
     known = getattr(transformers, "JinaEmbeddingsV3Config", None)

@@ -76,8 +76,7 @@ class CardRegistry(Generic[Kind]):
     """For fields of further types."""
 
     def cards(self) -> Mapping[str, Kind]:
-        """Return every card by name: the bundled ones in their order, then the user's, which replace bundled ones of
-        the same name."""
+        """Return every card by name: the bundled ones in their order, then the user's, which win over bundled ones."""
         file = home() / self.own
         if not file.is_file():
             return self._bundled

@@ -27,8 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:port/v1") -> str:
-    """Return a server's base URL in its usual form; raise a `SpecError` of one line if it is not a URL or holds a
-    secret.
+    """Return a server's base URL in its usual form; raise a `SpecError` if it is not a URL or holds a secret.
 
     >>> check_url("m", "HTTP://Host:80/v1/", "KEY")
     'http://host/v1'
@@ -53,8 +52,7 @@ def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:p
 
 
 def server_name(url: str) -> str:
-    """Return the name under which answers, vectors and scores of a server are stored: its set in the settings, or its
-    address."""
+    """Return the name under which answers, vectors and scores of a server are stored: its set, or its address."""
     for name, patterns in server_sets().items():
         if any(fnmatchcase(url, pattern.rstrip("/")) for pattern in patterns):
             return name
@@ -198,8 +196,7 @@ _TOLD = 5.0
 
 
 def heed_wait(error: AttemptError, limits: RequestLimits, pace: Pace) -> None:
-    """Pause requests for as long as a server asks, and report a long wait; a wait beyond the timeout is only noted in
-    the error."""
+    """Pause requests for as long as a server asks, and report a long wait; one beyond the timeout fails instead."""
     if error.wait is None:
         return
     if error.wait > limits.patience:
@@ -237,8 +234,7 @@ class Pace:
 
 
 def backoff(attempt: int, base: float, wished: float | None = None) -> float:
-    """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter, never less than
-    `wished`.
+    """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter.
 
     The chance keeps many requests that failed together from coming back together.
     """
@@ -315,8 +311,7 @@ class Address:
         return urlsplit(self.url).hostname not in _LOOPBACK
 
     def refusal(self, code: int, headers: Mapping[str, str], said: str, *, fatal: bool = False) -> AttemptError:
-        """Return the error for a response that is not an answer; `fatal` if its body says that every request would
-        fail."""
+        """Return the error for a response that is not an answer; `fatal` if every request would fail."""
         if 300 <= code < 400:
             target = headers.get("location", "")[:200] or "another address"
             return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")

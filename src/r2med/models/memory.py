@@ -46,8 +46,7 @@ def fix_rounding() -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out, on any device; torch is recognised by name, for it may not be
-    installed."""
+    """Return whether an error means that memory ran out; torch is recognised by name, for it may not be installed."""
     return (
         isinstance(error, MemoryError)
         or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

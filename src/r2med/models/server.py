@@ -159,8 +159,7 @@ class JsonServer(ABC, Generic[Value]):
         raise AssertionError("the last attempt returns or raises")
 
     def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
-        """Return the error to raise after the last attempt; a server that never answered is not asked again in this
-        command."""
+        """Return the error to raise after the last attempt; a server that never answered counts as dead."""
         line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
         health, fatal = self._health, isinstance(error, FatalServerError)
         if fatal or (error.retry and not health.answered):
@@ -168,8 +167,7 @@ class JsonServer(ABC, Generic[Value]):
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
 
     def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
-        """Return what was asked since a state of the counters, at prices in US dollars per million tokens and thousand
-        requests."""
+        """Return the bill since a state of the counters; prices are US dollars per million tokens and thousand requests."""
         requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
         cost = None
         if per_request is not None:

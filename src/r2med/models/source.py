@@ -139,8 +139,7 @@ class ModelSource:
 
     @cached_property
     def version(self) -> str:
-        """Return the version of the content: the hub's commit, or a hash of the folder. May ask the hub for a branch's
-        commit."""
+        """Return the hub's commit, or a hash of the folder, which names the content. May ask the hub for a commit."""
         return commit_of(self.name, self.revision) if self.place is None else content_hash(self.place)
 
     def local_content(self) -> dict[str, str]:
@@ -177,8 +176,7 @@ class ModelSource:
             raise R2medError(f"{file}: not JSON ({error})") from error
 
     def max_length(self, subfolder: str = "") -> int:
-        """Return the tokens a model reads: as sentence-transformers says, or else its tokenizer's limit and its
-        positions."""
+        """Return the tokens a model reads: as sentence-transformers states, or else by tokenizer and positions."""
         under = f"{subfolder}/" if subfolder else ""
         stated = self.read_json(f"{under}sentence_bert_config.json") or {}
         if isinstance(stated.get("max_seq_length"), int):
@@ -218,7 +216,7 @@ def looks_like_path(name: str) -> bool:
 
 
 def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
-    """Return whether a name is the path of a folder whose files are of a kind; a folder that cannot be read is of none."""
+    """Return whether a name is the path of a folder whose files are of a kind; False if it cannot be read."""
     try:
         path = as_path(name)
         return looks_like_path(path) and of_kind(locate(path))

@@ -100,8 +100,7 @@ class Tokenizer:
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
 
     def offsets(self, text: str, style: Style) -> list[tuple[int, int]]:
-        """Return the span of characters of each token within the limit in the prompted text; special tokens have empty
-        spans.
+        """Return the span of characters of each token within the limit; special tokens have empty spans.
 
         Characters are those of the string that the style makes; a lone surrogate counts as one.
         """
