@@ -4,8 +4,7 @@
     minilm(index=faiss(factory="IVF1024,Flat", nprobe=16))
     minilm(index=usearch(connectivity=16, expansion=128))
 
-The engine names a few candidates for every place of the list. Callers
-measure what is lost against exact search.
+The engine names a few candidates for every place of the list. Callers measure what is lost against exact search.
 """
 
 from __future__ import annotations

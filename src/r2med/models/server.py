@@ -167,7 +167,7 @@ class JsonServer(ABC, Generic[Value]):
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
 
     def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
-        """Return the bill since a state of the counters; prices are US dollars per million tokens and thousand requests."""
+        """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
         requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
         cost = None
         if per_request is not None:
