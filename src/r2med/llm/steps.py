@@ -95,8 +95,8 @@ def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, execut
 def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
     """Yield what is left to make: items that are not stored, then those with another key, then damaged ones.
 
-    Rows of the step that belong to none of the items are removed. There may be hundreds of thousands of items: the first
-    missing ones are made before the keys of the stored ones are computed, and seals are checked at the end.
+    Rows of the step that belong to none of the items are removed. There may be hundreds of thousands of items: the
+    first missing ones are made before the keys of the stored ones are computed, and seals are checked at the end.
     """
     kept = store.keys(step.name)
     absent, there, keys = _parted(step, items, kept)
